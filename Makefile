@@ -1,0 +1,49 @@
+PYTHON ?= python3
+TEST_PROCESSES ?= 2
+
+BIN := .venv/bin
+PYTEST := $(BIN)/pytest --numprocesses=$(TEST_PROCESSES)
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version=3.11 \
+	--generate-hashes --no-emit-index-url --no-header $(LOCK_OPTIONS)
+
+.DEFAULT_GOAL := help
+.PHONY: help up test check lint fmt bench build lock clean runtime dev
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+up: runtime ## Start Rota with the example jobs; Ctrl-C stops it
+	@exec $(BIN)/rota up --apply examples/welcome.yaml
+
+test: lint ## Everything CI runs: all checks, all tests
+	$(PYTEST)
+
+check: lint ## The inner loop: all checks, fast tests
+	$(PYTEST) -m "not slow and not system"
+
+lint: dev ## Format, lint, types, import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+fmt: dev ## Format the code and mend what lint can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: runtime ## Measure Rota beside its peers
+	$(BIN)/python -m bench
+
+build: runtime ## Build the wheel into dist/
+	$(BIN)/python -m hatchling build --target wheel
+
+lock: dev ## Renew requirements/ from pyproject.toml (LOCK_OPTIONS=--upgrade for newer versions)
+	$(LOCK) --output-file=requirements/dev.txt --group=dev pyproject.toml
+	$(LOCK) --output-file=requirements/runtime.txt --constraint=requirements/dev.txt pyproject.toml
+	$(LOCK) --output-file=requirements/build.txt --constraint=requirements/dev.txt --group=build
+
+clean: ## Remove environments, caches and build outputs; data in .rota stays
+	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
+
+runtime dev:
+	@$(PYTHON) tools/bootstrap.py $@

@@ -1,0 +1,5 @@
+"""Rota, a distributed job scheduler."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

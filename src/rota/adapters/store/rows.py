@@ -1,0 +1,224 @@
+"""Between rows of the store and values of the domain."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from rota.adapters.store.script import Row
+from rota.domain.ids import JobId, RunId, SessionId, instant, micros
+from rota.domain.job import Job, RunRules
+from rota.domain.run import (
+    Attempt,
+    AttemptResult,
+    LateResult,
+    OutputState,
+    OutputSummary,
+    Reason,
+    Run,
+    StepReport,
+    Trigger,
+    Usage,
+)
+from rota.domain.spec import Delivery
+from rota.domain.states import RunState
+from rota.ports.store import Event, Role, Session, Token
+from rota.ports.work import StepOutcome
+
+_rules_decoder = msgspec.json.Decoder(RunRules)
+_reasons_decoder = msgspec.json.Decoder(tuple[Reason, ...])
+_steps_decoder = msgspec.json.Decoder(tuple[StepOutcome, ...])
+
+
+def to_json(value: Any) -> str:
+    """Compact JSON text."""
+    return msgspec.json.encode(value).decode()
+
+
+def from_json(text: str | None) -> Any:
+    """The value of JSON text; None of None."""
+    return None if text is None else msgspec.json.decode(text)
+
+
+def optional_micros(when: datetime | None) -> int | None:
+    return None if when is None else micros(when)
+
+
+def optional_instant(value: int | None) -> datetime | None:
+    return None if value is None else instant(value)
+
+
+def duration(value: int) -> timedelta:
+    return timedelta(microseconds=value)
+
+
+def rules_from(text: str) -> RunRules:
+    return _rules_decoder.decode(text)
+
+
+def reasons_to(reasons: tuple[Reason, ...]) -> str | None:
+    return to_json(reasons) if reasons else None
+
+
+def like_pattern(text: str | None) -> str | None:
+    """A name with `*` wildcards as a LIKE pattern with `\\` as its escape."""
+    if text is None:
+        return None
+    escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return escaped.replace("*", "%")
+
+
+def job_from(row: Row) -> Job:
+    return Job(
+        id=JobId(row["id"]),
+        project=row["project"],
+        name=row["name"],
+        version=row["version"],
+        document=from_json(row["document"]),
+        digest=row["digest"],
+        set_name=row["set_name"],
+        created_by=row["created_by"],
+        created_at=instant(row["created_at"]),
+        updated_at=instant(row["updated_at"]),
+        enabled=bool(row["enabled"]),
+        paused=bool(row["paused"]),
+        paused_by=row["paused_by"],
+        finished_at=optional_instant(row["finished_at"]),
+        schedule_version=row["schedule_version"],
+        next_at=optional_instant(row["next_at"]),
+        held_from=optional_instant(row["held_from"]),
+        anchor=instant(row["anchor"]),
+        expected_seconds=row["expected_seconds"],
+        last_state=row["last_state"],
+        last_ended_at=optional_instant(row["last_ended_at"]),
+    )
+
+
+def run_from(row: Row) -> Run:
+    first = row["first_started_at"]
+    return Run(
+        id=RunId(row["id"]),
+        seq=row["seq"],
+        project=row["project"],
+        job_id=JobId(row["job_id"]),
+        job=row["job"],
+        job_version=row["job_version"],
+        trigger=Trigger(row["trigger"]),
+        state=RunState(row["state"]),
+        due_at=instant(row["due_at"]),
+        created_at=instant(row["created_at"]),
+        created_by=row["created_by"],
+        priority=row["priority"],
+        pool=row["pool"],
+        delivery=Delivery(row["delivery"]),
+        attempt=row["attempt"],
+        max_attempts=row["max_attempts"],
+        failures=row["failures"],
+        losses=row["losses"],
+        cause=row["cause"],
+        message=row["message"],
+        reasons=_reasons_decoder.decode(row["reasons"]) if row["reasons"] else (),
+        eligible_at=optional_instant(row["eligible_at"]),
+        queued_at=optional_instant(row["queued_at"]),
+        claimed_at=optional_instant(row["claimed_at"]),
+        started_at=optional_instant(row["started_at"]),
+        first_started_at=optional_instant(first),
+        ended_at=optional_instant(row["ended_at"]),
+        lateness_seconds=None if first is None else (first - row["release_at"]) / 1e6,
+        session=row["session"],
+        worker=row["worker"] or "",
+        cancel_requested_at=optional_instant(row["cancel_at"]),
+        cancel_requested_by=row["cancel_by"],
+        exit_code=row["exit_code"],
+        signal=row["signal"],
+        inputs=from_json(row["inputs"]),
+        outputs=from_json(row["outputs"]),
+        progress=from_json(row["progress"]),
+        retry_of=row["retry_of"],
+        deadline_at=optional_instant(row["deadline_at"]),
+    )
+
+
+def attempt_from(row: Row) -> Attempt:
+    steps = _steps_decoder.decode(row["steps"]) if row["steps"] else ()
+    return Attempt(
+        run=RunId(row["run_id"]),
+        number=row["number"],
+        session=SessionId(row["session"]),
+        worker=row["worker"],
+        result=None if row["result"] is None else AttemptResult(row["result"]),
+        claimed_at=instant(row["claimed_at"]),
+        started_at=optional_instant(row["started_at"]),
+        ended_at=optional_instant(row["ended_at"]),
+        exit_code=row["exit_code"],
+        signal=row["signal"],
+        message=row["message"],
+        steps=tuple(
+            StepReport(s.name, s.result, s.exit_code, s.signal, s.seconds, s.tries) for s in steps
+        ),
+        usage=Usage(row["cpu_seconds"], row["max_memory"]),
+        output=OutputSummary(
+            OutputState(row["output_state"]),
+            row["output_bytes"],
+            row["output_lines"],
+            bool(row["truncated"]),
+        ),
+    )
+
+
+def late_result_from(row: Row) -> LateResult:
+    return LateResult(
+        run=RunId(row["run_id"]),
+        attempt=row["attempt"],
+        session=SessionId(row["session"]),
+        received_at=instant(row["received_at"]),
+        result=row["result"],
+        message=row["message"],
+    )
+
+
+def session_from(row: Row, held: int = 0) -> Session:
+    return Session(
+        id=SessionId(row["id"]),
+        worker=row["worker"],
+        pool=row["pool"],
+        slots=row["slots"],
+        labels=from_json(row["labels"]),
+        functions=tuple(from_json(row["functions"])),
+        guard_mode=row["guard_mode"],
+        version=row["version"],
+        lease=duration(row["lease"]),
+        registered_at=instant(row["registered_at"]),
+        expires_at=instant(row["expires_at"]),
+        beats=row["beats"],
+        alive=bool(row["alive"]),
+        stopping=bool(row["stopping"]),
+        held=held,
+    )
+
+
+def event_from(row: Row) -> Event:
+    return Event(
+        seq=row["seq"],
+        kind=row["kind"],
+        at=instant(row["at"]),
+        actor=row["actor"],
+        project=row["project"],
+        ids=tuple(from_json(row["ids"])),
+        data=from_json(row["data"]),
+    )
+
+
+def token_from(row: Row) -> Token:
+    return Token(
+        id=row["id"],
+        name=row["name"],
+        role=Role(row["role"]),
+        created_at=instant(row["created_at"]),
+        created_by=row["created_by"],
+        expires_at=optional_instant(row["expires_at"]),
+        last_used_at=optional_instant(row["last_used_at"]),
+        revoked_at=optional_instant(row["revoked_at"]),
+    )

@@ -1,0 +1,1 @@
+"""The transactions, one module a concern. Decisions come from `rota.domain`."""

@@ -1,0 +1,197 @@
+"""What the store is asked, without changing it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rota.adapters.store.rows import (
+    attempt_from,
+    event_from,
+    from_json,
+    job_from,
+    late_result_from,
+    like_pattern,
+    optional_micros,
+    run_from,
+    session_from,
+    token_from,
+)
+from rota.adapters.store.script import Script, query
+from rota.domain.ids import JobId, RunId, instant, micros
+from rota.domain.job import Job
+from rota.domain.run import Attempt, LateResult, Run
+from rota.domain.states import FINAL_STATES
+from rota.ports.store import (
+    Counts,
+    DueSchedule,
+    Event,
+    JobQuery,
+    LedgerEntry,
+    RunQuery,
+    Session,
+    StoredChunk,
+    Token,
+)
+from rota.ports.work import ChunkMeta
+
+_MAX_SESSIONS = 1_000
+
+
+def jobs(wanted: JobQuery) -> Script[list[Job]]:
+    rows = yield query(
+        "select_jobs",
+        project=wanted.project,
+        after_name=wanted.after_name,
+        any_name=int(wanted.names is None),
+        names=wanted.names or (),
+        any_id=int(wanted.ids is None),
+        ids=wanted.ids or (),
+        name_like=like_pattern(wanted.name_like),
+        set_name=wanted.set_name,
+        limit=wanted.limit,
+    )
+    return [job_from(row) for row in rows]
+
+
+def documents(refs: Sequence[tuple[JobId, int]]) -> Script[dict[tuple[JobId, int], Mapping[str, Any]]]:
+    rows = yield query("select_documents", ids={job for job, _ in refs})
+    wanted = set(refs)
+    return {
+        (row["job_id"], row["version"]): from_json(row["document"])
+        for row in rows
+        if (row["job_id"], row["version"]) in wanted
+    }
+
+
+def due_schedules(before: datetime, limit: int) -> Script[list[DueSchedule]]:
+    rows = yield query("due_schedules", before=micros(before), limit=limit)
+    return [
+        DueSchedule(
+            job_id=JobId(row["job_id"]),
+            next_at=instant(row["next_at"]),
+            schedule_version=row["schedule_version"],
+            job_version=row["job_version"],
+            anchor=instant(row["anchor"]),
+            document=from_json(row["document"]),
+            has_fired=row["finished_at"] is not None,
+        )
+        for row in rows
+    ]
+
+
+def ledger(job: JobId, since: datetime, until: datetime, limit: int) -> Script[list[LedgerEntry]]:
+    bounds = {"job": job, "since": micros(since), "until": micros(until), "limit": limit}
+    runs = yield query("select_ledger_runs", **bounds)
+    stretches = yield query("select_unanswered", **bounds)
+    entries = [
+        LedgerEntry(instant(r["due_at"]), instant(r["due_at"]), 1, r["state"], r["cause"], RunId(r["id"]))
+        for r in runs
+    ]
+    entries += [
+        LedgerEntry(instant(s["first"]), instant(s["last"]), s["count"], s["state"], s["cause"], None)
+        for s in stretches
+    ]
+    return sorted(entries, key=lambda entry: entry.first)[:limit]
+
+
+def runs(wanted: RunQuery) -> Script[list[Run]]:
+    if wanted.ids is not None:
+        rows = yield query("select_runs_by_id", ids=wanted.ids, project=wanted.project)
+        return [run_from(row) for row in rows]
+    states = list(wanted.states)
+    is_active = bool(states) and not FINAL_STATES.intersection(states)
+    parameters = {
+        "project": wanted.project,
+        "before_seq": sys.maxsize if wanted.before_seq is None else wanted.before_seq,
+        "states": states,
+        "job": wanted.job_id,
+        "job_like": like_pattern(wanted.job_like),
+        "trigger": wanted.trigger,
+        "since": optional_micros(wanted.since),
+        "until": optional_micros(wanted.until),
+        "limit": wanted.limit,
+    }
+    if is_active and wanted.id_prefix is None:
+        rows = yield query("select_active_runs", **parameters)
+    else:
+        prefix = wanted.id_prefix
+        rows = yield query(
+            "select_runs",
+            id_from=prefix,
+            id_to=None if prefix is None else prefix + "\x7f",
+            any_state=int(not states),
+            **parameters,
+        )
+    return [run_from(row) for row in rows]
+
+
+def attempts(run: RunId) -> Script[list[Attempt]]:
+    """Earlier attempts, and the latest one, which its run carries."""
+    rows = yield query("select_attempts", run=run)
+    earlier = [attempt_from(row) for row in rows]
+    latest = yield query("latest_attempt", run=run)
+    if latest and latest[0]["number"] > len(earlier):
+        earlier.append(attempt_from(latest[0]))
+    return earlier
+
+
+def late_results(run: RunId) -> Script[list[LateResult]]:
+    rows = yield query("select_late_results", run=run)
+    return [late_result_from(row) for row in rows]
+
+
+def queue_position(run: RunId) -> Script[int | None]:
+    rows = yield query("queue_position", run=run)
+    return None if not rows else rows[0]["ahead"]
+
+
+def chunks(run: RunId, attempt: int) -> Script[list[StoredChunk]]:
+    rows = yield query("select_chunks", run=run, attempt=attempt)
+    return [
+        StoredChunk(
+            ChunkMeta(r["number"], r["first_line"], r["lines"], r["bytes"], r["first_at"], r["last_at"]),
+            r["key"],
+        )
+        for r in rows
+    ]
+
+
+def inline_output(run: RunId, attempt: int) -> Script[bytes]:
+    rows = yield query("select_inline_output", run=run, attempt=attempt)
+    return (rows[0]["output"] or b"") if rows else b""
+
+
+def sessions(alive_only: bool) -> Script[list[Session]]:
+    rows = yield query("select_sessions", any=int(not alive_only), limit=_MAX_SESSIONS)
+    return [session_from(row, row["held"]) for row in rows]
+
+
+def events(after: int, limit: int, ids: Sequence[str]) -> Script[list[Event]]:
+    if ids:
+        rows = yield query("select_events_of", after=after, limit=limit, ids=ids)
+    else:
+        rows = yield query("select_events", after=after, limit=limit)
+    return [event_from(row) for row in rows]
+
+
+def tokens() -> Script[list[Token]]:
+    rows = yield query("select_tokens")
+    return [token_from(row) for row in rows]
+
+
+def counts() -> Script[Counts]:
+    active = yield query("count_active")
+    oldest = yield query("oldest_queued")
+    live = yield query("count_sessions")
+    tallies = yield query("select_tallies")
+    [last] = yield query("last_event")
+    return Counts(
+        runs={(row["state"], row["pool"]): row["count"] for row in active},
+        oldest_queued_at={row["pool"]: instant(row["queued_at"]) for row in oldest},
+        sessions={("alive", row["pool"]): row["count"] for row in live},
+        finished={(row["job"], row["state"]): row["count"] for row in tallies},
+        last_event=last["seq"] or 0,
+    )

@@ -1,0 +1,131 @@
+"""Workers arriving, renewing, leaving and vanishing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+
+from rota.adapters.store.rows import session_from, to_json
+from rota.adapters.store.script import Many, Row, Script, query
+from rota.adapters.store.scripts.finishing import lose
+from rota.adapters.store.scripts.queueing import Effects, record
+from rota.adapters.store.scripts.rules import RulesBook
+from rota.domain.ids import SessionId, instant, new_session_id
+from rota.ports.store import Renewal, Session, Wakes
+from rota.ports.work import Fence, Hello, Start, StartAnswer
+
+
+def register(now: int, hello: Hello, lease: timedelta, book: RulesBook) -> Script[tuple[Session, Wakes]]:
+    """A worker arrives; what its earlier life held is lost at once if that is provably over."""
+    effects = Effects()
+    if hello.predecessor_is_gone:
+        older = yield query("sessions_of_worker", worker=hello.worker)
+        yield from _end(now, [row["id"] for row in older], book, effects)
+    session = new_session_id()
+    lease_micros = lease // timedelta(microseconds=1)
+    yield query(
+        "insert_session",
+        id=session,
+        worker=hello.worker,
+        nonce=hello.nonce,
+        pool=hello.pool,
+        slots=hello.slots,
+        labels=to_json(dict(hello.labels)),
+        functions=to_json(hello.functions),
+        guard_mode=hello.guard_mode,
+        version=hello.version,
+        lease=lease_micros,
+        now=now,
+        expires_at=now + lease_micros,
+    )
+    yield record("worker.registered", now, [session], actor=hello.worker, pool=hello.pool)
+    [row] = yield query("session", id=session)
+    return session_from(row), effects.wakes()
+
+
+def renew(now: int, session: SessionId, stopping: bool) -> Script[Renewal]:
+    """Prolong the lease; the answer carries what the store knows the session holds."""
+    renewed = yield query("renew_session", id=session, now=now, stopping=int(stopping))
+    if not renewed:
+        return Renewal(alive=False, now=instant(now))
+    held = yield query("held_runs", sessions=[session])
+    return Renewal(
+        alive=True,
+        now=instant(now),
+        cancel=tuple(_fence(row) for row in held if row["cancel_at"] is not None),
+        held=tuple(_fence(row) for row in held),
+    )
+
+
+def _fence(row: Row) -> Fence:
+    return Fence(row["id"], row["attempt"])
+
+
+def reap(
+    now: int, expected_beats: Mapping[SessionId, int], book: RulesBook
+) -> Script[tuple[frozenset[SessionId], Wakes]]:
+    """End expired sessions, and those that are over but still hold runs."""
+    effects = Effects()
+    expired = yield query("expired_sessions", ids=expected_beats, now=now)
+    gone = {r["id"]: r["worker"] for r in expired if expected_beats[r["id"]] == r["beats"]}
+    orphaned = yield query("orphaned_sessions")
+    yield from _end(now, gone, book, effects)
+    held = yield query("held_runs", sessions=[row["id"] for row in orphaned])
+    yield from lose(now, held, book, effects)
+    if gone:
+        yield record("worker.lost", now, list(gone), actor="reaper", workers=sorted(gone.values()))
+    return frozenset(SessionId(session) for session in gone), effects.wakes()
+
+
+def end_session(now: int, session: SessionId, book: RulesBook) -> Script[Wakes]:
+    """A worker says goodbye."""
+    effects = Effects()
+    rows = yield query("session", id=session)
+    if rows and rows[0]["alive"]:
+        yield from _end(now, [session], book, effects)
+        yield record("worker.left", now, [session], actor=rows[0]["worker"])
+    return effects.wakes()
+
+
+def _end(now: int, sessions: Collection[str], book: RulesBook, effects: Effects) -> Script[None]:
+    if not sessions:
+        return
+    yield query("end_sessions", ids=sessions)
+    held = yield query("held_runs", sessions=sessions)
+    yield from lose(now, held, book, effects)
+
+
+def lose_held(now: int, session: SessionId, fences: Sequence[Fence], book: RulesBook) -> Script[Wakes]:
+    """Attempts that a live worker does not know although it should."""
+    effects = Effects()
+    wanted = {(fence.run, fence.attempt) for fence in fences}
+    held = yield query("held_runs", sessions=[session])
+    rows = [row for row in held if (row["id"], row["attempt"]) in wanted]
+    yield from lose(now, rows, book, effects)
+    return effects.wakes()
+
+
+def start(now: int, session: SessionId, starts: Sequence[Start]) -> Script[StartAnswer]:
+    """PROCESSING, durable. A cancel that came first wins."""
+    rows = yield query("runs_to_change", ids=[start.run for start in starts])
+    by_id = {row["id"]: row for row in rows}
+    granted, cancelled, refused, fresh = [], [], [], []
+    for item in starts:
+        row = by_id.get(item.run)
+        fence = Fence(item.run, item.attempt)
+        if row is None or (row["session"], row["attempt"]) != (session, item.attempt):
+            refused.append(fence)
+        elif row["state"] == "PROCESSING":
+            granted.append(fence)
+        elif row["state"] != "CLAIMED":
+            refused.append(fence)
+        elif row["cancel_at"] is not None:
+            cancelled.append(fence)
+        else:
+            granted.append(fence)
+            started_at = max(row["claimed_at"], min(item.started_at, now))
+            fresh.append((started_at, item.run, item.attempt, session))
+    if fresh:
+        yield Many("start_runs", fresh)
+        yield record("run.started", now, [run for _, run, _, _ in fresh], actor=session)
+    return StartAnswer(tuple(granted), tuple(cancelled), tuple(refused))

@@ -1,0 +1,25 @@
+-- name: insert_token
+-- A right to call, known by the digest of its secret.
+INSERT INTO token (id, name, role, digest, kind, created_by, created_at, expires_at)
+VALUES (:id, :name, :role, :digest, :kind, :created_by, :now, :expires_at);
+
+-- name: token_by_digest
+-- A token that is valid now.
+SELECT * FROM token WHERE digest = :digest AND revoked_at IS NULL
+    AND (expires_at IS NULL OR expires_at > :now);
+
+-- name: touch_token
+-- When a token was last used.
+UPDATE token SET last_used_at = :now WHERE id = :id;
+
+-- name: revoke_token
+-- A token is valid no longer.
+UPDATE token SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL RETURNING id;
+
+-- name: select_tokens
+-- API tokens, newest first.
+SELECT * FROM token WHERE kind = 'api' ORDER BY created_at DESC LIMIT 1000;
+
+-- name: drop_stale_tokens
+-- Forget login links and sessions that ended long ago.
+DELETE FROM token WHERE kind <> 'api' AND expires_at < :before;

@@ -1,0 +1,272 @@
+"""The store port on SQL: every verb hands a script to a driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import IntEnum
+from typing import Any, Protocol, TypeVar
+
+from rota.adapters.store.rows import token_from
+from rota.adapters.store.script import MakeScript, Many, Script, query
+from rota.adapters.store.scripts import (
+    claiming,
+    finishing,
+    jobs,
+    reading,
+    running,
+    sessions,
+    submitting,
+)
+from rota.adapters.store.scripts.queueing import record
+from rota.adapters.store.scripts.rules import RulesBook
+from rota.domain.ids import JobId, RunId, SessionId, instant, micros
+from rota.domain.job import Job
+from rota.domain.run import Attempt, LateResult, Run
+from rota.domain.states import RunState
+from rota.ports import store as port
+from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer, Work
+
+T = TypeVar("T")
+_TOUCH_EVERY = 60_000_000  # microseconds between records of a token's use
+
+
+class Urgency(IntEnum):
+    """Who goes first when several transactions wait: leases above all, people last."""
+
+    RENEW = 0
+    FIRE = 1
+    CLAIM = 2
+    FINISH = 3
+    API = 4
+
+
+class Driver(Protocol):
+    """Runs scripts in transactions."""
+
+    async def write(self, make: MakeScript[T], urgency: Urgency) -> T:
+        """Return once durable."""
+        ...
+
+    async def read(self, make: MakeScript[T]) -> T: ...
+
+    async def close(self) -> None: ...
+
+
+class SqlStore:
+    """Implements `rota.ports.store.Store`."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._book = RulesBook()
+
+    # --- jobs
+
+    async def save_jobs(
+        self, new: Sequence[port.NewJob], *, removed: Sequence[JobId] = (), actor: str
+    ) -> port.Wakes:
+        return await self._write(lambda now: jobs.save(now, new, removed, actor, self._book))
+
+    async def move_schedules(self, moves: Sequence[port.ScheduleMove], *, actor: str) -> port.Wakes:
+        return await self._write(lambda now: jobs.move(now, moves, actor, self._book))
+
+    async def jobs(self, query: port.JobQuery) -> list[Job]:
+        return await self._driver.read(lambda _: reading.jobs(query))
+
+    async def documents(
+        self, refs: Sequence[tuple[JobId, int]]
+    ) -> dict[tuple[JobId, int], Mapping[str, Any]]:
+        return await self._driver.read(lambda _: reading.documents(refs))
+
+    async def ledger(
+        self, job: JobId, since: datetime, until: datetime, limit: int
+    ) -> list[port.LedgerEntry]:
+        return await self._driver.read(lambda _: reading.ledger(job, since, until, limit))
+
+    # --- schedules
+
+    async def due_schedules(self, before: datetime, limit: int) -> list[port.DueSchedule]:
+        return await self._driver.read(lambda _: reading.due_schedules(before, limit))
+
+    async def fire(self, firings: Sequence[port.Firing]) -> port.Fired:
+        return await self._write(lambda now: submitting.fire(now, firings, self._book), Urgency.FIRE)
+
+    async def next_eligible_at(self) -> datetime | None:
+        def script(_: int) -> Script[datetime | None]:
+            [row] = yield query("next_eligible")
+            return None if row["eligible_at"] is None else instant(row["eligible_at"])
+
+        return await self._driver.read(script)
+
+    async def release_eligible(self, limit: int) -> port.Released:
+        return await self._write(
+            lambda now: submitting.release_eligible(now, limit, self._book), Urgency.FIRE
+        )
+
+    async def release_forgotten(self, limit: int) -> port.Released:
+        return await self._write(lambda now: running.sweep(now, limit, self._book))
+
+    # --- runs
+
+    async def submit(
+        self, runs: Sequence[port.NewRun], idempotency: port.Idempotency | None = None
+    ) -> port.Submitted:
+        return await self._write(lambda now: submitting.submit(now, runs, idempotency, self._book))
+
+    async def claim(self, session: SessionId, slots: int) -> list[Work]:
+        return await self._write(lambda now: claiming.claim(now, session, slots), Urgency.CLAIM)
+
+    async def start(self, session: SessionId, starts: Sequence[Start]) -> StartAnswer:
+        return await self._write(lambda now: sessions.start(now, session, starts), Urgency.FINISH)
+
+    async def finish(self, session: SessionId, outcomes: Sequence[Outcome]) -> port.Finished:
+        return await self._write(
+            lambda now: finishing.finish(now, session, outcomes, self._book), Urgency.FINISH
+        )
+
+    async def cancel(
+        self, runs: Sequence[RunId], *, actor: str
+    ) -> tuple[frozenset[RunId], port.Wakes]:
+        return await self._write(lambda now: running.cancel_runs(now, runs, actor, self._book))
+
+    async def resolve(self, run: RunId, state: RunState, *, actor: str) -> port.Wakes:
+        return await self._write(lambda now: running.resolve(now, run, state, actor, self._book))
+
+    async def record_progress(self, session: SessionId, items: Sequence[Progress]) -> None:
+        await self._write(lambda _: running.record_progress(session, items))
+
+    async def runs(self, query: port.RunQuery) -> list[Run]:
+        return await self._driver.read(lambda _: reading.runs(query))
+
+    async def attempts(self, run: RunId) -> list[Attempt]:
+        return await self._driver.read(lambda _: reading.attempts(run))
+
+    async def late_results(self, run: RunId) -> list[LateResult]:
+        return await self._driver.read(lambda _: reading.late_results(run))
+
+    async def queue_position(self, run: RunId) -> int | None:
+        return await self._driver.read(lambda _: reading.queue_position(run))
+
+    # --- output
+
+    async def add_chunks(
+        self, session: SessionId, chunks: Sequence[tuple[Fence, port.StoredChunk]]
+    ) -> tuple[Fence, ...]:
+        return await self._write(lambda _: running.add_chunks(session, chunks), Urgency.FINISH)
+
+    async def chunks(self, run: RunId, attempt: int) -> list[port.StoredChunk]:
+        return await self._driver.read(lambda _: reading.chunks(run, attempt))
+
+    async def inline_output(self, run: RunId, attempt: int) -> bytes:
+        return await self._driver.read(lambda _: reading.inline_output(run, attempt))
+
+    # --- sessions
+
+    async def register(self, hello: Hello, lease: timedelta) -> tuple[port.Session, port.Wakes]:
+        return await self._write(
+            lambda now: sessions.register(now, hello, lease, self._book), Urgency.RENEW
+        )
+
+    async def renew(self, session: SessionId, *, stopping: bool) -> port.Renewal:
+        return await self._write(lambda now: sessions.renew(now, session, stopping), Urgency.RENEW)
+
+    async def reap(
+        self, expected_beats: Mapping[SessionId, int]
+    ) -> tuple[frozenset[SessionId], port.Wakes]:
+        return await self._write(lambda now: sessions.reap(now, expected_beats, self._book))
+
+    async def lose(self, session: SessionId, fences: Sequence[Fence]) -> port.Wakes:
+        return await self._write(lambda now: sessions.lose_held(now, session, fences, self._book))
+
+    async def end_session(self, session: SessionId) -> port.Wakes:
+        return await self._write(lambda now: sessions.end_session(now, session, self._book))
+
+    async def sessions(self, *, alive_only: bool) -> list[port.Session]:
+        return await self._driver.read(lambda _: reading.sessions(alive_only))
+
+    # --- tokens
+
+    async def add_token(self, token: port.NewToken) -> None:
+        def script(now: int) -> Script[None]:
+            lifetime = token.lifetime
+            expires = None if lifetime is None else now + lifetime // timedelta(microseconds=1)
+            values = (
+                token.id,
+                token.name,
+                token.role,
+                token.digest,
+                token.kind,
+                token.created_by,
+                now,
+                expires,
+            )
+            yield Many("insert_token", [values])
+            yield record("token.created", now, [token.id], actor=token.created_by, kind=token.kind)
+
+        await self._write(script)
+
+    async def token_by_digest(
+        self, digest: str, *, uses_up_login: bool = False
+    ) -> tuple[port.Token, str] | None:
+        def find(now: int) -> Script[tuple[port.Token, str, bool] | None]:
+            rows = yield query("token_by_digest", digest=digest, now=now)
+            if not rows:
+                return None
+            is_stale = now - (rows[0]["last_used_at"] or 0) > _TOUCH_EVERY
+            return token_from(rows[0]), rows[0]["kind"], is_stale
+
+        def use_up(now: int) -> Script[bool]:
+            return len((yield query("revoke_token", id=token.id, now=now))) == 1
+
+        def touch(now: int) -> Script[None]:
+            yield Many("touch_token", [(now, token.id)])
+
+        found = await self._driver.read(find)
+        if found is None:
+            return None
+        token, kind, is_stale = found
+        if uses_up_login:
+            is_first = kind == "login" and await self._write(use_up)
+            return (token, kind) if is_first else None
+        if is_stale:
+            await self._write(touch)
+        return token, kind
+
+    async def tokens(self) -> list[port.Token]:
+        return await self._driver.read(lambda _: reading.tokens())
+
+    async def revoke_token(self, token_id: str, *, actor: str) -> bool:
+        def script(now: int) -> Script[bool]:
+            revoked = yield query("revoke_token", id=token_id, now=now)
+            if revoked:
+                yield record("token.revoked", now, [token_id], actor=actor)
+            return bool(revoked)
+
+        return await self._write(script)
+
+    # --- the whole
+
+    async def now(self) -> datetime:
+        def script(now: int) -> Script[datetime]:
+            yield from ()
+            return instant(now)
+
+        return await self._driver.read(script)
+
+    async def events(self, after: int, limit: int, *, ids: Sequence[str] = ()) -> list[port.Event]:
+        return await self._driver.read(lambda _: reading.events(after, limit, ids))
+
+    async def counts(self) -> port.Counts:
+        return await self._driver.read(lambda _: reading.counts())
+
+    async def check(self) -> None:
+        def script(now: int) -> Script[None]:
+            yield query("drop_stale_tokens", before=now - micros(instant(86_400_000_000)))
+
+        await self._write(script)
+
+    async def close(self) -> None:
+        await self._driver.close()
+
+    async def _write(self, make: MakeScript[T], urgency: Urgency = Urgency.API) -> T:
+        return await self._driver.write(make, urgency)

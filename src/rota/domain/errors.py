@@ -1,0 +1,106 @@
+"""Everything that can go wrong by a caller's doing or the world's.
+
+RotaError
+├── Invalid            the input is wrong; carries every problem found      (400, 422)
+├── NotFound           no such thing, or none this caller may see           (404)
+├── Conflict           the thing is not in the state the caller assumed     (409, 412)
+│   └── StaleTransition   a guarded write found another state or fence
+├── Denied             not logged in, or not allowed                        (401, 403)
+└── Unavailable        the store, a worker or a resource cannot be reached  (503, 429)
+
+Each has a stable text `code` for programs, a message for people that says what to do next
+(`hint`), and facts as attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with an input, at one place of it."""
+
+    message: str
+    path: str = ""  # dotted path inside the document, e.g. "jobs[0].steps[1].run"; "" = the whole
+    line: int | None = None  # 1-based; None when the input had no lines (JSON body, flag)
+    column: int | None = None  # 1-based
+    hint: str = ""  # what to type instead; "" when the message says it all
+    warning: bool = False  # True: worth a look, but the input is accepted
+
+    def __str__(self) -> str:
+        place = ""
+        if self.line is not None:
+            place = f"{self.line}:{self.column}  " if self.column is not None else f"{self.line}  "
+        elif self.path:
+            place = f"{self.path}  "
+        return f"{place}{self.message}" + (f" — {self.hint}" if self.hint else "")
+
+
+class RotaError(Exception):
+    """The root: never raised itself."""
+
+    code = "error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "",
+        hint: str = "",
+        facts: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or type(self).code
+        self.hint = hint
+        self.facts: Mapping[str, object] = facts or {}
+
+
+class Invalid(RotaError):
+    """The input is wrong; `problems` has every fault found, never only the first."""
+
+    code = "invalid"
+
+    def __init__(
+        self,
+        message: str,
+        problems: Sequence[Problem] = (),
+        *,
+        code: str = "",
+        hint: str = "",
+        facts: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(message, code=code, hint=hint, facts=facts)
+        self.problems = tuple(problems)
+
+
+class NotFound(RotaError):
+    """No such thing, or none that this caller may see."""
+
+    code = "not_found"
+
+
+class Conflict(RotaError):
+    """The thing is not in the state that the caller assumed."""
+
+    code = "conflict"
+
+
+class StaleTransition(Conflict):
+    """A guarded write found another state, attempt or session than expected."""
+
+    code = "stale_transition"
+
+
+class Denied(RotaError):
+    """Not logged in, or not allowed."""
+
+    code = "denied"
+
+
+class Unavailable(RotaError):
+    """Something Rota depends on cannot be reached or has no room; trying later may help."""
+
+    code = "unavailable"

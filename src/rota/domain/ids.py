@@ -1,0 +1,73 @@
+"""Identities: opaque, prefixed, sortable by time where that helps the store."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import NewType
+
+JobId = NewType("JobId", str)
+RunId = NewType("RunId", str)
+WorkerName = NewType("WorkerName", str)
+SessionId = NewType("SessionId", str)
+TokenId = NewType("TokenId", str)
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no look-alikes
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_TIME_CHARS = 11
+_HASH_CHARS = 9
+SHARD_COUNT = 256
+
+
+def _base32(number: int, length: int) -> str:
+    digits = []
+    for _ in range(length):
+        digits.append(_ALPHABET[number & 31])
+        number >>= 5
+    return "".join(reversed(digits))
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def micros(instant: datetime) -> int:
+    """Whole microseconds since 1970, the form in which stores and wires carry an instant."""
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def instant(micros: int) -> datetime:
+    """The inverse of `micros`."""
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def new_job_id() -> JobId:
+    return JobId("j_" + _base32(secrets.randbits(60), 12))
+
+
+def new_session_id() -> SessionId:
+    return SessionId("w_" + _base32(secrets.randbits(60), 12))
+
+
+def scheduled_run_id(job: JobId, due_at: datetime) -> RunId:
+    """The one id a job's run at this due time can have: the primary key is the uniqueness."""
+    return RunId("r_" + _base32(micros(due_at), _TIME_CHARS) + _base32(_hash(job), _HASH_CHARS))
+
+
+def new_run_id(now: datetime) -> RunId:
+    """An id for a run that no schedule asked for."""
+    return RunId(
+        "r_" + _base32(micros(now), _TIME_CHARS) + _base32(secrets.randbits(45), _HASH_CHARS)
+    )
+
+
+def stable_fraction(*parts: str) -> float:
+    """A number in [0, 1) that is always the same for the same parts: jitter without memory."""
+    return (_hash("\0".join(parts)) >> 11) / (1 << 53)
+
+
+def shard_of(identity: str) -> int:
+    """The virtual shard a job or cart belongs to."""
+    return _hash(identity) % SHARD_COUNT

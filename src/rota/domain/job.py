@@ -1,0 +1,92 @@
+"""A job as the store keeps it, and the digest of its rules that every batch decision reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from rota.domain.ids import JobId
+from rota.domain.spec import (
+    DEFAULT_MAX_LOSSES,
+    DEFAULT_POOL,
+    DEFAULT_PRIORITY,
+    Delivery,
+    JobSpec,
+    Late,
+    Overlap,
+    Retry,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRules:
+    """What gates, order and retry need of one version of a job; immutable, so freely cached."""
+
+    name: str
+    project: str
+    pool: str = DEFAULT_POOL
+    priority: int = DEFAULT_PRIORITY
+    share: str = ""
+    needs: Mapping[str, str] = field(default_factory=dict)
+    function: str = ""  # only a worker that registered it can run the job; "" = any worker
+    overlap: Overlap = Overlap.QUEUE_ONE
+    max_concurrency: int | None = None
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    retry: Retry = Retry()
+    max_losses: int = DEFAULT_MAX_LOSSES
+    deadline: timedelta | None = None
+    start_within: timedelta | None = None
+    late: Late = Late.RUN
+    expect: timedelta | None = None
+
+
+def rules_of(spec: JobSpec) -> RunRules:
+    """The rules a spec implies."""
+    schedule = spec.schedule
+    return RunRules(
+        name=spec.name,
+        project=spec.project,
+        pool=spec.pool,
+        priority=spec.priority,
+        share=spec.share or spec.project,
+        needs=spec.needs,
+        function=spec.function,
+        overlap=schedule.overlap if schedule else Overlap.QUEUE_ONE,
+        max_concurrency=spec.max_concurrency,
+        delivery=spec.delivery,
+        retry=spec.retry,
+        max_losses=spec.max_losses,
+        deadline=spec.deadline,
+        start_within=schedule.start_within if schedule else None,
+        late=schedule.late if schedule else Late.RUN,
+        expect=spec.expect,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A named, versioned definition with where its schedule stands."""
+
+    id: JobId
+    project: str
+    name: str
+    version: int
+    document: Mapping[str, Any]  # the job in the job file's own vocabulary
+    digest: str  # of the document: the ETag
+    set_name: str
+    created_by: str
+    created_at: datetime
+    updated_at: datetime
+    enabled: bool
+    paused: bool
+    paused_by: str
+    finished_at: datetime | None  # a `run_once` job that has fired
+    schedule_version: int
+    next_at: datetime | None  # next due time; None: none to come, or held by pause or disable
+    held_from: datetime | None  # the due time at which pause or disable caught the schedule
+    anchor: datetime  # intervals count from here
+    expected_seconds: float | None  # moving average of its runs; None before the first
+    last_state: str | None = None  # of the newest run
+    last_ended_at: datetime | None = None

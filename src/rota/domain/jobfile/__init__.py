@@ -1,0 +1,25 @@
+"""The job file: text in, validated specs out; and its schema, reference page and export.
+
+Pure: it is given text and never opens a file. It knows nothing of stores or of what is running;
+whether a job may replace another is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from rota.domain.jobfile.dump import to_block, to_yaml
+from rota.domain.jobfile.inputs import parse_inputs
+from rota.domain.jobfile.read import JobEntry, JobFile, read_file, read_job
+from rota.domain.jobfile.reference import reference
+from rota.domain.jobfile.schema import json_schema
+
+__all__ = [
+    "JobEntry",
+    "JobFile",
+    "json_schema",
+    "parse_inputs",
+    "read_file",
+    "read_job",
+    "reference",
+    "to_block",
+    "to_yaml",
+]

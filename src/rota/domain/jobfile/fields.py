@@ -1,0 +1,245 @@
+"""The table of fields: job, defaults and file.
+
+The validator, the JSON Schema and the reference page all come from it, so a field is added here
+(or, inside a section of a job, in `parts`), in `build`, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from rota.domain.durations import format_duration
+from rota.domain.jobfile.kinds import Choice, Flag, Integer
+from rota.domain.jobfile.measures import Duration, Instant, Size, Zone
+from rota.domain.jobfile.parts import (
+    DST,
+    INPUT,
+    LATER,
+    MISFIRE,
+    RETRY,
+    SHORTEST,
+    SOURCE,
+    STEP,
+    WEEK,
+)
+from rota.domain.jobfile.sections import Field, ListOf, MapOf, Section
+from rota.domain.jobfile.sizes import format_size
+from rota.domain.jobfile.vocabulary import (
+    ENV,
+    LABELS,
+    LINE,
+    NAME,
+    PROSE,
+    SCHEDULE,
+    VARIABLE,
+)
+from rota.domain.spec import (
+    DEFAULT_GRACE,
+    DEFAULT_LOG_LIMIT,
+    DEFAULT_MAX_LOSSES,
+    DEFAULT_POOL,
+    DEFAULT_PRIORITY,
+    DEFAULT_PROJECT,
+    Delivery,
+    IntervalFrom,
+    JobType,
+    Late,
+    Overlap,
+)
+
+MAX_JOBS = 10_000
+MAX_STEPS = 200
+
+_WHAT_IT_IS = (
+    Field("name", NAME, "Unique in its project.", required=True, shared=False),
+    Field("project", NAME, "The project; the file's, unless given.", shared=False),
+    Field("description", PROSE, "What the job is for.", shared=False),
+    Field("owner", LINE, "Who looks after the job.", examples=("team-data",)),
+    Field("runbook", LINE, "Where to read what to do when it fails; usually an address."),
+    Field("labels", LABELS, "Free names and values to find jobs by.", examples=({"tier": "gold"},)),
+    Field("enabled", Flag(), "Whether the schedule makes runs.", True),
+)
+
+_WHEN = (
+    Field(
+        "schedule",
+        SCHEDULE,
+        "A cron expression, an interval, an ISO 8601 time, or a list of these; without it the job "
+        "runs on demand only.",
+        examples=("0 2 * * *", "every 10s", "2026-06-01T22:00:00+02:00", ["@daily", "0 12 * * 1"]),
+        shared=False,
+    ),
+    Field("timezone", Zone(), "The zone of the schedule.", "UTC", ("Europe/Berlin",)),
+    Field("run_once", Flag(), "Run at the first due time only.", False, shared=False),
+    Field("starts", Instant(), "No due time lies before it.", shared=False),
+    Field("ends", Instant(), "No due time lies after it.", shared=False),
+    Field(
+        "jitter",
+        Duration(most=WEEK),
+        "Each run is released up to this much later; how much is fixed per due time.",
+        "0s",
+    ),
+    Field(
+        "spread",
+        Duration(most=WEEK),
+        "All runs are released up to this much later; how much is fixed per job.",
+        "0s",
+    ),
+    Field("dst", DST, "What happens when clocks change."),
+    Field("misfire", MISFIRE, "What happens to due times that passed while nothing could fire."),
+    Field(
+        "overlap",
+        Choice(Overlap),
+        "What a due run does while another run of the job is active.",
+        "queue_one",
+    ),
+    Field(
+        "max_concurrency",
+        Integer(1, 100_000),
+        "At most this many runs of the job at once, however they were started.",
+    ),
+    Field(
+        "start_within",
+        Duration(SHORTEST),
+        "The objective for lateness: how long after its due time a run should have started.",
+        examples=("30s",),
+    ),
+    Field("late", Choice(Late), "Run or drop a run that missed `start_within`.", "run"),
+    Field(
+        "interval_from",
+        Choice(IntervalFrom),
+        "Whether an interval counts from due time to due time, or from the end of the last run.",
+        "schedule",
+    ),
+    Field("calendars", LATER, "Named windows in which the job does not run."),
+)
+
+_WHAT_IT_RUNS = (
+    Field(
+        "type",
+        Choice(JobType, later=("container", "http", "external")),
+        "What kind of work the job is.",
+        "shell",
+    ),
+    Field(
+        "steps",
+        ListOf(STEP, most=MAX_STEPS, least=1),
+        "What a `shell` job runs, in order.",
+        shared=False,
+    ),
+    Field(
+        "function",
+        LINE,
+        "What a `python` job runs: the name under which a worker's app registered the function.",
+        examples=("payouts.daily",),
+        shared=False,
+    ),
+    Field("source", SOURCE, "Where the code is."),
+    Field(
+        "isolation",
+        Choice(("process",), later=("sandbox", "container")),
+        "How the work is kept apart from the worker.",
+        "process",
+    ),
+    Field(
+        "inputs",
+        MapOf(VARIABLE, INPUT, most=100),
+        "Values a trigger may give; steps see them as `INPUT_NAME` variables, in capitals.",
+        examples=({"target": {"type": "string", "default": "all"}},),
+    ),
+    Field("env", ENV, "Variables for all steps.", examples=({"PGSSLMODE": "require"},)),
+    Field("image", LATER, "The image of a container job."),
+    Field("http", LATER, "The calls of an http job."),
+    Field("url", LATER, "The repository of the short CI form."),
+    Field("task", LATER, "The tasks of the short CI form."),
+    Field("format", LATER, "The language of the short CI form."),
+    Field("network", LATER, "Whether a sandbox may use the network."),
+    Field("run_as", LATER, "The user of the worker's machine to run as."),
+    Field("secrets", LATER, "Secrets given to the job."),
+    Field("artifacts", LATER, "Files to keep, as globs."),
+)
+
+_WHO_GOES_FIRST = (
+    Field("priority", Integer(0, 9), "9 goes first.", DEFAULT_PRIORITY),
+    Field("share", LINE, "The key that fair share is counted by; the project, unless given."),
+    Field("pool", NAME, "The pool of workers that runs it.", DEFAULT_POOL),
+    Field("needs", LABELS, "Labels that the worker must have.", examples=({"site": "fra"},)),
+    Field(
+        "expect",
+        Duration(),
+        "How long a run is expected to take, until there is history.",
+        examples=("12m",),
+    ),
+    Field("resources", LATER, "What a run occupies while it runs."),
+    Field("rate_limits", LATER, "Limits on how often runs start."),
+    Field("exclusive_by", LATER, "Inputs of which no two runs with equal values run at once."),
+    Field("after", LATER, "Jobs to wait for."),
+)
+
+_HOW_IT_ENDS = (
+    Field(
+        "delivery",
+        Choice(Delivery),
+        "What a lost worker means: a new attempt, or UNKNOWN until a person decides.",
+        "at_least_once",
+    ),
+    Field("timeout", Duration(SHORTEST), "How long one attempt may take.", examples=("1h",)),
+    Field(
+        "deadline",
+        Duration(SHORTEST),
+        "How long after its due time a run may end, all attempts included.",
+        examples=("6h",),
+    ),
+    Field(
+        "grace",
+        Duration(most=timedelta(days=1)),
+        "The time between TERM and KILL when a run is stopped.",
+        format_duration(DEFAULT_GRACE),
+    ),
+    Field("retry", RETRY, "Trying again after a failure; a bare number means `attempts`."),
+    Field(
+        "max_losses",
+        Integer(0, 100),
+        "How many lost workers a run survives before it is taken for their cause.",
+        DEFAULT_MAX_LOSSES,
+    ),
+    Field(
+        "log_limit",
+        Size(1024, 10 * 1024**3),
+        "How much output of an attempt is kept.",
+        format_size(DEFAULT_LOG_LIMIT),
+    ),
+    Field("probe", LATER, "The command that tells how an UNKNOWN run ended."),
+    Field("lease", LATER, "How long a worker may be silent."),
+    Field("stalled_after", LATER, "How long a run may be silent."),
+    Field("notify", LATER, "Whom to tell about what."),
+    Field("keep", LATER, "How long runs, output and artifacts are kept."),
+)
+
+JOB_GROUPS = {
+    "What it is": _WHAT_IT_IS,
+    "When": _WHEN,
+    "What it runs": _WHAT_IT_RUNS,
+    "Who goes first": _WHO_GOES_FIRST,
+    "How it ends": _HOW_IT_ENDS,
+}
+JOB = Section("job", tuple(row for group in JOB_GROUPS.values() for row in group))
+DEFAULTS = Section("defaults", tuple(row for row in JOB.fields if row.shared))
+FILE = Section(
+    "",
+    (
+        Field("project", NAME, "The project of the jobs that name none.", DEFAULT_PROJECT),
+        Field(
+            "set",
+            NAME,
+            "What `apply --prune` compares with: jobs once applied under this name; the file's "
+            "name, unless given.",
+        ),
+        Field("defaults", DEFAULTS, "Fields that every job of the file has unless it says else."),
+        Field("jobs", ListOf(JOB, most=MAX_JOBS), "The jobs.", required=True),
+        Field("limits", LATER, "Rate limits that jobs use."),
+        Field("resources", LATER, "Named resources that jobs use."),
+        Field("calendars", LATER, "Named windows that jobs use."),
+        Field("carts", LATER, "Batches of runs in a given order."),
+    ),
+)

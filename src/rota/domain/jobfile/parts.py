@@ -1,0 +1,163 @@
+"""The table of fields, first half: the sections that stand inside a job."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from rota.domain.jobfile.kinds import Choice, Flag, Integer, Share
+from rota.domain.jobfile.measures import Duration
+from rota.domain.jobfile.sections import Field, ListOf, NotYet, Section
+from rota.domain.jobfile.vocabulary import (
+    COMMAND,
+    ENV,
+    LINE,
+    PATH,
+    PROSE,
+    SHELL,
+    WORDS,
+    InputValue,
+)
+from rota.domain.spec import Backoff, Fold, Gap, InputType, MisfirePolicy, StepCondition
+
+SHORTEST = timedelta(milliseconds=1)
+WEEK = timedelta(days=7)
+LATER = NotYet()
+
+RETRY = Section(
+    "retry",
+    (
+        Field("attempts", Integer(1, 1_000), "Tries in total, the first included.", 1),
+        Field(
+            "backoff",
+            Choice(Backoff),
+            "Whether the pause between tries stays the same or doubles each time.",
+            "fixed",
+        ),
+        Field("delay", Duration(most=WEEK), "The pause before the second try.", "0s", ("10s",)),
+        Field(
+            "max_delay",
+            Duration(most=WEEK),
+            "The longest pause; `5m`, or `delay` where that is longer, unless given.",
+            examples=("1h",),
+        ),
+        Field(
+            "jitter",
+            Share(),
+            "Up to this share of the pause is added at random, so that many do not retry at once.",
+            0,
+            (0.2, "20%"),
+        ),
+        Field(
+            "when",
+            ListOf(Choice(("failed", "timed_out")), most=2, least=1),
+            "The endings that are tried again.",
+            ["failed", "timed_out"],
+        ),
+        Field(
+            "exit_codes",
+            ListOf(Integer(0, 255), most=256, least=1),
+            "Retry a failure only when it ended with one of these exit codes; any, unless given.",
+            examples=([75, 111],),
+        ),
+    ),
+    shorthand="attempts",
+)
+
+MISFIRE = Section(
+    "misfire",
+    (
+        Field(
+            "policy",
+            Choice(MisfirePolicy),
+            "Which of the due times that passed while nothing could fire are still run.",
+            "last",
+        ),
+        Field(
+            "within",
+            Duration(),
+            "Older due times are recorded as MISSED; `1d` unless given, but without limit for a "
+            "job that runs once.",
+            examples=("6h",),
+        ),
+        Field("max", Integer(1, 10_000), "At most this many due times are caught up.", 100),
+    ),
+)
+
+DST = Section(
+    "dst",
+    (
+        Field(
+            "gap",
+            Choice(Gap),
+            "A local time that clocks going forward leave out: run right after the gap, or skip.",
+            "run_after",
+        ),
+        Field(
+            "fold",
+            Choice(Fold),
+            "A local time that clocks going back repeat: run the first one only, or both.",
+            "first",
+        ),
+    ),
+)
+
+INPUT = Section(
+    "input",
+    (
+        Field("type", Choice(InputType, later=("file",)), "The type of the value.", "string"),
+        Field(
+            "default",
+            InputValue(),
+            "The value when a trigger gives none; an input without it must be given.",
+            examples=("all",),
+        ),
+        Field("help", PROSE, "What the input means, for whoever triggers the job."),
+    ),
+)
+
+SOURCE = Section(
+    "source",
+    (
+        Field(
+            "path",
+            PATH,
+            "The folder on the worker that the job runs in, instead of a fresh one.",
+            examples=("/srv/reports",),
+        ),
+        Field("git", LATER, "A Git repository and ref to fetch."),
+        Field("upload", LATER, "An uploaded script, binary or archive."),
+    ),
+)
+
+STEP = Section(
+    "step",
+    (
+        Field("name", LINE, "What the step is called; `step 1`, `step 2`, … unless given."),
+        Field(
+            "run",
+            COMMAND,
+            "A script for the shell, or a list: a program and its arguments, run without a shell.",
+            examples=("go test ./...", ["tar", "-czf", "backup.tgz", "data"]),
+            required=True,
+        ),
+        Field("shell", SHELL, "What reads the script: `sh`, `bash`, `python`, `node`, ….", "sh"),
+        Field(
+            "interpreter",
+            WORDS,
+            "A command that the script's file is appended to; wins over `shell`.",
+            examples=(["/usr/bin/perl", "-w"],),
+        ),
+        Field("env", ENV, "Variables for this step, over those of the job."),
+        Field("timeout", Duration(SHORTEST), "How long the step may take.", examples=("20m",)),
+        Field("retry", RETRY, "Trying this step again before the attempt counts as failed."),
+        Field("continue_on_error", Flag(), "Go on with the next step although this failed.", False),
+        Field(
+            "if",
+            Choice(StepCondition),
+            "Run the step while all went well, only after a failure, or in any case.",
+            "success",
+        ),
+        Field("secrets", LATER, "Secrets for this step only."),
+        Field("artifacts", LATER, "Files to keep, as globs."),
+    ),
+)

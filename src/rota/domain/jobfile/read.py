@@ -1,0 +1,131 @@
+"""Job files and stored documents read into specs, with every problem reported at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rota.domain.errors import Problem
+from rota.domain.jobfile.build import Document, build_job
+from rota.domain.jobfile.fields import FILE, JOB
+from rota.domain.jobfile.kinds import INVALID
+from rota.domain.jobfile.report import At, Report
+from rota.domain.jobfile.rules import check_job
+from rota.domain.jobfile.sections import MapOf, Section
+from rota.domain.jobfile.text import parse_text
+from rota.domain.spec import DEFAULT_PROJECT, JobSpec
+
+_MERGED = frozenset(row.name for row in JOB.fields if isinstance(row.kind, MapOf | Section))
+
+
+@dataclass(frozen=True, slots=True)
+class JobEntry:
+    """One job of a file."""
+
+    name: str
+    document: Mapping[str, Any]  # in the file's vocabulary, defaults merged in; JSON-able
+    spec: JobSpec
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    set_name: str  # the scope of `apply --prune`
+    project: str
+    jobs: tuple[JobEntry, ...]
+    warnings: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A job that is at least a mapping, with what is right in it."""
+
+    document: dict[str, Any]  # defaults merged in
+    written: Mapping[str, object]
+    at: At
+
+    @property
+    def line(self) -> int:
+        return self.at.place.line if self.at.place else 1
+
+
+def read_file(text: str, *, name: str, project: str = DEFAULT_PROJECT) -> JobFile:
+    """Read a job file; `Invalid` has every problem in it, in the order of its lines.
+
+    `name` is the file's stem, the set's name unless the file has one; `project` is where jobs
+    belong that name none.
+    """
+    source = parse_text(text)
+    report = Report(source.problems)
+    root = At.root(report, source.mark)
+    file = _valid_fields(FILE, source.data, root)
+    project = file.get("project", project)
+    found = list(_find_jobs(file, source.data, root, project))
+    for job in found:
+        check_job(job.document, job.written, job.at)
+    _refuse_repeated_names(found)
+    report.raise_errors("the job file")
+    return JobFile(
+        set_name=file.get("set", name),
+        project=project,
+        jobs=tuple(_entry(job) for job in found),
+        warnings=report.warnings(),
+    )
+
+
+def read_job(document: Mapping[str, object]) -> JobSpec:
+    """The spec of one job, given as the document that a `JobEntry` carries."""
+    report = Report()
+    root = At.root(report)
+    checked = _valid_fields(JOB, document, root)
+    if isinstance(document, Mapping):
+        check_job(checked, document, root.within(JOB.scope(document, root)))
+    report.raise_errors("the job")
+    return build_job(checked)
+
+
+def _valid_fields(section: Section, value: object, at: At) -> dict[str, Any]:
+    checked = section.check(value, at)
+    return checked if isinstance(checked, dict) else {}
+
+
+def _find_jobs(file: Document, written: Any, root: At, project: str) -> Iterator[_Found]:
+    """The jobs of a file whose fields have been checked, with its defaults merged in."""
+    defaults = file.get("defaults", {})
+    for index, job in enumerate(file.get("jobs", ())):
+        if job is not INVALID:
+            raw = written["jobs"][index]
+            at = root.child("jobs").child(index)
+            document = _merge(defaults, job, raw) | {"project": job.get("project", project)}
+            yield _Found(_in_table_order(document), raw, at.within(JOB.scope(raw, at)))
+
+
+def _merge(defaults: Document, job: Document, written: Mapping[str, object]) -> dict[str, Any]:
+    """The job over the defaults; mappings key by key. A field left empty takes no default."""
+    inherited = {
+        name: value
+        for name, value in defaults.items()
+        if name not in written or written[name] is not None
+    }
+    merged = inherited | dict(job)
+    for name in _MERGED & inherited.keys() & job.keys():
+        merged[name] = inherited[name] | job[name]
+    return merged
+
+
+def _in_table_order(document: Document) -> dict[str, Any]:
+    return {row.name: document[row.name] for row in JOB.fields if row.name in document}
+
+
+def _refuse_repeated_names(found: list[_Found]) -> None:
+    first: dict[tuple[str, str], _Found] = {}
+    for job in found:
+        if name := job.document.get("name"):
+            earlier = first.setdefault((job.document["project"], name), job)
+            if earlier is not job:
+                job.at.child("name").refuse(f"job {name} is already in line {earlier.line}")
+
+
+def _entry(job: _Found) -> JobEntry:
+    return JobEntry(job.document["name"], job.document, build_job(job.document), job.line)

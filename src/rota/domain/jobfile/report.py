@@ -1,0 +1,120 @@
+"""Collecting every problem of a document, each with its path and its place in the text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from rota.domain.errors import Invalid, Problem
+from rota.domain.jobfile.text import Mark, Place
+from rota.domain.jobfile.wording import did_you_mean
+from rota.domain.schedule.quoting import quoted
+
+MAX_PROBLEMS = 1_000
+MAX_NAME = 128
+
+_END = (1 << 31, 0)
+
+
+class Report:
+    """The problems found so far; past `MAX_PROBLEMS` it only remembers that there were more."""
+
+    def __init__(self, problems: tuple[Problem, ...] = ()) -> None:
+        self._problems = list(problems[:MAX_PROBLEMS])
+        self._cut = len(problems) > MAX_PROBLEMS
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._problems) >= MAX_PROBLEMS
+
+    def add(self, problem: Problem) -> None:
+        if self.is_full:
+            self._cut = True
+        else:
+            self._problems.append(problem)
+
+    def warnings(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self._sorted() if problem.warning)
+
+    def raise_errors(self, what: str) -> None:
+        """Raise `Invalid` with everything found, warnings too, if any of it is an error."""
+        count = sum(not problem.warning for problem in self._problems)
+        if not count:
+            return
+        problems = self._sorted()
+        if self._cut:
+            problems.append(Problem(f"and more: only {MAX_PROBLEMS:,} problems are shown"))
+        errors = "1 error" if count == 1 else f"{count} errors"
+        raise Invalid(f"{what} has {errors}", problems)
+
+    def _sorted(self) -> list[Problem]:
+        return sorted(self._problems, key=lambda it: (it.line, it.column or 0) if it.line else _END)
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """One position in the document being checked: where a problem there is reported."""
+
+    report: Report
+    path: tuple[str | int, ...] = ()
+    scope: str = ""  # the thing it belongs to, for messages: "job BuildAndTest"
+    mark: Mark | None = None  # None: not in the text itself
+    place: Place | None = None  # of the nearest thing that is; None: there is no text
+
+    @classmethod
+    def root(cls, report: Report, mark: Mark | None = None) -> At:
+        return cls(report, mark=mark, place=mark.place if mark else None)
+
+    def child(self, key: str | int) -> At:
+        mark = self.mark.children.get(key) if self.mark and self.mark.children else None
+        place = mark.place if mark else self.place
+        return At(self.report, (*self.path, key), self.scope, mark, place)
+
+    def within(self, scope: str) -> At:
+        return replace(self, scope=scope)
+
+    @property
+    def name(self) -> str:
+        """What to call this value in a message: its field, or its field and number."""
+        field = next((part for part in reversed(self.path) if isinstance(part, str)), "the file")
+        is_item = self.path and isinstance(self.path[-1], int)
+        return f"{field}[{self.path[-1]}]" if is_item else field
+
+    @property
+    def written(self) -> str | None:
+        """The scalar as typed, when it was typed without quotes."""
+        return self.mark.written if self.mark else None
+
+    def refuse(self, message: str, hint: str = "") -> None:
+        """Report a wrong value."""
+        self._add(message, hint, self.place)
+
+    def warn(self, message: str, hint: str = "") -> None:
+        self._add(message, hint, self.place, warning=True)
+
+    def refuse_key(self, message: str, hint: str = "") -> None:
+        """Report the name a value stands under."""
+        self._add(message, hint, self.mark.key if self.mark else self.place)
+
+    def refuse_unknown(self, key: str, known: list[str]) -> None:
+        """Report a key, a child of this position, that means nothing here."""
+        where = f" in {self.scope}" if self.scope else ""
+        # Looking for the nearest name is costly, and a hostile file has 10⁵ unknown keys.
+        hint = "" if self.report.is_full else did_you_mean(key, known)
+        self.child(key).refuse_key(f"unknown key {quoted(key)}{where}", hint)
+
+    def _add(self, message: str, hint: str, place: Place | None, warning: bool = False) -> None:
+        line, column = place or (None, None)
+        path = dotted(self.path)
+        self.report.add(Problem(message, path, line, column, hint, warning))
+
+
+def dotted(path: tuple[str | int, ...]) -> str:
+    """`("jobs", 0, "run")` as `jobs[0].run`."""
+    return "".join(_step(part) for part in path).removeprefix(".")
+
+
+def _step(part: str | int) -> str:
+    if isinstance(part, int):
+        return f"[{part}]"
+    is_tame = part.isprintable() and len(part) <= MAX_NAME
+    return f".{part}" if is_tame else f"[{quoted(part)}]"

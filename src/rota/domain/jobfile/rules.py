@@ -1,0 +1,97 @@
+"""What a job's fields must satisfy together, beyond each being right by itself.
+
+A rule sees only fields that passed their own check, so that one fault is reported once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from rota.domain.durations import parse_duration
+from rota.domain.errors import Invalid, Problem
+from rota.domain.jobfile.build import Document, build_schedule
+from rota.domain.jobfile.inputs import TYPE_WORDS, is_of_type
+from rota.domain.jobfile.kinds import INVALID
+from rota.domain.jobfile.report import At
+from rota.domain.jobfile.wording import shown
+from rota.domain.schedule import compile_schedule, warnings
+from rota.domain.spec import InputType, JobType
+
+_ANCHOR = datetime(2000, 1, 1, tzinfo=UTC)  # whether a schedule is valid does not depend on it
+_PATH = re.compile(r"(?P<field>\w+)(?:\[(?P<index>\d+)\])?")
+
+
+def check_job(document: Document, written: Mapping[str, object], at: At) -> None:
+    """Apply every rule. `written` is the job before its fields were checked and merged."""
+    _check_type(document, written, at)
+    _check_schedule(document, at)
+    _check_retry(document.get("retry"), at.child("retry"))
+    for index, step in enumerate(document.get("steps", ())):
+        if step is not INVALID:
+            _check_retry(step.get("retry"), at.child("steps").child(index).child("retry"))
+    _check_inputs(document.get("inputs", {}), at.child("inputs"))
+
+
+def _check_type(document: Document, written: Mapping[str, object], at: At) -> None:
+    kind = document.get("type", JobType.SHELL)
+    if written.get("type") not in (None, kind):
+        return
+    needed, foreign = ("function", "steps") if kind == JobType.PYTHON else ("steps", "function")
+    if written.get(needed) is None:
+        at.refuse(f'{at.scope} has no "{needed}", which type {kind} needs')
+    if written.get(foreign) is not None:
+        at.child(foreign).refuse_key(f'"{foreign}" does not go with type {kind}')
+
+
+def _check_schedule(document: Document, at: At) -> None:
+    expressions = document.get("schedule")
+    if expressions is None or (isinstance(expressions, list) and INVALID in expressions):
+        return
+    schedule = build_schedule(document)
+    try:
+        compile_schedule(schedule, key=document.get("name", ""), anchor=_ANCHOR)
+    except Invalid as error:
+        _place(error.problems, at)
+    else:
+        _place(warnings(schedule), at)
+
+
+def _place(problems: Iterable[Problem], at: At) -> None:
+    """Report problems of the schedule, whose paths are relative to the job."""
+    for problem in problems:
+        position = at
+        if match := _PATH.fullmatch(problem.path):
+            position = at.child(match["field"])
+            position = position.child(int(match["index"])) if match["index"] else position
+        report = position.warn if problem.warning else position.refuse
+        report(problem.message, problem.hint)
+
+
+def _check_retry(retry: Document | None, at: At) -> None:
+    if not retry or "delay" not in retry or "max_delay" not in retry:
+        return
+    if parse_duration(retry["max_delay"]) < parse_duration(retry["delay"]):
+        at.child("max_delay").refuse("max_delay is shorter than delay")
+
+
+def _check_inputs(inputs: Document, at: At) -> None:
+    variables: dict[str, str] = {}
+    for name, given in inputs.items():
+        twin = variables.setdefault(name.upper(), name)
+        if twin != name:
+            message = (
+                f'inputs "{twin}" and "{name}" would both be the variable INPUT_{name.upper()}'
+            )
+            at.child(name).refuse_key(message)
+        if given is not INVALID:
+            _check_default(given, at.child(name).child("default"))
+
+
+def _check_default(given: Document, at: At) -> None:
+    kind = InputType(given.get("type", InputType.STRING))
+    default = given.get("default")
+    if default is not None and not is_of_type(default, kind):
+        hint = "put it in quotes, or write its type" if kind is InputType.STRING else ""
+        at.refuse(f"default must be {TYPE_WORDS[kind]}, not {shown(default)}", hint)

@@ -1,0 +1,216 @@
+"""Values made of values: lists, mappings of free names, and sections with a table of fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rota.domain.jobfile.kinds import INVALID, Kind, Rejected, Schema, Text
+from rota.domain.jobfile.report import At
+from rota.domain.jobfile.wording import shown
+from rota.domain.schedule.quoting import quoted
+
+_TAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    item: Kind
+    most: int
+    least: int = 0
+
+    @property
+    def words(self) -> str:
+        return f"a list, each {self.item.words}"
+
+    def check(self, value: object, at: At) -> object:
+        """Invalid items stay in their place, so that the others keep their numbers."""
+        if not isinstance(value, list | tuple):
+            at.refuse(f"{at.name} must be a list, not {shown(value)}")
+            return INVALID
+        if not self.least <= len(value) <= self.most:
+            at.refuse(f"{at.name} must have {self.least:,} to {self.most:,} entries")
+            return INVALID
+        return [self.item.check(entry, at.child(index)) for index, entry in enumerate(value)]
+
+    def schema(self) -> Schema:
+        limits = {"minItems": self.least, "maxItems": self.most}
+        return {"type": "array", "items": self.item.schema(), **limits}
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """A single value or a list of such."""
+
+    one: Kind
+    many: ListOf
+
+    @property
+    def words(self) -> str:
+        return f"{self.one.words}, or a list"
+
+    def check(self, value: object, at: At) -> object:
+        return (self.many if isinstance(value, list | tuple) else self.one).check(value, at)
+
+    def schema(self) -> Schema:
+        return {"anyOf": [self.one.schema(), self.many.schema()]}
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """Names chosen by the user, each with a value."""
+
+    name: Text
+    value: Kind
+    most: int
+    max_bytes: int | None = None  # of all names and values together; None: no such limit
+
+    @property
+    def words(self) -> str:
+        return f"a mapping of names to values, each {self.value.words}"
+
+    def check(self, value: object, at: At) -> object:
+        if not isinstance(value, Mapping):
+            at.refuse(f"{at.name} must be a mapping, not {shown(value)}")
+            return INVALID
+        if len(value) > self.most:
+            at.refuse(f"{at.name} must have at most {self.most:,} entries")
+            return INVALID
+        entries = {key: self._entry(key, item, at) for key, item in value.items()}
+        if self.max_bytes and _bytes(entries) > self.max_bytes:
+            at.refuse(f"{at.name} must have at most {self.max_bytes // 1024} KiB in total")
+            return INVALID
+        return entries
+
+    def _entry(self, key: object, item: object, at: At) -> object:
+        if not isinstance(key, str) or not re.fullmatch(self.name.pattern, key):
+            place = at.child(str(key))
+            place.refuse_key(f"{at.name} name {quoted(str(key))} must be {self.name.words}")
+            return INVALID
+        return self.value.check(item, at.child(key))
+
+    def schema(self) -> Schema:
+        return {
+            "type": "object",
+            "propertyNames": {"pattern": f"^(?:{self.name.pattern})$"},
+            "additionalProperties": self.value.schema(),
+            "maxProperties": self.most,
+        }
+
+
+def _bytes(entries: Mapping[str, object]) -> int:
+    return sum(len(f"{name}{value}".encode(errors="replace")) for name, value in entries.items())
+
+
+@dataclass(frozen=True, slots=True)
+class NotYet:
+    """A field of the format that this version refuses by name, rather than as a typing error."""
+
+    words: str = "not available in this version of Rota"
+
+    def check(self, value: object, at: At) -> object:
+        at.refuse_key(f"{quoted(at.name)} is {self.words}")
+        return INVALID
+
+    def schema(self) -> Schema:
+        return {"not": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One row of the table: what may be written under a name, and what it means."""
+
+    name: str
+    kind: Kind
+    doc: str  # one sentence
+    default: object = None  # as it would be written; None: nothing
+    examples: tuple[object, ...] = ()
+    required: bool = False
+    shared: bool = True  # may also stand under `defaults`
+
+    @property
+    def is_available(self) -> bool:
+        return not isinstance(self.kind, NotYet)
+
+    def schema(self) -> Schema:
+        about: Schema = {"description": self.doc}
+        if self.default is not None:
+            about["default"] = self.default
+        if self.examples:
+            about["examples"] = list(self.examples)
+        return self.kind.schema() | about
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A mapping with a fixed table of fields."""
+
+    title: str  # what one of them is called: "job", "step"; "" for the file itself
+    fields: tuple[Field, ...]
+    shorthand: str = ""  # the field meant by a bare number instead of a mapping
+    by_name: Mapping[str, Field] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_name", {row.name: row for row in self.fields})
+
+    @property
+    def available(self) -> tuple[Field, ...]:
+        return tuple(row for row in self.fields if row.is_available)
+
+    @property
+    def words(self) -> str:
+        return f"a mapping with the fields of {self.title}"
+
+    def check(self, value: object, at: At) -> dict[str, Any] | Rejected:
+        """The valid part of the mapping; `INVALID` only if it is no mapping at all."""
+        if self.shorthand and isinstance(value, int) and not isinstance(value, bool):
+            value = {self.shorthand: value}
+        if not isinstance(value, Mapping):
+            at.refuse(f"{at.name} must be a mapping, not {shown(value)}")
+            return INVALID
+        at = at.within(self.scope(value, at))
+        self._refuse_missing(value, at)
+        checked = {key: self._entry(key, item, at) for key, item in value.items()}
+        return {key: item for key, item in checked.items() if item is not INVALID}
+
+    def scope(self, value: Mapping[str, object], at: At) -> str:
+        """What messages call this one: `step 2 of job BuildAndTest`."""
+        if not self.title:
+            return ""
+        name, index = value.get("name"), at.path[-1] if at.path else ""
+        label = self.title
+        if isinstance(name, str):
+            label += f" {name}" if _TAME.fullmatch(name) else f" {quoted(name)}"
+        elif isinstance(index, int):
+            label += f" {index + 1}"
+        return f"{label} of {at.scope}" if at.scope else label
+
+    def _entry(self, key: object, item: object, at: At) -> object:
+        """The checked value; a field left empty counts as not written."""
+        row = self.by_name.get(key) if isinstance(key, str) else None
+        if row is None:
+            at.refuse_unknown(str(key), [known.name for known in self.available])
+            return INVALID
+        return INVALID if item is None else row.kind.check(item, at.child(row.name))
+
+    def _refuse_missing(self, value: Mapping[str, object], at: At) -> None:
+        for row in self.fields:
+            if row.required and value.get(row.name) is None:
+                at.refuse(f'{at.scope or "the file"} has no "{row.name}"')
+
+    def schema(self) -> Schema:
+        return {"$ref": f"#/$defs/{self.title}"}
+
+    def definition(self) -> Schema:
+        """The schema itself, for the place that `schema` refers to."""
+        mapping: Schema = {
+            "type": "object",
+            "properties": {row.name: row.schema() for row in self.available},
+            "required": [row.name for row in self.fields if row.required],
+            "additionalProperties": False,
+        }
+        if not self.shorthand:
+            return mapping
+        return {"anyOf": [mapping, self.by_name[self.shorthand].kind.schema()]}

@@ -1,0 +1,262 @@
+"""Job file text to plain data, read as YAML 1.2 core, with the place of every value.
+
+It works on the parser's events, so that each guard acts before anything is built from hostile
+text: memory and time stay proportional to a text of at most `MAX_BYTES`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import yaml
+
+from rota.domain.errors import Invalid, Problem
+from rota.domain.jobfile.scalars import UnusableNumber, resolve
+from rota.domain.schedule.quoting import quoted
+
+MAX_BYTES = 4 * 1024 * 1024
+MAX_DEPTH = 32
+MAX_NODES = 300_000
+
+Data: TypeAlias = "bool | int | float | str | list[Data] | dict[str, Data] | None"
+
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SURROGATE_PAIR = re.compile(
+    r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE
+)
+
+
+class Place(NamedTuple):
+    line: int  # from 1
+    column: int  # from 1
+
+
+@dataclass(slots=True)
+class Mark:
+    """Where a value stands in the text, and the marks of the values inside it."""
+
+    place: Place
+    key: Place  # of the name it stands under; its own place inside a list
+    written: str | None = None  # an unquoted scalar as typed: `1.10`, not 1.1
+    children: dict[str | int, Mark] | None = None  # None: a scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    data: Data
+    mark: Mark
+    problems: tuple[Problem, ...]  # faults that did not keep the rest from being read
+
+
+def parse_text(text: str) -> Source:
+    """Read one YAML or JSON document; `Invalid` when it cannot be read at all."""
+    _refuse_oversize(text)
+    _refuse_unprintable(text)
+    tree = _Tree()
+    try:
+        for event in yaml.parse(_join_surrogates(text), Loader=yaml.CSafeLoader):
+            tree.take(event)
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(error) from error
+    except yaml.YAMLError as error:
+        raise unreadable(f"not valid YAML: {error}") from error
+    return tree.source()
+
+
+def unreadable(message: str, place: Place | None = None, hint: str = "") -> Invalid:
+    line, column = place or (None, None)
+    problem = Problem(message, line=line, column=column, hint=hint)
+    return Invalid("the job file cannot be read", [problem])
+
+
+def _refuse_oversize(text: str) -> None:
+    if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:
+        limit = MAX_BYTES // (1024 * 1024)
+        raise unreadable(f"the file is larger than {limit} MiB", hint="split it into several files")
+
+
+def _refuse_unprintable(text: str) -> None:
+    if found := _UNPRINTABLE.search(text, 1 if text.startswith("\ufeff") else 0):
+        before = text[: found.start()]
+        place = Place(before.count("\n") + 1, found.start() - before.rfind("\n"))
+        code = ord(found.group())
+        raise unreadable(f"character U+{code:04X} is not allowed in YAML", place)
+
+
+def _join_surrogates(text: str) -> str:
+    """JSON writes one character as two escapes where YAML knows only one."""
+    if not text.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
+        return text
+
+    def join(pair: re.Match[str]) -> str:
+        high, low = int(pair[2], 16), int(pair[3], 16)
+        return f"{pair[1]}{chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))}"
+
+    return _SURROGATE_PAIR.sub(join, text)
+
+
+def _syntax_error(error: yaml.MarkedYAMLError) -> Invalid:
+    mark = error.problem_mark or error.context_mark
+    place = Place(mark.line + 1, mark.column + 1) if mark else None
+    words = error.problem or error.context or "unexpected text"
+    hint = "indent with spaces, not tabs" if "tab" in words.split() else ""
+    if "cannot start any token" in words:
+        hint = "indent with spaces, and quote a text that begins with a special character"
+    return unreadable(f"not valid YAML: {words}", place, hint)
+
+
+class _OpenList:
+    """A list whose end has not been seen."""
+
+    awaits_key = False
+
+    def __init__(self, value: list[Data], children: dict[str | int, Mark]) -> None:
+        self._value = value
+        self._children = children
+
+    def attach(self, value: Data, mark: Mark) -> None:
+        self._children[len(self._value)] = mark
+        self._value.append(value)
+
+
+class _OpenMapping:
+    """A mapping whose end has not been seen."""
+
+    def __init__(self, value: dict[str, Data], children: dict[str | int, Mark]) -> None:
+        self._value = value
+        self._children = children
+        self._key = ""
+        self._key_place = Place(0, 0)
+        self.awaits_key = True
+
+    def take_key(self, key: str, place: Place) -> Mark | None:
+        """Remember the key of the next value; return where it stood before, if it is repeated."""
+        self._key, self._key_place = key, place
+        self.awaits_key = False
+        return self._children.get(key)
+
+    def attach(self, value: Data, mark: Mark) -> None:
+        mark.key = self._key_place
+        self._children.setdefault(self._key, mark)
+        self._value.setdefault(self._key, value)
+        self.awaits_key = True
+
+
+@dataclass(slots=True)
+class _Tree:
+    """Grows data and marks from parser events."""
+
+    stack: list[_OpenList | _OpenMapping] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    nodes: int = 0
+    documents: int = 0
+    root: tuple[Data, Mark] | None = None
+
+    def take(self, event: yaml.Event) -> None:
+        if handle := _HANDLERS.get(type(event)):
+            handle(self, event)
+
+    def source(self) -> Source:
+        if self.root is None:
+            raise unreadable("the file is empty", hint='it needs at least "jobs:"')
+        data, mark = self.root
+        return Source(data, mark, tuple(self.problems))
+
+    def start_document(self, event: yaml.DocumentStartEvent) -> None:
+        self.documents += 1
+        if self.documents > 1:
+            hint = 'keep one document per file, without "---" between jobs'
+            raise unreadable("the file has more than one YAML document", _place(event), hint)
+
+    def refuse_alias(self, event: yaml.AliasEvent) -> None:
+        hint = 'write the value out, or put it under "defaults"'
+        raise unreadable("YAML aliases (*name) are not supported", _place(event), hint)
+
+    def take_scalar(self, event: yaml.ScalarEvent) -> None:
+        place = self._enter(event)
+        plain = event.implicit[0]
+        top = self.stack[-1] if self.stack else None
+        if isinstance(top, _OpenMapping) and top.awaits_key:
+            self._take_key(top, event.value, place, plain)
+        else:
+            value = self._resolve(event.value, place) if plain else event.value
+            self._attach(value, Mark(place, place, event.value if plain else None))
+
+    def open_list(self, event: yaml.SequenceStartEvent) -> None:
+        value: list[Data] = []
+        children: dict[str | int, Mark] = {}
+        self._open(event, value, children)
+        self.stack.append(_OpenList(value, children))
+
+    def open_mapping(self, event: yaml.MappingStartEvent) -> None:
+        value: dict[str, Data] = {}
+        children: dict[str | int, Mark] = {}
+        self._open(event, value, children)
+        self.stack.append(_OpenMapping(value, children))
+
+    def close(self, _: yaml.CollectionEndEvent) -> None:
+        self.stack.pop()
+
+    def _enter(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> Place:
+        """The guards that every key and value passes."""
+        self.nodes += 1
+        place = _place(event)
+        if self.nodes > MAX_NODES:
+            raise unreadable(f"the file has more than {MAX_NODES:,} keys and values", place)
+        if event.anchor is not None:
+            raise unreadable("YAML anchors (&name) are not supported", place)
+        if event.tag is not None:
+            raise unreadable("YAML tags (!name) are not supported", place)
+        return place
+
+    def _open(
+        self, event: yaml.CollectionStartEvent, value: Data, children: dict[str | int, Mark]
+    ) -> None:
+        place = self._enter(event)
+        if self.stack and self.stack[-1].awaits_key:
+            raise unreadable("a key must be text, not a list or a mapping", place)
+        if len(self.stack) >= MAX_DEPTH:
+            raise unreadable(f"nested deeper than {MAX_DEPTH} levels", place)
+        self._attach(value, Mark(place, place, children=children))
+
+    def _attach(self, value: Data, mark: Mark) -> None:
+        if self.stack:
+            self.stack[-1].attach(value, mark)
+        else:
+            self.root = (value, mark)
+
+    def _take_key(self, parent: _OpenMapping, key: str, place: Place, plain: bool) -> None:
+        if plain and key == "<<":
+            hint = 'write the fields out, or put them under "defaults"'
+            raise unreadable("YAML merge keys (<<) are not supported", place, hint)
+        if first := parent.take_key(key, place):
+            self._note(f"key {quoted(key)} is already in line {first.key.line}", place)
+
+    def _resolve(self, text: str, place: Place) -> Data:
+        try:
+            return resolve(text)
+        except UnusableNumber as error:
+            self._note(str(error), place, error.hint)
+            return None
+
+    def _note(self, message: str, place: Place, hint: str = "") -> None:
+        self.problems.append(Problem(message, "", place.line, place.column, hint))
+
+
+def _place(event: yaml.Event) -> Place:
+    mark = event.start_mark
+    return Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
+
+
+_HANDLERS: Mapping[type[yaml.Event], Callable[[_Tree, Any], None]] = {
+    yaml.DocumentStartEvent: _Tree.start_document,
+    yaml.AliasEvent: _Tree.refuse_alias,
+    yaml.ScalarEvent: _Tree.take_scalar,
+    yaml.SequenceStartEvent: _Tree.open_list,
+    yaml.MappingStartEvent: _Tree.open_mapping,
+    yaml.SequenceEndEvent: _Tree.close,
+    yaml.MappingEndEvent: _Tree.close,
+}

@@ -1,0 +1,42 @@
+"""How values appear in messages, and which valid name is nearest to a wrong one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from rota.domain.schedule.quoting import quoted
+
+_COMPARED = 60  # characters of a name that are compared
+_HUGE = 10**30  # Python refuses to print integers of several thousand digits
+
+
+def shown(value: object) -> str:
+    """Any value of a job file, for the end of "must be …, not …"."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"{value}" if abs(value) < _HUGE else "a huge number"
+        case str():
+            return quoted(value)
+        case list():
+            return "a list"
+        case dict():
+            return "a mapping"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """A hint with the nearest candidate, or "" when none is near."""
+    near = difflib.get_close_matches(name[:_COMPARED].lower(), candidates, n=1)
+    return f"did you mean {quoted(near[0])}?" if near else ""
+
+
+def listed(names: Iterable[str], last: str = "or") -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    *head, tail = names
+    return f"{', '.join(head)} {last} {tail}" if head else tail

@@ -1,0 +1,67 @@
+"""The order of service: start-time fair queueing between share keys, priority as a head start.
+
+Not runs but *chains* are ordered: (pool, priority, share key) with a virtual finish tag F; inside
+a chain runs go by age. A chain's place is F − priority × boost; claiming a run moves F on by
+cost / weight, so that a key with much work in flight falls back by itself.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+BOOST_SECONDS = 30.0  # head start of one step of priority, in pool-seconds
+DEFAULT_EXPECTED_SECONDS = 1.0
+OLDEST_EVERY = 16  # every 16th slot goes to the oldest queued run: the bound on waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One line of runs."""
+
+    id: str  # pool/priority/share
+    priority: int
+    tag: float  # F, the virtual finish time, in pool-seconds
+    weight: float = 1.0
+
+    @property
+    def place(self) -> float:
+        """The lowest is served first."""
+        return self.tag - self.priority * BOOST_SECONDS
+
+
+def allot(chains: Sequence[Chain], slots: int, cost: float) -> list[tuple[str, int]]:
+    """How many runs each chain may give for `slots` free places, as (chain id, runs).
+
+    Chains are served one run at a time, each moving its chain back by `cost` / weight. The list
+    is in order of first service and leaves out chains that get nothing.
+    """
+    heap = [(chain.place, chain.id, cost / chain.weight) for chain in chains]
+    heapq.heapify(heap)
+    shares: dict[str, int] = {}
+    if len(heap) == 1:
+        return [(heap[0][1], slots)] if slots else []
+    for _ in range(slots if heap else 0):
+        place, chain, step = heap[0]
+        shares[chain] = shares.get(chain, 0) + 1
+        heapq.heapreplace(heap, (place + step, chain, step))
+    return list(shares.items())
+
+
+def oldest_slots(served: int, slots: int) -> int:
+    """How many of the next `slots` places belong to the oldest run, after `served` so far."""
+    return (served + slots) // OLDEST_EVERY - served // OLDEST_EVERY
+
+
+def activation_tag(tag: float, active_tags: Iterable[float]) -> float:
+    """F of a chain that becomes active: no credit is hoarded while it had nothing to run.
+
+    `active_tags` are those of the active chains of the same pool and priority.
+    """
+    return max(tag, min(active_tags, default=tag))
+
+
+def cost_of(expected_seconds: float, pool_slots: int) -> float:
+    """Fraction of the pool's capacity × expected seconds."""
+    return expected_seconds / max(pool_slots, 1)

@@ -1,0 +1,112 @@
+"""What becomes of a run when an attempt ends: finished, tried again, or a question for a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from rota.domain.run import AttemptResult
+from rota.domain.spec import Backoff, Delivery, Retry
+from rota.domain.states import TRANSITIONS, RunEvent, RunState
+
+_MAX_DOUBLINGS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an attempt ended, with what is known of its run at that moment."""
+
+    state: RunState  # of the run: CLAIMED or PROCESSING
+    result: AttemptResult
+    now: datetime
+    exit_code: int | None = None
+    signal: int | None = None
+    failures: int = 0  # of this run before this attempt
+    losses: int = 0
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    is_cancel_requested: bool = False
+    deadline_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The decided transition."""
+
+    event: RunEvent
+    state: RunState
+    cause: str = ""
+    eligible_at: datetime | None = None  # when the next attempt may start; None: there is none
+
+
+SUCCEEDED = Verdict(RunEvent.SUCCEEDED, RunState.COMPLETED)
+
+
+def attempt_ended(ending: Ending, policy: Retry, max_losses: int, fraction: float) -> Verdict:
+    """Decide the run's next state. `fraction` in [0, 1) draws the back-off's jitter."""
+    match ending.result:
+        case AttemptResult.COMPLETED:
+            return SUCCEEDED
+        case AttemptResult.LOST:
+            return _worker_lost(ending, max_losses)
+        case AttemptResult.CANCELLED:
+            return _verdict(ending, RunEvent.CANCELLED, "cancelled")
+        case AttemptResult.FAILED | AttemptResult.TIMED_OUT:
+            return _ended_badly(ending, policy, fraction)
+
+
+def _ended_badly(ending: Ending, policy: Retry, fraction: float) -> Verdict:
+    if ending.is_cancel_requested:
+        return _verdict(ending, RunEvent.CANCELLED, "cancelled")
+    eligible_at = ending.now + backoff(policy, ending.failures, fraction)
+    is_in_time = ending.deadline_at is None or eligible_at < ending.deadline_at
+    if _is_retryable(ending, policy) and is_in_time:
+        return _verdict(ending, RunEvent.RETRIED, _cause(ending), eligible_at)
+    if ending.result is AttemptResult.TIMED_OUT:
+        return _verdict(ending, RunEvent.RAN_OUT, "timeout")
+    return _verdict(ending, RunEvent.GAVE_UP, _cause(ending))
+
+
+def _worker_lost(ending: Ending, max_losses: int) -> Verdict:
+    if ending.delivery is Delivery.AT_MOST_ONCE and ending.state is RunState.PROCESSING:
+        return _verdict(ending, RunEvent.LOST_UNSAFE, "lost")
+    if ending.is_cancel_requested:
+        return _verdict(ending, RunEvent.CANCELLED, "cancelled")
+    if ending.losses + 1 > max_losses:
+        return _verdict(ending, RunEvent.QUARANTINED, "poison")
+    return _verdict(ending, RunEvent.LOST, "lost", ending.now)
+
+
+def _is_retryable(ending: Ending, policy: Retry) -> bool:
+    if ending.failures + 1 >= policy.attempts or ending.result.value.lower() not in policy.when:
+        return False
+    if policy.exit_codes is None or ending.result is AttemptResult.TIMED_OUT:
+        return True
+    return ending.exit_code in policy.exit_codes
+
+
+def backoff(policy: Retry, failures: int, fraction: float) -> timedelta:
+    """The pause after the given number of earlier failures, never above `max_delay`."""
+    delay = policy.delay
+    if policy.backoff is Backoff.EXPONENTIAL:
+        doublings = min(failures, _MAX_DOUBLINGS)
+        delay = min(policy.delay, policy.max_delay)
+        for _ in range(doublings):
+            delay = min(delay * 2, policy.max_delay)
+    delay = min(delay, policy.max_delay)
+    return min(delay * (1 + policy.jitter * fraction), policy.max_delay)
+
+
+def _cause(ending: Ending) -> str:
+    if ending.result is AttemptResult.TIMED_OUT:
+        return "timeout"
+    if ending.signal is not None:
+        return f"signal {ending.signal}"
+    if ending.exit_code is not None:
+        return f"exit {ending.exit_code}"
+    return "error"
+
+
+def _verdict(
+    ending: Ending, event: RunEvent, cause: str = "", eligible_at: datetime | None = None
+) -> Verdict:
+    return Verdict(event, TRANSITIONS[ending.state, event], cause, eligible_at)

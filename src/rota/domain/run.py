@@ -1,0 +1,158 @@
+"""A run, its attempts, and what a worker reports about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from rota.domain.ids import JobId, RunId, SessionId
+from rota.domain.spec import Delivery
+from rota.domain.states import RunState
+
+
+class Trigger(StrEnum):
+    """Why a run exists."""
+
+    SCHEDULE = "schedule"
+    MANUAL = "manual"
+    RETRY = "retry"
+
+
+class AttemptResult(StrEnum):
+    """How one attempt ended. A failure of the work is a value, not an exception."""
+
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    TIMED_OUT = "TIMED_OUT"
+    CANCELLED = "CANCELLED"
+    LOST = "LOST"
+
+
+class OutputState(StrEnum):
+    """Where the bytes an attempt printed are."""
+
+    NONE = "none"  # it printed nothing
+    INLINE = "inline"  # small: kept beside the attempt
+    STORED = "stored"  # in the blob store, complete
+    TORN = "torn"  # the worker vanished: what had arrived is kept, the rest is gone
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One gate that holds a run, for programs (`gate`, `key`) and people (`message`)."""
+
+    gate: str  # time, pause, hold, overlap, max_concurrency, worker
+    message: str
+    key: str = ""  # what frees it, e.g. "job:j_…"
+    eligible_at: datetime | None = None  # when it opens by itself; None: unknown or by an event
+    action: str = ""  # what a person can do about it
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """How one step of an attempt went."""
+
+    name: str
+    result: str  # completed, failed, timed_out, cancelled, skipped
+    exit_code: int | None = None
+    signal: int | None = None
+    seconds: float = 0.0
+    tries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an attempt used, all its steps together."""
+
+    cpu_seconds: float = 0.0
+    max_memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSummary:
+    """What an attempt printed, without the bytes."""
+
+    state: OutputState = OutputState.NONE
+    bytes: int = 0
+    lines: int = 0
+    truncated: bool = False  # the job's `log_limit` cut it
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of a run, by one worker, under one lease."""
+
+    run: RunId
+    number: int  # the fence: grows by one each time
+    session: SessionId
+    worker: str
+    result: AttemptResult | None  # None: still going
+    claimed_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""
+    steps: tuple[StepReport, ...] = ()
+    usage: Usage = Usage()
+    output: OutputSummary = OutputSummary()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One execution of a job, as it stands."""
+
+    id: RunId
+    seq: int  # order of creation in this store
+    project: str
+    job_id: JobId
+    job: str
+    job_version: int
+    trigger: Trigger
+    state: RunState
+    due_at: datetime
+    created_at: datetime
+    created_by: str
+    priority: int
+    pool: str
+    delivery: Delivery
+    attempt: int  # number of the latest attempt; 0 before the first
+    max_attempts: int
+    failures: int
+    losses: int
+    cause: str = ""  # why it ended or was skipped: exit_code, signal, lost, poison, overlap, …
+    message: str = ""
+    reasons: tuple[Reason, ...] = ()  # what holds it while BLOCKED
+    eligible_at: datetime | None = None
+    queued_at: datetime | None = None
+    claimed_at: datetime | None = None
+    started_at: datetime | None = None  # of the latest attempt
+    first_started_at: datetime | None = None  # lateness counts from here
+    ended_at: datetime | None = None
+    lateness_seconds: float | None = None  # first start − release time; None before it started
+    session: SessionId | None = None
+    worker: str = ""
+    cancel_requested_at: datetime | None = None
+    cancel_requested_by: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    inputs: Mapping[str, Any] | None = None
+    outputs: Any = None  # JSON the job wrote to $ROTA_OUTPUT, or a function's result
+    progress: Mapping[str, Any] | None = None
+    retry_of: RunId | None = None
+    deadline_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LateResult:
+    """A report that came after its lease had ended: refused, and kept aside."""
+
+    run: RunId
+    attempt: int
+    session: SessionId
+    received_at: datetime
+    result: str
+    message: str

@@ -1,0 +1,30 @@
+"""When jobs are due: schedules as written, turned into due times that are right in every zone.
+
+Pure: it is given the time, never asks for it. The tz database is all it reads. It knows nothing
+of runs, stores or the jobs whose schedules it is handed.
+"""
+
+from __future__ import annotations
+
+from rota.domain.schedule.advice import warnings
+from rota.domain.schedule.clock_changes import ClockChange, clock_changes, clock_remark
+from rota.domain.schedule.compilation import compile_schedule, is_one_off
+from rota.domain.schedule.misfire import CatchUp, MissedRange, catch_up
+from rota.domain.schedule.sources import Kind
+from rota.domain.schedule.timetable import Timetable
+from rota.domain.schedule.words import describe
+
+__all__ = [
+    "CatchUp",
+    "ClockChange",
+    "Kind",
+    "MissedRange",
+    "Timetable",
+    "catch_up",
+    "clock_changes",
+    "clock_remark",
+    "compile_schedule",
+    "describe",
+    "is_one_off",
+    "warnings",
+]

@@ -1,0 +1,90 @@
+"""Turns a schedule as written into its timetable, or into all that is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from rota.domain.errors import Invalid, Problem
+from rota.domain.ids import micros
+from rota.domain.schedule.expressions import DueSource, Setting, kind_of_text, parse_expression
+from rota.domain.schedule.quoting import quoted
+from rota.domain.schedule.sources import LAST_MICROS, Kind
+from rota.domain.schedule.timetable import Timetable
+from rota.domain.schedule.zones import Zone, load_zone
+from rota.domain.spec import IntervalFrom, Schedule
+
+MAX_EXPRESSIONS = 50
+
+
+def compile_schedule(schedule: Schedule, *, key: str, anchor: datetime) -> Timetable:
+    """The due times of a schedule; `Invalid` with every problem found.
+
+    `key` is the job's identity, the seed of `H`, jitter and spread. Intervals count from
+    `starts` where that is given, else from `anchor`.
+    """
+    problems = list(_bound_problems(schedule))
+    zone = _zone(schedule, problems)
+    setting = Setting(zone, schedule.dst, key, schedule.starts or anchor)
+    sources = _sources(schedule, setting, problems)
+    if problems:
+        raise Invalid("the schedule is not valid", problems)
+    return Timetable(
+        key=key,
+        zone=zone,
+        sources=sources,
+        first=micros(schedule.starts) if schedule.starts else 0,
+        last=micros(schedule.ends) if schedule.ends else LAST_MICROS,
+        run_once=schedule.run_once,
+        after_previous=schedule.interval_from is IntervalFrom.COMPLETION,
+        spread=schedule.spread,
+        jitter=schedule.jitter,
+    )
+
+
+def is_one_off(schedule: Schedule) -> bool:
+    """Whether a schedule names single times only, without compiling it."""
+    kinds = [kind_of_text(text.strip()) for text in schedule.expressions]
+    return schedule.run_once or all(kind is Kind.ONCE for kind in kinds)
+
+
+def expression_path(schedule: Schedule, index: int) -> str:
+    """Where in a job the expression stands; a single one may be written without a list."""
+    return f"schedule[{index}]" if len(schedule.expressions) > 1 else "schedule"
+
+
+def _zone(schedule: Schedule, problems: list[Problem]) -> Zone:
+    try:
+        return load_zone(schedule.timezone)
+    except ValueError as error:
+        problems.append(Problem(str(error), path="timezone"))
+        return load_zone("UTC")
+
+
+def _sources(
+    schedule: Schedule, setting: Setting, problems: list[Problem]
+) -> tuple[DueSource, ...]:
+    sources = []
+    for index, text in enumerate(schedule.expressions[:MAX_EXPRESSIONS]):
+        try:
+            sources.append(parse_expression(text, setting))
+        except ValueError as error:
+            path = expression_path(schedule, index)
+            problems.append(Problem(f"{quoted(text)}: {error}", path))
+    return tuple(sources)
+
+
+def _bound_problems(schedule: Schedule) -> Iterator[Problem]:
+    count = len(schedule.expressions)
+    if count == 0:
+        yield Problem(
+            "the list is empty: leave schedule out for a job on demand only", path="schedule"
+        )
+    if count > MAX_EXPRESSIONS:
+        yield Problem(f"{count} expressions, at most {MAX_EXPRESSIONS} are read", path="schedule")
+    if schedule.starts and schedule.ends and schedule.ends < schedule.starts:
+        yield Problem("ends before it starts", path="ends")
+    if schedule.interval_from is IntervalFrom.COMPLETION:
+        kinds = [kind_of_text(text.strip()) for text in schedule.expressions]
+        if kinds != [Kind.INTERVAL]:
+            yield Problem("completion needs exactly one interval", path="interval_from")

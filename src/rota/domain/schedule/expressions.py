@@ -1,0 +1,111 @@
+"""Reads one entry of `schedule`: a cron expression, an interval, or a time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from rota.domain.durations import parse_duration
+from rota.domain.ids import micros
+from rota.domain.schedule.cron import parse_cron
+from rota.domain.schedule.quoting import quoted
+from rota.domain.schedule.sources import LAST_MICROS, SECOND_MICROS, Interval, Kind, Once
+from rota.domain.schedule.zoned_cron import LONGEST_GAP, ZonedCron
+from rota.domain.schedule.zones import Zone
+from rota.domain.spec import Dst, Gap
+
+SHORTEST_INTERVAL = timedelta(milliseconds=100)
+_OUTSIDE = "outside the years 1970 to 9999"
+_MICROSECOND = timedelta(microseconds=1)
+_STARTS_LIKE_A_TIME = re.compile(r"[+-]?[0-9]{4,}-|[0-9]{8}(?:T|$)", re.ASCII | re.IGNORECASE)
+_YEAR_TOO_LARGE = re.compile(r"\+?[0-9]{5,}-", re.ASCII)
+_AMOUNTS = re.compile(r"(?:[0-9.]+\s*(?:ms|[wdhms])\s*)+", re.ASCII | re.IGNORECASE)
+_EVERY = re.compile(r"every\s+", re.IGNORECASE)
+
+
+DueSource = ZonedCron | Interval | Once
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What an expression needs to know besides its text."""
+
+    zone: Zone
+    dst: Dst
+    key: str  # the job's identity: the seed of `H`
+    anchor: datetime  # what intervals count from
+
+
+def parse_expression(text: str, setting: Setting) -> DueSource:
+    """The due times of one expression; a ValueError says what is wrong."""
+    stripped = text.strip()
+    kind = kind_of_text(stripped)
+    if kind is Kind.ONCE:
+        return Once(_once(stripped, setting))
+    if kind is Kind.INTERVAL:
+        return Interval(parse_interval(stripped) // _MICROSECOND, micros(setting.anchor))
+    return ZonedCron(parse_cron(stripped, setting.key), setting.zone, setting.dst)
+
+
+def kind_of_text(text: str) -> Kind | None:
+    """ONCE or INTERVAL by the look of it; None for everything else, which must be cron."""
+    if _STARTS_LIKE_A_TIME.match(text):
+        return Kind.ONCE
+    if text.startswith("@"):
+        return None
+    if _EVERY.match(text) or _AMOUNTS.fullmatch(text) or len(text.split()) <= 1:
+        return Kind.INTERVAL
+    return None
+
+
+def parse_interval(text: str) -> timedelta:
+    """`30s`, `every 10s`, `PT1H`; not shorter than 100 ms."""
+    if not text:
+        raise ValueError("nothing is written: put a cron expression, an interval or a time")
+    prefix = _EVERY.match(text)
+    try:
+        interval = parse_duration(text[prefix.end() :] if prefix else text)
+    except ValueError as error:
+        if prefix:
+            raise
+        raise ValueError(
+            'not a schedule: write cron ("0 2 * * *"), an interval ("30s"),'
+            ' a time ("2026-06-01T22:00Z") or @daily'
+        ) from error
+    if interval < SHORTEST_INTERVAL:
+        raise ValueError("too short: the smallest interval is 100ms")
+    return interval
+
+
+def _once(text: str, setting: Setting) -> int:
+    written = _iso_time(text)
+    try:
+        at = _on_clocks(written, setting) if written.tzinfo is None else micros(written)
+    except OverflowError as error:
+        raise ValueError(_OUTSIDE) from error
+    if not 0 <= at <= LAST_MICROS:
+        raise ValueError(_OUTSIDE)
+    return at
+
+
+def _iso_time(text: str) -> datetime:
+    if _YEAR_TOO_LARGE.match(text):
+        raise ValueError(_OUTSIDE)
+    try:
+        return datetime.fromisoformat(text.upper())
+    except ValueError as error:
+        raise ValueError(f"not an ISO 8601 time such as 2026-06-01T22:00: {error}") from error
+
+
+def _on_clocks(written: datetime, setting: Setting) -> int:
+    """The instant at which the zone's clocks first show the time, or would have in a gap."""
+    instant = setting.zone.instant(written)
+    at = micros(instant)
+    if setting.zone.local(instant).replace(tzinfo=None, fold=0) == written:
+        return at
+    period = setting.zone.period_at(at // SECOND_MICROS)
+    if setting.dst.gap is Gap.SKIP or period.shift > LONGEST_GAP:
+        name = quoted(setting.zone.name)
+        raise ValueError(f"never comes: clocks in {name} are put forward past it")
+    return period.start * SECOND_MICROS

@@ -1,0 +1,103 @@
+"""The times a cron expression names on a local clock, whatever the zone.
+
+Local time is counted in seconds since 1970-01-01 00:00 on that clock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from datetime import date
+from functools import lru_cache
+
+from rota.domain.schedule.cron import Cron
+from rota.domain.schedule.days import Calendar, calendar_of
+
+DAY_SECONDS = 86_400
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+
+
+class LocalTimes:
+    """All local times an expression names, in order."""
+
+    __slots__ = ("_calendar", "_hours", "_in_hour")
+
+    def __init__(self, cron: Cron) -> None:
+        self._calendar: Calendar = calendar_of(cron.days)
+        self._hours = cron.hours
+        self._in_hour = _seconds_in_hour(cron.minutes, cron.seconds)
+
+    def at_or_after(self, local: int) -> int | None:
+        day, second = divmod(local, DAY_SECONDS)
+        found = self._calendar.at_or_after(day + _EPOCH_DAY)
+        if found == day + _EPOCH_DAY:
+            time = self._time_at_or_after(second)
+            if time is not None:
+                return day * DAY_SECONDS + time
+            found = self._calendar.at_or_after(day + _EPOCH_DAY + 1)
+        if found is None:
+            return None
+        return (found - _EPOCH_DAY) * DAY_SECONDS + self._hours[0] * 3600 + self._in_hour[0]
+
+    def at_or_before(self, local: int) -> int | None:
+        day, second = divmod(local, DAY_SECONDS)
+        found = self._calendar.at_or_before(day + _EPOCH_DAY)
+        if found == day + _EPOCH_DAY:
+            time = self._time_at_or_before(second)
+            if time is not None:
+                return day * DAY_SECONDS + time
+            found = self._calendar.at_or_before(day + _EPOCH_DAY - 1)
+        if found is None:
+            return None
+        return (found - _EPOCH_DAY) * DAY_SECONDS + self._hours[-1] * 3600 + self._in_hour[-1]
+
+    def any_in(self, first: int, end: int) -> bool:
+        """Whether a time lies in first ≤ time < end."""
+        found = self.at_or_after(first)
+        return found is not None and found < end
+
+    def count(self, first: int, end: int) -> int:
+        """How many times lie in first ≤ time < end; by arithmetic, not by walking."""
+        first_day, first_second = divmod(first, DAY_SECONDS)
+        end_day, end_second = divmod(end, DAY_SECONDS)
+        days = self._calendar.count(first_day + _EPOCH_DAY, end_day + _EPOCH_DAY)
+        return (
+            days * len(self._hours) * len(self._in_hour)
+            - self._earlier_on(first_day, first_second)
+            + self._earlier_on(end_day, end_second)
+        )
+
+    def _earlier_on(self, day: int, second: int) -> int:
+        """How many times of this day come before the second."""
+        if self._calendar.at_or_after(day + _EPOCH_DAY) != day + _EPOCH_DAY:
+            return 0
+        hour, rest = divmod(second, 3600)
+        index = bisect_left(self._hours, hour)
+        earlier = index * len(self._in_hour)
+        if index < len(self._hours) and self._hours[index] == hour:
+            earlier += bisect_left(self._in_hour, rest)
+        return earlier
+
+    def _time_at_or_after(self, second: int) -> int | None:
+        hour, rest = divmod(second, 3600)
+        index = bisect_left(self._hours, hour)
+        if index < len(self._hours) and self._hours[index] == hour:
+            inner = bisect_left(self._in_hour, rest)
+            if inner < len(self._in_hour):
+                return hour * 3600 + self._in_hour[inner]
+            index += 1
+        return self._hours[index] * 3600 + self._in_hour[0] if index < len(self._hours) else None
+
+    def _time_at_or_before(self, second: int) -> int | None:
+        hour, rest = divmod(second, 3600)
+        index = bisect_right(self._hours, hour) - 1
+        if index >= 0 and self._hours[index] == hour:
+            inner = bisect_right(self._in_hour, rest)
+            if inner:
+                return hour * 3600 + self._in_hour[inner - 1]
+            index -= 1
+        return self._hours[index] * 3600 + self._in_hour[-1] if index >= 0 else None
+
+
+@lru_cache(maxsize=1024)
+def _seconds_in_hour(minutes: tuple[int, ...], seconds: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(minute * 60 + second for minute in minutes for second in seconds)

@@ -1,0 +1,143 @@
+"""What becomes of due times that passed while nothing could fire."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from rota.domain.schedule.timetable import Timetable
+from rota.domain.spec import Misfire, MisfirePolicy
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class MissedRange:
+    """Neighbouring due times that do not run: one entry of the ledger."""
+
+    first: datetime
+    last: datetime
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """The answer to every due time from the cursor until now."""
+
+    fire: tuple[datetime, ...]  # run now, in order
+    missed: tuple[MissedRange, ...]  # in order
+    next_at: datetime | None  # after now; None: finished, or waiting for a run to end
+
+
+def catch_up(
+    timetable: Timetable, next_at: datetime, now: datetime, misfire: Misfire, *, grace: timedelta
+) -> CatchUp:
+    """Divides the due times of next_at ≤ due ≤ now into runs and misses, leaving none out.
+
+    `next_at`, the cursor, is due whether or not the timetable names it. Due times at most
+    `grace` late all fire; older ones follow the policy. With `run_once` due times end with the
+    first one that fires. The cost does not grow with the length of the outage.
+    """
+    if next_at > now:
+        return CatchUp((), (), next_at)
+    backlog = _Backlog(timetable, next_at, now)
+    if timetable.after_previous:
+        return _catch_up_completion(backlog, _oldest_run(misfire, backlog, grace))
+    if timetable.run_once:
+        return _catch_up_once(backlog, _oldest_run(misfire, backlog, grace))
+    punctual_from = now - grace
+    fire = _late_runs(backlog, misfire, punctual_from) + backlog.all_since(punctual_from)
+    return CatchUp(fire, backlog.missed_around(fire), timetable.next_after(now))
+
+
+@dataclass(frozen=True, slots=True)
+class _Backlog:
+    """The due times from the cursor until now."""
+
+    timetable: Timetable
+    cursor: datetime
+    now: datetime
+
+    def first_from(self, time: datetime) -> datetime | None:
+        if time <= self.cursor:
+            return self.cursor
+        due = self.timetable.next_after(time - _MICROSECOND)
+        return due if due is not None and due <= self.now else None
+
+    def last_until(self, time: datetime) -> datetime | None:
+        if time < self.cursor:
+            return None
+        return max(self.timetable.last_at_or_before(time) or self.cursor, self.cursor)
+
+    def all_since(self, time: datetime) -> tuple[datetime, ...]:
+        found = []
+        due = self.first_from(time)
+        while due is not None:
+            found.append(due)
+            due = self.first_from(due + _MICROSECOND)
+        return tuple(found)
+
+    def newest_before(self, end: datetime, since: datetime, limit: int) -> tuple[datetime, ...]:
+        """The newest due times of since ≤ due < end, at most `limit`, in order."""
+        found: list[datetime] = []
+        due = self.last_until(end - _MICROSECOND)
+        while due is not None and due >= since and len(found) < limit:
+            found.append(due)
+            due = self.last_until(due - _MICROSECOND)
+        return tuple(reversed(found))
+
+    def missed_around(self, fire: tuple[datetime, ...]) -> tuple[MissedRange, ...]:
+        """All that do not fire, as ranges between those that do."""
+        begins = (self.cursor, *(due + _MICROSECOND for due in fire))
+        ends = (*(due - _MICROSECOND for due in fire), self.now)
+        ranges = (self.missed(*bounds) for bounds in zip(begins, ends, strict=True))
+        return tuple(missed for found in ranges for missed in found)
+
+    def missed(self, begin: datetime, end: datetime) -> tuple[MissedRange, ...]:
+        first, last = self.first_from(begin), self.last_until(end)
+        if first is None or last is None or first > last:
+            return ()
+        return (MissedRange(first, last, 1 + self.timetable.count(first, last)),)
+
+
+def _late_runs(backlog: _Backlog, misfire: Misfire, end: datetime) -> tuple[datetime, ...]:
+    """The due times before `end` that the policy still runs."""
+    since = _window_start(misfire, backlog)
+    match misfire.policy:
+        case MisfirePolicy.NONE:
+            return ()
+        case MisfirePolicy.FIRST:
+            first = backlog.first_from(since)
+            return (first,) if first is not None and first < end else ()
+        case MisfirePolicy.LAST:
+            return backlog.newest_before(end, since, 1)
+        case MisfirePolicy.ALL:
+            return backlog.newest_before(end, since, misfire.max)
+
+
+def _catch_up_once(backlog: _Backlog, oldest: datetime) -> CatchUp:
+    first = backlog.first_from(oldest)
+    if first is None:
+        return CatchUp((), backlog.missed_around(()), backlog.timetable.next_after(backlog.now))
+    return CatchUp((first,), backlog.missed(backlog.cursor, first - _MICROSECOND), None)
+
+
+def _catch_up_completion(backlog: _Backlog, oldest: datetime) -> CatchUp:
+    """Only the cursor is due: what would follow depends on the end of its run."""
+    cursor = backlog.cursor
+    if cursor >= oldest:
+        return CatchUp((cursor,), (), None)
+    missed = (MissedRange(cursor, cursor, 1),)
+    return CatchUp((), missed, backlog.timetable.after_completion(backlog.now))
+
+
+def _oldest_run(misfire: Misfire, backlog: _Backlog, grace: timedelta) -> datetime:
+    """How old the only run may be."""
+    punctual_from = backlog.now - grace
+    if misfire.policy is MisfirePolicy.NONE:
+        return punctual_from
+    return min(_window_start(misfire, backlog), punctual_from)
+
+
+def _window_start(misfire: Misfire, backlog: _Backlog) -> datetime:
+    return backlog.cursor if misfire.within is None else backlog.now - misfire.within

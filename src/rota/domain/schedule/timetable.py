@@ -1,0 +1,115 @@
+"""A job's due times: all of its expressions together, within its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from rota.domain.ids import instant, micros, stable_fraction
+from rota.domain.schedule.expressions import DueSource
+from rota.domain.schedule.sources import LAST_MICROS, Interval, Kind
+from rota.domain.schedule.zones import Zone
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Timetable:
+    """When a job is due. Equal instants of several expressions are one due time.
+
+    `run_once` does not shorten the timetable: `catch_up` ends it with the first due time that
+    fires, whichever that is.
+    """
+
+    key: str  # the job's identity: the seed of jitter and spread
+    zone: Zone
+    sources: tuple[DueSource, ...]  # one per expression, in the order written
+    first: int  # microseconds since 1970; no due time before
+    last: int  # no due time after
+    run_once: bool
+    after_previous: bool  # `interval_from: completion`: each due time waits for the run before it
+    spread: timedelta
+    jitter: timedelta
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Of each expression, in the order written."""
+        return tuple(source.kind for source in self.sources)
+
+    @property
+    def is_one_off(self) -> bool:
+        """Whether it is meant for single times: a late run is then better than none."""
+        return self.run_once or all(kind is Kind.ONCE for kind in self.kinds)
+
+    def next_after(self, time: datetime) -> datetime | None:
+        """The first due time later than `time`; None at the end of the schedule or of 9999."""
+        due = self._next(micros(time))
+        return None if due is None else instant(due)
+
+    def last_at_or_before(self, time: datetime) -> datetime | None:
+        """The last due time that is not later than `time`; None if there is none."""
+        limit = min(micros(time), self.last)
+        found = (source.last_at_or_before(limit) for source in self.sources)
+        due = max((due for due in found if due is not None), default=-1)
+        return instant(due) if due >= self.first else None
+
+    def between(self, after: datetime, through: datetime, limit: int) -> tuple[datetime, ...]:
+        """At most `limit` due times of after < due ≤ through, the earliest ones."""
+        end = micros(through)
+        found: list[datetime] = []
+        due = self._next(micros(after))
+        while due is not None and due <= end and len(found) < limit:
+            found.append(instant(due))
+            due = self._next(due)
+        return tuple(found)
+
+    def upcoming(self, after: datetime, limit: int) -> tuple[datetime, ...]:
+        """The next due times as far as they are known now: only one if the next depends on it."""
+        known = 1 if self.run_once or self.after_previous else limit
+        return self.between(after, instant(LAST_MICROS), min(limit, known))
+
+    def count(self, after: datetime, through: datetime) -> int:
+        """How many due times lie in after < due ≤ through.
+
+        By arithmetic for the densest expression; what others add is walked.
+        """
+        begin, end = max(micros(after), self.first - 1), min(micros(through), self.last)
+        if begin >= end:
+            return 0
+        by_size = sorted(self.sources, key=lambda source: -source.count(begin, end))
+        total = by_size[0].count(begin, end)
+        for index, source in enumerate(by_size[1:], 1):
+            others = by_size[:index]
+            total += sum(not _is_due(others, due) for due in _walk(source, begin, end))
+        return total
+
+    def release_at(self, due: datetime) -> datetime:
+        """When a due run may start: shifted by the job's spread and by jitter, always the same."""
+        shift = self.spread * stable_fraction(self.key, "spread")
+        if self.jitter:
+            shift += self.jitter * stable_fraction(self.key, "jitter", str(micros(due)))
+        return instant(min(micros(due) + shift // _MICROSECOND, LAST_MICROS))
+
+    def after_completion(self, ended: datetime) -> datetime | None:
+        """The due time that follows a run's end with `interval_from: completion`."""
+        length = next(source.length for source in self.sources if isinstance(source, Interval))
+        due = max(micros(ended) + length, self.first)
+        return instant(due) if due <= self.last else None
+
+    def _next(self, after: int) -> int | None:
+        after = max(after, self.first - 1)
+        found = (source.next_after(after) for source in self.sources)
+        due = min((due for due in found if due is not None), default=None)
+        return due if due is not None and due <= self.last else None
+
+
+def _walk(source: DueSource, after: int, through: int) -> Iterator[int]:
+    due = source.next_after(after)
+    while due is not None and due <= through:
+        yield due
+        due = source.next_after(due)
+
+
+def _is_due(sources: list[DueSource], micros: int) -> bool:
+    return any(source.count(micros - 1, micros) for source in sources)

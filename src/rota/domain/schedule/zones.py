@@ -1,0 +1,144 @@
+"""Time zones as stretches of constant offset, found by asking the tz database.
+
+Instants are whole seconds since 1970 UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from rota.domain.schedule.quoting import quoted
+
+LAST_SECOND = 253_402_300_799  # 9999-12-31 23:59:59
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
+_BLOCK_BITS = 24  # a block is 194 days
+_MAX_BLOCKS = 256  # kept per zone
+# Two changes that undo one another would hide from a longer step; the tz database has none
+# closer than 6.9 days.
+_SCAN_STEP = 3 * 86_400
+_LAST_PROBE = LAST_SECOND - 2 * 86_400  # local time must not pass the year 9999
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]{0,31}(?:/[A-Za-z0-9_+-]{1,31}){0,2}")
+# Files of the system's tz folder that are not zones: leap-second variants, the host's own zone.
+_NOT_ZONES = re.compile(r"(?:right|posix)/.*|localtime|posixrules|Factory")
+
+
+class Period(NamedTuple):
+    """A stretch of constant offset."""
+
+    start: int
+    end: int  # exclusive
+    offset: int  # seconds to add to UTC
+    shift: int  # by how much clocks were moved at the start; 0: no change there
+
+
+class Zone:
+    """A zone of the tz database. Periods may be cut where nothing changes, never right after
+    a change."""
+
+    __slots__ = ("_blocks", "_info", "_only", "name")
+
+    def __init__(self, name: str, info: ZoneInfo) -> None:
+        self.name = name
+        self._info = info
+        self._blocks: dict[int, tuple[Period, ...]] = {}
+        fixed = info.utcoffset(None)
+        self._only = None if fixed is None else Period(0, LAST_SECOND + 1, fixed // _SECOND, 0)
+
+    def period_at(self, second: int) -> Period:
+        if self._only is not None:
+            return self._only
+        block = second >> _BLOCK_BITS
+        periods = self._blocks.get(block) or self._load(block)
+        for period in reversed(periods):
+            if period.start <= second:
+                return period
+        raise AssertionError("a block's periods begin before it")
+
+    def changes(self, after: int, through: int) -> Iterator[Period]:
+        """The periods that begin with a change in after < start ≤ through."""
+        period = self.period_at(after)
+        while period.end <= min(through, LAST_SECOND):
+            period = self.period_at(period.end)
+            if period.shift and period.start > after:
+                yield period
+
+    def local(self, instant: datetime) -> datetime:
+        """The instant on this zone's clocks."""
+        return instant.astimezone(self._info)
+
+    def instant(self, local: datetime) -> datetime:
+        """When clocks show a time without zone for the first time; inside a gap: after it."""
+        return local.replace(tzinfo=self._info).astimezone(UTC)
+
+    def _load(self, block: int) -> tuple[Period, ...]:
+        if len(self._blocks) >= _MAX_BLOCKS:
+            self._blocks.clear()
+        start, end = block << _BLOCK_BITS, (block + 1) << _BLOCK_BITS
+        periods = self._blocks[block] = tuple(self._scan(start - _SCAN_STEP, end))
+        return periods
+
+    def _scan(self, start: int, end: int) -> Iterator[Period]:
+        """Periods from start to end; a change just before a block belongs to the block too."""
+        offset, shift = self._offset(start), 0
+        for low in range(start, end, _SCAN_STEP):
+            high = min(low + _SCAN_STEP, end - 1)
+            if self._offset(high) != offset:
+                change = self._bisect(low, high, offset)
+                yield Period(start, change, offset, shift)
+                start, shift = change, self._offset(change) - offset
+                offset += shift
+        yield Period(start, end, offset, shift)
+
+    def _bisect(self, low: int, high: int, offset: int) -> int:
+        """The first second in low < second ≤ high with another offset."""
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._offset(middle) == offset:
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def _offset(self, second: int) -> int:
+        local = (_EPOCH + timedelta(seconds=min(second, _LAST_PROBE))).astimezone(self._info)
+        return (local.utcoffset() or timedelta(0)) // _SECOND
+
+
+@lru_cache(maxsize=700)
+def load_zone(name: str) -> Zone:
+    """The zone of that name; a ValueError with the nearest name if there is none.
+
+    Only well-formed names reach the tz database: no name can lead to another file.
+    """
+    if _NAME.fullmatch(name) and not _NOT_ZONES.fullmatch(name):
+        try:
+            return Zone(name, ZoneInfo(name))
+        except (ZoneInfoNotFoundError, OSError, ValueError):
+            pass  # a folder, or no such file
+    raise ValueError(f"there is no time zone {quoted(name)}{_suggestion(name)}")
+
+
+def _suggestion(name: str) -> str:
+    if not name or len(name) > 64:
+        return ": write an IANA name such as Europe/Berlin"
+    wanted = name.lower().replace(" ", "_")
+    known = _known_names()
+    near = get_close_matches(wanted, known, n=1, cutoff=0.7)
+    return f": did you mean {known[near[0]]}?" if near else ": write an IANA name such as UTC"
+
+
+@lru_cache(maxsize=1)
+def _known_names() -> dict[str, str]:
+    """Zone names by what people type: in lower case, whole or only the city."""
+    names = sorted(name for name in available_timezones() if not _NOT_ZONES.fullmatch(name))
+    cities = {name.rpartition("/")[2].lower(): name for name in names}
+    return cities | {name.lower(): name for name in names}

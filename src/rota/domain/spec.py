@@ -1,0 +1,191 @@
+"""A job's definition, validated: what to run, when, and under which rules.
+
+Instances come from `rota.domain.jobfile` only; whoever holds a `JobSpec` may trust every field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+DEFAULT_PROJECT = "default"
+DEFAULT_POOL = "default"
+DEFAULT_PRIORITY = 5
+DEFAULT_GRACE = timedelta(seconds=10)
+DEFAULT_LOG_LIMIT = 100 * 1024 * 1024
+DEFAULT_MAX_LOSSES = 3
+
+
+class JobType(StrEnum):
+    SHELL = "shell"
+    PYTHON = "python"
+
+
+class Delivery(StrEnum):
+    """What a lost worker means: try again, or stop and ask."""
+
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+
+
+class Overlap(StrEnum):
+    """What a scheduled run does while another of its job is active."""
+
+    SKIP = "skip"
+    QUEUE_ONE = "queue_one"
+    QUEUE_ALL = "queue_all"
+    CANCEL_PREVIOUS = "cancel_previous"
+    ALLOW = "allow"
+
+
+class MisfirePolicy(StrEnum):
+    """Which of the due times that passed while nothing could fire are still run."""
+
+    NONE = "none"
+    LAST = "last"
+    FIRST = "first"
+    ALL = "all"
+
+
+class Backoff(StrEnum):
+    FIXED = "fixed"
+    EXPONENTIAL = "exponential"
+
+
+class StepCondition(StrEnum):
+    SUCCESS = "success"
+    FAILURE = "failure"
+    ALWAYS = "always"
+
+
+class IntervalFrom(StrEnum):
+    SCHEDULE = "schedule"
+    COMPLETION = "completion"
+
+
+class Gap(StrEnum):
+    """A local time that does not exist because clocks went forward."""
+
+    RUN_AFTER = "run_after"
+    SKIP = "skip"
+
+
+class Fold(StrEnum):
+    """A local time that exists twice because clocks went back."""
+
+    FIRST = "first"
+    BOTH = "both"
+
+
+class Late(StrEnum):
+    """What becomes of a run that missed its `start_within`."""
+
+    RUN = "run"
+    DROP = "drop"
+
+
+class InputType(StrEnum):
+    STRING = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class Dst:
+    gap: Gap = Gap.RUN_AFTER
+    fold: Fold = Fold.FIRST
+
+
+@dataclass(frozen=True, slots=True)
+class Misfire:
+    policy: MisfirePolicy = MisfirePolicy.LAST
+    within: timedelta | None = timedelta(days=1)  # older due times are MISSED; None: no limit
+    max: int = 100  # at most this many runs are caught up
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When a job is due, as written; `rota.domain.schedule` turns it into due times."""
+
+    expressions: tuple[str, ...]  # cron, interval, @shortcut or ISO time; due when any of them is
+    timezone: str = "UTC"  # IANA name
+    dst: Dst = Dst()
+    run_once: bool = False  # the first due time only, then the job is finished
+    starts: datetime | None = None  # no due time before it
+    ends: datetime | None = None  # no due time after it
+    jitter: timedelta = timedelta(0)  # release is shifted by a stable hash of (job, due) below it
+    spread: timedelta = timedelta(0)  # release is shifted by a stable hash of the job below it
+    interval_from: IntervalFrom = IntervalFrom.SCHEDULE
+    misfire: Misfire = Misfire()
+    overlap: Overlap = Overlap.QUEUE_ONE
+    start_within: timedelta | None = None  # lateness objective; None: no objective
+    late: Late = Late.RUN
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    attempts: int = 1  # in total, the first included
+    backoff: Backoff = Backoff.FIXED
+    delay: timedelta = timedelta(0)
+    max_delay: timedelta = timedelta(minutes=5)
+    jitter: float = 0.0  # share of the delay, 0–1, drawn at random and added
+    when: frozenset[str] = frozenset({"failed", "timed_out"})
+    exit_codes: frozenset[int] | None = None  # retry a failure only with one of these; None: any
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    name: str
+    run: str | tuple[str, ...]  # a script for `shell`, or an argument list that needs no shell
+    shell: str = "sh"
+    interpreter: tuple[str, ...] = ()  # argument list the script file is appended to; beats `shell`
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout: timedelta | None = None  # None: only the job's timeout bounds it
+    retry: Retry = Retry()
+    continue_on_error: bool = False
+    condition: StepCondition = StepCondition.SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    type: InputType = InputType.STRING
+    default: str | int | float | bool | None = None  # None: the input must be given
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    name: str
+    project: str = DEFAULT_PROJECT
+    type: JobType = JobType.SHELL
+    description: str = ""
+    owner: str = ""
+    runbook: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    enabled: bool = True
+
+    schedule: Schedule | None = None  # None: on demand only
+    max_concurrency: int | None = None  # None: unlimited, but for the overlap rule
+
+    steps: tuple[Step, ...] = ()  # type shell
+    function: str = ""  # type python: the name it was registered under
+    path: str = ""  # `source: {path}`: the folder on the worker to run in; "" = a fresh one
+    env: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, Input] = field(default_factory=dict)
+
+    priority: int = DEFAULT_PRIORITY  # 0–9, 9 goes first
+    share: str = ""  # fair-share key; "" = the project
+    pool: str = DEFAULT_POOL
+    needs: Mapping[str, str] = field(default_factory=dict)  # labels the worker must have
+    expect: timedelta | None = None  # expected duration until history knows better
+
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    timeout: timedelta | None = None  # per attempt, from its start
+    deadline: timedelta | None = None  # for the run, from due
+    grace: timedelta = DEFAULT_GRACE  # between TERM and KILL
+    retry: Retry = Retry()
+    max_losses: int = DEFAULT_MAX_LOSSES  # worker losses a run survives
+    log_limit: int = DEFAULT_LOG_LIMIT  # bytes of output kept per attempt

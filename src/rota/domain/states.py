@@ -1,0 +1,87 @@
+"""The states of a run and the only ways between them, as data.
+
+Every write of a state, by a decision in Python or by set-based SQL, is one of `TRANSITIONS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class RunState(StrEnum):
+    """Beside each: who moves a run out of it."""
+
+    SCHEDULED = "SCHEDULED"  # scheduler: its time comes
+    BLOCKED = "BLOCKED"  # scheduler: the gate that holds it opens
+    QUEUED = "QUEUED"  # dispatcher: a worker has room
+    CLAIMED = "CLAIMED"  # worker: starts it, or is lost
+    PROCESSING = "PROCESSING"  # worker: reports its end, or is lost
+    UNKNOWN = "UNKNOWN"  # a person, or the job's probe
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    TIMED_OUT = "TIMED_OUT"
+    CANCELLED = "CANCELLED"
+    SKIPPED = "SKIPPED"
+    MISSED = "MISSED"
+
+
+class RunEvent(StrEnum):
+    """What happens to a run."""
+
+    RELEASED = "released"  # every gate passed
+    HELD = "held"  # a gate holds it
+    CLAIMED = "claimed"  # a worker took it under a lease
+    STARTED = "started"  # the worker is about to execute, or has begun
+    SUCCEEDED = "succeeded"
+    RETRIED = "retried"  # the attempt ended badly, another one follows
+    GAVE_UP = "gave_up"  # the attempt ended badly, no attempt is left
+    RAN_OUT = "ran_out"  # the timeout of the last attempt, or the run's deadline, passed
+    LOST = "lost"  # the worker vanished, another attempt follows
+    LOST_UNSAFE = "lost_unsafe"  # the worker vanished and repeating might do harm
+    QUARANTINED = "quarantined"  # lost too many workers
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"  # a rule says no
+    MISSED = "missed"  # nobody could in time
+    RESOLVED_COMPLETED = "resolved_completed"
+    RESOLVED_FAILED = "resolved_failed"
+    RESOLVED_RETRY = "resolved_retry"
+
+
+_WAITING = (RunState.SCHEDULED, RunState.BLOCKED, RunState.QUEUED)
+_HELD_BY_WORKER = (RunState.CLAIMED, RunState.PROCESSING)
+
+# A start may be coalesced into the end, so every end is reachable from CLAIMED too.
+TRANSITIONS: Mapping[tuple[RunState, RunEvent], RunState] = {
+    (RunState.SCHEDULED, RunEvent.RELEASED): RunState.QUEUED,
+    (RunState.BLOCKED, RunEvent.RELEASED): RunState.QUEUED,
+    (RunState.SCHEDULED, RunEvent.HELD): RunState.BLOCKED,
+    (RunState.QUEUED, RunEvent.HELD): RunState.BLOCKED,
+    (RunState.QUEUED, RunEvent.CLAIMED): RunState.CLAIMED,
+    (RunState.CLAIMED, RunEvent.STARTED): RunState.PROCESSING,
+    **{(state, RunEvent.SUCCEEDED): RunState.COMPLETED for state in _HELD_BY_WORKER},
+    **{(state, RunEvent.RETRIED): RunState.SCHEDULED for state in _HELD_BY_WORKER},
+    **{(state, RunEvent.GAVE_UP): RunState.FAILED for state in _HELD_BY_WORKER},
+    **{(state, RunEvent.RAN_OUT): RunState.TIMED_OUT for state in (*_WAITING, *_HELD_BY_WORKER)},
+    **{(state, RunEvent.LOST): RunState.SCHEDULED for state in _HELD_BY_WORKER},
+    (RunState.PROCESSING, RunEvent.LOST_UNSAFE): RunState.UNKNOWN,
+    **{(state, RunEvent.QUARANTINED): RunState.FAILED for state in _HELD_BY_WORKER},
+    **{(state, RunEvent.CANCELLED): RunState.CANCELLED for state in (*_WAITING, *_HELD_BY_WORKER)},
+    **{(state, RunEvent.SKIPPED): RunState.SKIPPED for state in _WAITING},
+    **{(state, RunEvent.MISSED): RunState.MISSED for state in _WAITING},
+    (RunState.UNKNOWN, RunEvent.RESOLVED_COMPLETED): RunState.COMPLETED,
+    (RunState.UNKNOWN, RunEvent.RESOLVED_FAILED): RunState.FAILED,
+    (RunState.UNKNOWN, RunEvent.RESOLVED_RETRY): RunState.SCHEDULED,
+}
+
+INITIAL_STATES = frozenset(
+    {RunState.SCHEDULED, RunState.BLOCKED, RunState.QUEUED, RunState.SKIPPED, RunState.MISSED}
+)
+FINAL_STATES = frozenset(RunState) - {state for state, _ in TRANSITIONS}
+WAITING_STATES = frozenset(_WAITING)
+LEASED_STATES = frozenset(_HELD_BY_WORKER)
+
+
+def is_final(state: RunState) -> bool:
+    """Whether nothing can ever happen to a run in this state."""
+    return state in FINAL_STATES

@@ -1,0 +1,84 @@
+"""The few kernel calls that the standard library does not offer."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_SLAVE = 0x2, 0x4, 0x8, 0x4000, 0x80000
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_TFD_TIMER_ABSTIME = 1
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mount.argtypes = [ctypes.c_char_p] * 3 + [ctypes.c_ulong, ctypes.c_char_p]
+_libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+
+
+def _check(result: int, call: str) -> int:
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")
+    return result
+
+
+def boottime() -> float:
+    """Seconds since boot, time in suspend included: the clock of every deadline here."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def become_subreaper() -> None:
+    """Orphaned descendants become children of this process from now on."""
+    _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "PR_SET_CHILD_SUBREAPER")
+
+
+def die_with_parent() -> None:
+    """The kernel kills this process when its parent ends; a parent already gone is not noticed."""
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "PR_SET_PDEATHSIG")
+
+
+def unshare(flags: int) -> None:
+    """Leaves the named namespaces for fresh ones; a pid namespace holds for children only."""
+    _check(_libc.unshare(flags), "unshare")
+
+
+def mount_own_proc() -> None:
+    """Gives this mount namespace a /proc that shows its own pids, invisible to all others."""
+    _check(_libc.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None), "mount /")
+    flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+    _check(_libc.mount(b"proc", b"/proc", b"proc", flags, None), "mount /proc")
+
+
+class _TimerSpec(ctypes.Structure):
+    _fields_ = [
+        ("interval_seconds", ctypes.c_long),
+        ("interval_nanoseconds", ctypes.c_long),
+        ("seconds", ctypes.c_long),
+        ("nanoseconds", ctypes.c_long),
+    ]
+
+
+class BoottimeTimer:
+    """A descriptor that becomes readable at an instant of `boottime`.
+
+    Timeouts of epoll stand still while the machine sleeps: a lease that ends meanwhile would be
+    noticed late.
+    """
+
+    def __init__(self) -> None:
+        flags = os.O_CLOEXEC | os.O_NONBLOCK
+        self._fd = _check(_libc.timerfd_create(time.CLOCK_BOOTTIME, flags), "timerfd_create")
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def set(self, instant: float) -> None:
+        # An instant of zero would disarm the timer, and one before boot is refused.
+        nanoseconds = max(1, round(instant * 1e9))
+        spec = _TimerSpec(0, 0, *divmod(nanoseconds, 1_000_000_000))
+        result = _libc.timerfd_settime(self._fd, _TFD_TIMER_ABSTIME, ctypes.byref(spec), None)
+        _check(result, "timerfd_settime")

@@ -1,0 +1,149 @@
+"""The loop of the inner process: obeys the worker, reaps, reports, and kills in time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+from datetime import timedelta
+from typing import NoReturn
+
+from rota.guardian import messages
+from rota.guardian.channel import Channel, Closed
+from rota.guardian.exits import ExitCode, Over
+from rota.guardian.linux import BoottimeTimer, boottime
+from rota.guardian.messages import Bad, Hello, Kill, Lease, Request, Signal, Spawn
+from rota.guardian.namespace import Mode
+from rota.guardian.signals import SignalPipe
+from rota.guardian.spawn import Spawner
+from rota.guardian.trees import Tree, Trees
+
+SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+_TRY_AGAIN_SECONDS = 0.02  # to kill what will not die, to send what the worker does not read
+
+
+class Guardian:
+    """One thread, one loop; a turn never waits for anything but the next event."""
+
+    def __init__(
+        self, worker: Tree, channel: Channel, spawner: Spawner, lifeline: int, mode: Mode
+    ) -> None:
+        self._worker = worker
+        self._channel = channel
+        self._spawner = spawner
+        self._lifeline = lifeline
+        self._mode = mode
+        self._trees = Trees(worker)
+        self._signals = SignalPipe(SIGNALS)
+        self._timer = BoottimeTimer()
+        self._deadline: float | None = None  # None: no lease yet, so nothing may be spawned
+        self._stop_at: float | None = None  # None: not asked to stop
+        self._epoll = select.epoll()
+        for source in (self._signals, self._timer, self._channel, self._lifeline):
+            self._epoll.register(source, select.EPOLLIN)
+
+    def run(self, stop_grace: timedelta) -> NoReturn:
+        """Ends only by raising `Over`."""
+        while True:
+            ready = {fd for fd, _ in self._epoll.poll(self._patience())}
+            if self._lifeline in ready:
+                raise Over(ExitCode.GUARDIAN_DIED, "the outer process is gone")
+            self._take_signals(stop_grace)
+            self._check_time()
+            if self._channel.fileno() in ready:
+                self._listen()
+            self._report()
+
+    def _patience(self) -> float | None:
+        waits = []
+        if self._channel.has_outgoing or not self._trees.is_settled:
+            waits.append(_TRY_AGAIN_SECONDS)
+        if self._stop_at is not None:
+            waits.append(max(0.0, self._stop_at - boottime()))
+        return min(waits, default=None)
+
+    def _take_signals(self, stop_grace: timedelta) -> None:
+        arrived = self._signals.take()
+        if signal.SIGCHLD in arrived:
+            self._reap()
+        if not arrived.isdisjoint({signal.SIGTERM, signal.SIGINT}) and self._stop_at is None:
+            self._stop_at = boottime() + stop_grace.total_seconds()
+            os.kill(self._worker.pid, signal.SIGTERM)
+
+    def _check_time(self) -> None:
+        now = boottime()
+        if self._deadline is not None and now >= self._deadline:
+            raise Over(ExitCode.LEASE_ENDED, "the lease ended without a renewal: killed everything")
+        if self._stop_at is not None and now >= self._stop_at:
+            raise Over(ExitCode.CLEAN, "the worker did not stop in time: killed everything")
+
+    def _reap(self) -> None:
+        while True:
+            pid, wait_status, usage = os.wait4(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            if pid == self._worker.pid:
+                raise self._over_with_worker(wait_status)
+            self._trees.reaped(pid, wait_status, usage, boottime())
+
+    def _over_with_worker(self, wait_status: int) -> Over:
+        code = os.waitstatus_to_exitcode(wait_status)
+        if code == 0 or self._stop_at is not None:
+            return Over(ExitCode.CLEAN)
+        how = f"with status {code}" if code > 0 else f"by signal {-code}"
+        return Over(ExitCode.WORKER_DIED, f"the worker ended {how}: killed everything")
+
+    def _listen(self) -> None:
+        try:
+            with self._channel.receive() as (datagram, fds):
+                for request in messages.decode(datagram, fds):
+                    self._obey(request)
+        except Closed:
+            self._epoll.unregister(self._channel)  # the worker ends; if not, the lease does
+
+    def _obey(self, request: Request) -> None:
+        match request:
+            case Hello():
+                self._channel.send(messages.hello(self._mode, os.getpid()))
+            case Lease(deadline):
+                self._renew(deadline)
+            case Spawn():
+                self._spawn(request)
+            case Signal(key, number):
+                self._trees.signal(key, number)
+            case Kill(key):
+                self._trees.condemn(key)
+            case Bad(error, key):
+                self._channel.send(
+                    messages.refused(key, error, errno.EINVAL) if key else messages.error(error)
+                )
+
+    def _renew(self, deadline: float) -> None:
+        self._check_time()  # too late is too late: a renewal cannot revive a lease
+        self._deadline = deadline
+        self._timer.set(deadline)
+
+    def _spawn(self, request: Spawn) -> None:
+        try:
+            self._check_may_spawn(request.key)
+            tree = self._spawner.spawn(request.key, request.command)
+        except OSError as error:
+            reason, number = error.strerror or str(error), error.errno or errno.EINVAL
+            self._channel.send(messages.refused(request.key, reason, number))
+        except ValueError as error:  # a zero byte or a lone surrogate, "=" in a variable's name
+            self._channel.send(messages.refused(request.key, str(error), errno.EINVAL))
+        else:
+            self._trees.add(tree)
+            self._channel.send(messages.started(tree, boottime()))
+
+    def _check_may_spawn(self, key: str) -> None:
+        if key in self._trees:
+            raise OSError(errno.EEXIST, f"there is already a process tree with the key {key!r}")
+        if self._deadline is None or boottime() >= self._deadline:
+            raise OSError(errno.ESTALE, "there is no valid lease")
+
+    def _report(self) -> None:
+        for tree in self._trees.settle():
+            self._channel.send(messages.ended(tree))
+        self._channel.flush()

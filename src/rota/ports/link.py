@@ -1,0 +1,70 @@
+"""How a worker reaches the cluster: in the same machine or across a network, the same verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rota.ports.work import (
+    Beat,
+    BeatAnswer,
+    Dispatch,
+    Fence,
+    Hello,
+    Outcome,
+    OutputChunk,
+    Progress,
+    ReportAnswer,
+    Start,
+    StartAnswer,
+    Welcome,
+)
+
+
+class WorkerLink(Protocol):
+    """One worker's connection. A broken connection is `Unavailable`; the worker connects anew.
+
+    Requests are answered in any order; each waits at most a few seconds.
+    """
+
+    async def register(self, hello: Hello) -> Welcome: ...
+
+    async def beat(self, beat: Beat) -> BeatAnswer: ...
+
+    async def start(self, starts: Sequence[Start]) -> StartAnswer:
+        """Make PROCESSING durable: before executing where delivery is at_most_once."""
+        ...
+
+    async def report(self, outcomes: Sequence[Outcome]) -> ReportAnswer: ...
+
+    async def output(self, chunks: Sequence[OutputChunk]) -> ReportAnswer: ...
+
+    async def progress(self, items: Sequence[Progress]) -> None:
+        """A hint: may be lost."""
+        ...
+
+    async def receive(self) -> Dispatch | Sequence[Fence]:
+        """The next batch of work, or of attempts to cancel at once."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class WorkerDesk(Protocol):
+    """The server's side of the same conversation, one method a verb."""
+
+    async def register(self, hello: Hello) -> Welcome: ...
+
+    async def beat(self, session: str, beat: Beat) -> BeatAnswer: ...
+
+    async def start(self, session: str, starts: Sequence[Start]) -> StartAnswer: ...
+
+    async def report(self, session: str, outcomes: Sequence[Outcome]) -> ReportAnswer: ...
+
+    async def output(self, session: str, chunks: Sequence[OutputChunk]) -> ReportAnswer: ...
+
+    async def progress(self, session: str, items: Sequence[Progress]) -> None: ...
+
+    async def next_dispatch(self, session: str) -> Dispatch | Sequence[Fence]: ...
+
+    async def disconnected(self, session: str) -> None: ...

@@ -1,0 +1,447 @@
+"""The durable truth, in domain verbs. Every verb is a batch and one transaction.
+
+Promises, kept by every adapter and proven by the conformance suite:
+
+- *Durable*: when a write returns, it survives a crash of the process and of the machine.
+- *Guarded*: a state changes only if run, expected state, attempt and session are still those the
+  caller saw; what was stale is left out of the answer and never fails its neighbours.
+- *One clock*: due times, leases and expiries are compared with the store's own clock.
+- *Recorded*: a transition and its event are written together.
+
+Errors: `Invalid`, `NotFound`, `Conflict` for the caller; `Unavailable` when the store cannot be
+reached or cannot write. After `Unavailable` from a write its effect is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Protocol
+
+from rota.domain.ids import JobId, RunId, SessionId
+from rota.domain.job import Job, RunRules
+from rota.domain.run import Attempt, LateResult, Run, Trigger
+from rota.domain.states import RunState
+from rota.ports.work import (
+    ChunkMeta,
+    Fence,
+    Hello,
+    Outcome,
+    Progress,
+    Start,
+    StartAnswer,
+    Work,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to create, or a new version of one."""
+
+    id: JobId
+    project: str
+    name: str
+    document: Mapping[str, Any]
+    digest: str
+    rules: RunRules
+    set_name: str
+    next_at: datetime | None
+    held_from: datetime | None  # set while paused or disabled
+    anchor: datetime
+    enabled: bool
+    expected_version: int = 0  # the version this replaces; 0: the job must not exist
+    restarts: bool = True  # the schedule changed: a finished `run_once` may fire again
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleMove:
+    """A pause, resume, enable or disable of a job, with its effect on the schedule."""
+
+    kind: str  # paused, resumed, enabled, disabled
+    job_id: JobId
+    expected_schedule_version: int
+    enabled: bool
+    paused: bool
+    next_at: datetime | None
+    held_from: datetime | None
+    ranges: Sequence[Unanswered] = ()  # due times that the hold left without a run
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A stretch of due times that got no run, as one row of the fire ledger."""
+
+    first: datetime
+    last: datetime
+    count: int
+    state: RunState  # SKIPPED or MISSED
+    cause: str  # downtime, paused, disabled, …
+
+
+@dataclass(frozen=True, slots=True)
+class DueSchedule:
+    """A schedule whose next due time comes soon."""
+
+    job_id: JobId
+    next_at: datetime
+    schedule_version: int
+    job_version: int
+    anchor: datetime
+    document: Mapping[str, Any]
+    has_fired: bool  # for `run_once`
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    due_at: datetime
+    release_at: datetime  # due time plus spread and jitter
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """One step of one schedule: what became due, and where the schedule goes from here."""
+
+    job_id: JobId
+    job_version: int
+    schedule_version: int
+    claimed_next_at: datetime  # the due time that was read; anything else means: stale
+    runs: Sequence[PlannedRun]
+    unanswered: Sequence[Unanswered]
+    next_at: datetime | None
+    finishes_job: bool = False  # a `run_once` that has now fired
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run that no schedule asked for."""
+
+    id: RunId
+    job_id: JobId
+    job_version: int
+    trigger: Trigger
+    created_by: str
+    inputs: Mapping[str, Any] | None = None
+    at: datetime | None = None  # not before; None: now
+    priority: int | None = None  # None: the job's
+    retry_of: RunId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Idempotency:
+    """A caller's key: the same key and body give the same answer, another body is refused."""
+
+    key: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wakes:
+    """Whom a write concerns; the caller announces it once the write is durable."""
+
+    pools: frozenset[str] = frozenset()
+    sessions: frozenset[SessionId] = frozenset()  # have something to cancel
+    times: bool = False  # something may be due earlier than the scheduler thinks
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    accepted: frozenset[JobId]
+    wakes: Wakes
+    run_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    runs: tuple[RunId, ...]
+    wakes: Wakes
+    is_repeat: bool = False  # the idempotency key was seen before: these are the first answer's
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    count: int
+    wakes: Wakes
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    accepted: tuple[Fence, ...]
+    fenced: tuple[Fence, ...]
+    wakes: Wakes
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A live or past presence of a worker."""
+
+    id: SessionId
+    worker: str
+    pool: str
+    slots: int
+    labels: Mapping[str, str]
+    functions: tuple[str, ...]
+    guard_mode: str
+    version: str
+    lease: timedelta
+    registered_at: datetime
+    expires_at: datetime
+    beats: int
+    alive: bool
+    stopping: bool
+    held: int = 0  # attempts it holds now
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    alive: bool
+    now: datetime
+    cancel: tuple[Fence, ...] = ()
+    held: tuple[Fence, ...] = ()  # what the store believes the session holds
+    wakes: Wakes = Wakes()
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuery:
+    project: str = "default"
+    names: Sequence[str] | None = None
+    ids: Sequence[JobId] | None = None
+    name_like: str | None = None  # with `*` wildcards
+    set_name: str | None = None
+    after_name: str = ""  # cursor
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RunQuery:
+    project: str = "default"
+    ids: Sequence[str] | None = None
+    id_prefix: str | None = None
+    job_id: JobId | None = None
+    job_like: str | None = None  # with `*` wildcards
+    states: Sequence[RunState] = ()
+    trigger: Trigger | None = None
+    since: datetime | None = None  # by creation
+    until: datetime | None = None
+    before_seq: int | None = None  # cursor: newest first
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One batch transition or change, as it was recorded."""
+
+    seq: int
+    kind: str  # run.queued, run.claimed, job.applied, worker.registered, …
+    at: datetime
+    actor: str
+    project: str
+    ids: tuple[str, ...]
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """The answer to one due time, or to a stretch of them."""
+
+    first: datetime
+    last: datetime
+    count: int
+    state: str
+    cause: str
+    run: RunId | None  # None: a stretch without runs
+
+
+class Role(StrEnum):
+    """What a user or token may do in a project; each includes those before it."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    EDITOR = "editor"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    id: str
+    name: str
+    role: Role
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    id: str
+    name: str
+    role: Role
+    digest: str  # of the secret; the secret itself is never stored
+    kind: str  # api, login (works once), session
+    created_by: str
+    lifetime: timedelta | None  # None: never expires
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """A look at the whole, for metrics and health."""
+
+    runs: Mapping[tuple[str, str], int]  # (state, pool) of what is not final
+    oldest_queued_at: Mapping[str, datetime]  # by pool
+    sessions: Mapping[tuple[str, str], int]  # (alive or lost, pool)
+    finished: Mapping[tuple[str, str], int]  # (job, state) since the store was made
+    last_event: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    meta: ChunkMeta
+    key: str
+
+
+class JobStore(Protocol):
+    async def save_jobs(self, jobs: Sequence[NewJob], *, removed: Sequence[JobId], actor: str) -> Wakes:
+        """Create, change and delete jobs, all or none. `Conflict` if one is not as expected."""
+        ...
+
+    async def move_schedules(self, moves: Sequence[ScheduleMove], *, actor: str) -> Wakes:
+        """Pause, resume, enable or disable jobs, all or none."""
+        ...
+
+    async def jobs(self, query: JobQuery) -> list[Job]: ...
+
+    async def documents(
+        self, refs: Sequence[tuple[JobId, int]]
+    ) -> dict[tuple[JobId, int], Mapping[str, Any]]:
+        """Job documents by (job, version); never changes for a version."""
+        ...
+
+    async def ledger(self, job: JobId, since: datetime, until: datetime, limit: int) -> list[LedgerEntry]: ...
+
+
+class ScheduleStore(Protocol):
+    async def due_schedules(self, before: datetime, limit: int) -> list[DueSchedule]:
+        """Schedules with a due time before the given one, by due time."""
+        ...
+
+    async def fire(self, firings: Sequence[Firing]) -> Fired:
+        """Insert the runs and advance the schedules, in one transaction for each firing or none.
+
+        A firing whose schedule moved on meanwhile, or whose time has not come by the store's
+        clock, is left out of `accepted`.
+        """
+        ...
+
+    async def next_eligible_at(self) -> datetime | None:
+        """When the next SCHEDULED run may be released; None: there is none."""
+        ...
+
+    async def release_eligible(self, limit: int) -> Released:
+        """Pass SCHEDULED runs whose time has come through the gates."""
+        ...
+
+    async def release_forgotten(self, limit: int) -> Released:
+        """The sweep: release what a lost wake-up forgot, end what passed its deadline."""
+        ...
+
+
+class RunStore(Protocol):
+    async def submit(self, runs: Sequence[NewRun], idempotency: Idempotency | None = None) -> Submitted: ...
+
+    async def claim(self, session: SessionId, slots: int) -> list[Work]:
+        """Give up to `slots` queued runs to a session in order of service, each a new attempt."""
+        ...
+
+    async def start(self, session: SessionId, starts: Sequence[Start]) -> StartAnswer: ...
+
+    async def finish(self, session: SessionId, outcomes: Sequence[Outcome]) -> Finished:
+        """End attempts. What is fenced is kept as a late result; a repeated report is accepted."""
+        ...
+
+    async def cancel(self, runs: Sequence[RunId], *, actor: str) -> tuple[frozenset[RunId], Wakes]:
+        """Cancel what waits, ask what is live to stop. Returns the runs that were not final."""
+        ...
+
+    async def resolve(self, run: RunId, state: RunState, *, actor: str) -> Wakes:
+        """End the doubt about an UNKNOWN run: COMPLETED, FAILED, or SCHEDULED (try again)."""
+        ...
+
+    async def record_progress(self, session: SessionId, items: Sequence[Progress]) -> None: ...
+
+    async def runs(self, query: RunQuery) -> list[Run]: ...
+
+    async def attempts(self, run: RunId) -> list[Attempt]: ...
+
+    async def late_results(self, run: RunId) -> list[LateResult]: ...
+
+    async def queue_position(self, run: RunId) -> int | None:
+        """How many queued runs of its pool go first, roughly; None: it is not queued."""
+        ...
+
+
+class OutputStore(Protocol):
+    async def add_chunks(
+        self, session: SessionId, chunks: Sequence[tuple[Fence, StoredChunk]]
+    ) -> tuple[Fence, ...]:
+        """Record stored chunks. Returns the fences that were refused."""
+        ...
+
+    async def chunks(self, run: RunId, attempt: int) -> list[StoredChunk]: ...
+
+    async def inline_output(self, run: RunId, attempt: int) -> bytes: ...
+
+
+class SessionStore(Protocol):
+    async def register(self, hello: Hello, lease: timedelta) -> tuple[Session, Wakes]: ...
+
+    async def renew(self, session: SessionId, *, stopping: bool) -> Renewal: ...
+
+    async def reap(self, expected_beats: Mapping[SessionId, int]) -> tuple[frozenset[SessionId], Wakes]:
+        """End sessions whose lease has expired by the store's clock and whose beat count is still
+        the expected one; their attempts are lost."""
+        ...
+
+    async def lose(self, session: SessionId, fences: Sequence[Fence]) -> Wakes:
+        """Attempts that the store believes held, but their live worker does not know."""
+        ...
+
+    async def end_session(self, session: SessionId) -> Wakes:
+        """The worker said goodbye: whatever it still held is lost now."""
+        ...
+
+    async def sessions(self, *, alive_only: bool) -> list[Session]: ...
+
+
+class TokenStore(Protocol):
+    async def add_token(self, token: NewToken) -> None: ...
+
+    async def token_by_digest(self, digest: str, *, uses_up_login: bool = False) -> tuple[Token, str] | None:
+        """A valid token and its kind; None if unknown, expired, revoked or used up."""
+        ...
+
+    async def tokens(self) -> list[Token]: ...
+
+    async def revoke_token(self, token_id: str, *, actor: str) -> bool: ...
+
+
+class Store(JobStore, ScheduleStore, RunStore, OutputStore, SessionStore, TokenStore, Protocol):
+    """All of it. Components ask for the part they need."""
+
+    async def now(self) -> datetime:
+        """The store's clock: the only one that decides."""
+        ...
+
+    async def events(self, after: int, limit: int, *, ids: Sequence[str] = ()) -> list[Event]:
+        """Events past a position, in order, none skipped; `ids` keeps those that name one."""
+        ...
+
+    async def counts(self) -> Counts: ...
+
+    async def check(self) -> None:
+        """Raise `Unavailable` unless reads and writes work."""
+        ...
+
+    async def close(self) -> None: ...

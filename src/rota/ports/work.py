@@ -1,0 +1,161 @@
+"""What travels between server and worker. Every message is a batch; one run is a batch of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from rota.domain.spec import JobSpec
+
+
+class Fence(msgspec.Struct, frozen=True, array_like=True):
+    """The right to write about a run: valid only while the store knows this very attempt."""
+
+    run: str
+    attempt: int
+
+
+class Work(msgspec.Struct, frozen=True, array_like=True):
+    """One attempt to execute. The spec travels apart, once per job version and session."""
+
+    run: str
+    attempt: int
+    job_id: str
+    job_version: int
+    due_at: int  # microseconds
+    inputs: dict[str, Any] | None = None
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self.run, self.attempt)
+
+
+class SpecEntry(msgspec.Struct, frozen=True, array_like=True):
+    job_id: str
+    job_version: int
+    spec: JobSpec
+
+
+class Dispatch(msgspec.Struct, frozen=True):
+    """Work for a worker, with the specs it has not seen in this session."""
+
+    work: tuple[Work, ...]
+    specs: tuple[SpecEntry, ...] = ()
+
+
+class StepOutcome(msgspec.Struct, frozen=True, array_like=True):
+    """How one step went; `result` is completed, failed, timed_out, cancelled or skipped."""
+
+    name: str
+    result: str
+    exit_code: int | None = None
+    signal: int | None = None
+    seconds: float = 0.0
+    tries: int = 1
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """The end of an attempt. Sent until acknowledged; the same one twice is harmless."""
+
+    run: str
+    attempt: int
+    result: str  # AttemptResult
+    started_at: int  # microseconds, by the worker's estimate of the store's clock
+    ended_at: int
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""
+    outputs: Any = None
+    steps: tuple[StepOutcome, ...] = ()
+    cpu_seconds: float = 0.0
+    max_memory_bytes: int = 0
+    output: bytes = b""  # records of small output that rides along; bigger output went before
+    output_bytes: int = 0
+    output_lines: int = 0
+    truncated: bool = False
+
+
+class ChunkMeta(msgspec.Struct, frozen=True, array_like=True):
+    """Where a chunk of output lies in the whole."""
+
+    number: int
+    first_line: int
+    lines: int
+    bytes: int  # of text, uncompressed
+    first_at: int  # milliseconds since 1970
+    last_at: int
+
+
+class OutputChunk(msgspec.Struct, frozen=True, array_like=True):
+    run: str
+    attempt: int
+    meta: ChunkMeta
+    data: bytes  # compressed records
+
+
+class Start(msgspec.Struct, frozen=True, array_like=True):
+    """An attempt that begins (a permit is asked before it does) or has begun."""
+
+    run: str
+    attempt: int
+    started_at: int  # microseconds, by the worker's estimate of the store's clock
+
+
+class Progress(msgspec.Struct, frozen=True, array_like=True):
+    run: str
+    attempt: int
+    done: float
+    total: float | None
+    message: str = ""
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """What a worker offers."""
+
+    worker: str
+    nonce: str
+    pool: str
+    slots: int
+    labels: Mapping[str, str] = {}
+    functions: tuple[str, ...] = ()
+    guard_mode: str = ""
+    version: str = ""
+    predecessor_is_gone: bool = False  # no process of this worker's earlier life can be left
+
+
+class Welcome(msgspec.Struct, frozen=True):
+    """What the server grants."""
+
+    session: str
+    lease_seconds: float
+    store_now: int  # microseconds
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """A renewal. `held` are all attempts the worker knows it holds."""
+
+    held: tuple[Fence, ...] = ()
+    stopping: bool = False  # finish what runs, send nothing new
+
+
+class BeatAnswer(msgspec.Struct, frozen=True):
+    alive: bool  # False: the session is over, stop everything and register anew
+    store_now: int = 0  # microseconds
+    cancel: tuple[Fence, ...] = ()
+    unknown: tuple[Fence, ...] = ()  # held by the worker, but not its by the store: kill
+    watched: tuple[str, ...] = ()  # runs whose output somebody is waiting for
+
+
+class ReportAnswer(msgspec.Struct, frozen=True):
+    accepted: tuple[Fence, ...] = ()
+    fenced: tuple[Fence, ...] = ()  # refused, kept aside as late results
+
+
+class StartAnswer(msgspec.Struct, frozen=True):
+    """Only what was granted may be executed."""
+
+    granted: tuple[Fence, ...] = ()
+    cancelled: tuple[Fence, ...] = ()
+    refused: tuple[Fence, ...] = ()

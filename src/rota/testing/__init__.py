@@ -1,0 +1,4 @@
+"""What tests of Rota are made of, public: fake clock, builders, conformance suites, fault harness.
+
+May use every part but the CLI. Must not be imported by any of them.
+"""
