@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +21,7 @@ from rota.guardian import NamespaceWish, guardian_command
 
 WORKER = Path(__file__).with_name("guardian_worker.py")
 PATIENCE_SECONDS = 20.0
-MARK = "ROTA_TEST_MARK"
+MARK_VARIABLE = "ROTA_TEST_MARK"
 
 Message = dict[str, Any]
 
@@ -30,12 +30,16 @@ def boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def eventually(claim: Callable[[], object], what: str = "it did not come true") -> None:
+def eventually(claim: Callable[[], object], otherwise: str) -> None:
     """Looks until the claim holds."""
     end = boottime() + PATIENCE_SECONDS
     while not claim():
-        assert boottime() < end, what
+        assert boottime() < end, otherwise
         threading.Event().wait(0.005)
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def marked(mark: str) -> list[int]:
@@ -45,9 +49,9 @@ def marked(mark: str) -> list[int]:
 
 def _carries(process: Path, mark: str) -> bool:
     with suppress(OSError):
-        for name in ("environ", "cmdline"):
-            if mark.encode() in (process / name).read_bytes():
-                return True
+        return any(
+            mark.encode() in (process / name).read_bytes() for name in ("environ", "cmdline")
+        )
     return False
 
 
@@ -57,75 +61,83 @@ class Guarded:
     def __init__(
         self,
         folder: Path,
-        *,
-        namespace: NamespaceWish = "auto",
+        namespace: NamespaceWish,
         stop_grace: timedelta = timedelta(seconds=10),
-        launcher: list[str] | None = None,
+        launcher: Sequence[str] = (),
     ) -> None:
         self.mark = f"mark-{os.urandom(8).hex()}"
         self._heard: list[Message] = []
-        self._pass_lifeline, self.lifeline = os.pipe()
+        self._control_path = str(folder / "control")
+        self._lifeline: int | None = None
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.settimeout(PATIENCE_SECONDS)
-            listener.bind(str(folder / "control"))
+            listener.bind(self._control_path)
             listener.listen()
-            command = guardian_command(
-                [sys.executable, str(WORKER), str(folder / "control")],
-                namespace=namespace,
-                parent_fd=self._pass_lifeline,
-                stop_grace=stop_grace,
-            )
-            self.process = subprocess.Popen(
-                [*(launcher or []), *command],
-                pass_fds=[self._pass_lifeline],
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            self.control, _ = listener.accept()
-        os.close(self._pass_lifeline)
+            self.process = self._launch(launcher, namespace, stop_grace)
+            self._control, _ = listener.accept()
         self._take_the_workers_place()
 
-    def _take_the_workers_place(self) -> None:
-        self.control.settimeout(PATIENCE_SECONDS)
-        _, (channel, self.kill_switch), _, _ = socket.recv_fds(self.control, 16, 2)
-        self.channel = socket.socket(fileno=channel)
-        self.channel.settimeout(PATIENCE_SECONDS)
-        credentials = self.control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        self.worker_pid = struct.unpack("3i", credentials)[0]
-        self.inner_pid = parent_of(self.worker_pid)
+    def _launch(
+        self, launcher: Sequence[str], namespace: NamespaceWish, stop_grace: timedelta
+    ) -> subprocess.Popen[str]:
+        parent_fd, self._lifeline = os.pipe()
+        command = guardian_command(
+            [sys.executable, str(WORKER), self._control_path],
+            namespace=namespace,
+            parent_fd=parent_fd,
+            stop_grace=stop_grace,
+        )
+        process = subprocess.Popen(
+            [*launcher, *command], pass_fds=[parent_fd], stderr=subprocess.PIPE, text=True
+        )
+        os.close(parent_fd)
+        return process
 
-    def send(self, *requests: object, fds: tuple[int, ...] = ()) -> None:
+    def _take_the_workers_place(self) -> None:
+        self._control.settimeout(PATIENCE_SECONDS)
+        _, (channel, self.kill_switch), _, _ = socket.recv_fds(self._control, 16, 2)
+        self._channel = socket.socket(fileno=channel)
+        self._channel.settimeout(PATIENCE_SECONDS)
+        credentials = self._control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        self.worker_pid = int(struct.unpack("3i", credentials)[0])
+        self.inner_pid = parent_of(self.worker_pid)
+        self.outer_pid = parent_of(self.inner_pid)
+
+    def send(self, *requests: object, fds: Sequence[int] = ()) -> None:
         self.send_raw(json.dumps(requests).encode(), fds)
 
-    def send_raw(self, datagram: bytes, fds: tuple[int, ...] = ()) -> None:
-        socket.send_fds(self.channel, [datagram], fds)
+    def send_raw(self, datagram: bytes, fds: Sequence[int] = ()) -> None:
+        socket.send_fds(self._channel, [datagram], list(fds))
 
     def lease(self, seconds: float = 60.0) -> float:
         deadline = boottime() + seconds
         self.send({"do": "lease", "deadline": deadline})
         return deadline
 
-    def spawn(
-        self,
-        key: str,
-        *argv: str,
-        env: Mapping[str, str] | None = None,
-        cwd: str = "/",
-        fds: tuple[int, int] | None = None,
-    ) -> None:
-        null = os.open(os.devnull, os.O_RDWR)
-        environment = {"PATH": os.environ["PATH"], MARK: self.mark} if env is None else env
-        request = {"do": "spawn", "key": key, "argv": argv, "cwd": cwd, "fds": 2}
-        self.send({**request, "env": environment}, fds=fds or (null, null))
-        os.close(null)
+    def spawn_request(
+        self, key: str, *argv: str, env: Mapping[str, str] | None = None, cwd: str = "/"
+    ) -> Message:
+        environment = {"PATH": os.environ["PATH"], MARK_VARIABLE: self.mark, **(env or {})}
+        fields = {"key": key, "argv": argv, "env": environment, "cwd": cwd}
+        return {"do": "spawn", "fds": 2, **fields}
 
-    def output_of(self, key: str, *argv: str, **options: Any) -> str:
-        """Spawns, and reads what it prints until every writer is gone."""
-        read, write = os.pipe()
-        self.spawn(key, *argv, fds=(write, write), **options)
-        os.close(write)
-        with open(read) as file:
-            return file.read()
+    def spawn(self, key: str, *argv: str, **options: Any) -> None:
+        with Path(os.devnull).open("w") as null:
+            request = self.spawn_request(key, *argv, **options)
+            self.send(request, fds=[null.fileno(), null.fileno()])
+
+    def output_of(self, key: str, *argv: str, **options: Any) -> tuple[str, str]:
+        """Spawns, and reads standard output and error until every writer is gone."""
+        pipes = [os.pipe(), os.pipe()]
+        request = self.spawn_request(key, *argv, **options)
+        self.send(request, fds=[write for _, write in pipes])
+        for _, write in pipes:
+            os.close(write)
+        files = [os.fdopen(read) for read, _ in pipes]
+        stdout, stderr = (file.read() for file in files)
+        for file in files:
+            file.close()
+        return stdout, stderr
 
     def heard(self, kind: str, key: str | None = None) -> Message:
         """The first such message not yet taken, waiting for it."""
@@ -134,7 +146,7 @@ class Guarded:
                 if message["is"] == kind and message.get("key") == key:
                     self._heard.remove(message)
                     return message
-            self._heard += json.loads(self.channel.recv(1 << 20))
+            self._heard += json.loads(self._channel.recv(1 << 20))
 
     def run(self, key: str, *argv: str, **options: Any) -> Message:
         """Spawns and waits for the end of the whole tree."""
@@ -148,16 +160,26 @@ class Guarded:
         return self.process.wait(PATIENCE_SECONDS)
 
     def end_worker(self, status: int) -> None:
-        self.control.send(bytes([status]))
+        self._control.send(str(status).encode())
+
+    def start_from_worker(self, script: str) -> None:
+        self._control.send(script.encode())
+
+    def worker_got_term(self) -> bool:
+        return self._control.recv(16) == b"TERM"
+
+    def cut_lifeline(self) -> None:
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
 
     def close(self) -> None:
-        os.close(self.lifeline) 
+        self.cut_lifeline()
+        for pid in (self.inner_pid, self.worker_pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
         self.process.communicate(timeout=PATIENCE_SECONDS)
         os.close(self.kill_switch)
-        self.channel.close()
-        self.control.close()
+        self._channel.close()
+        self._control.close()
         eventually(lambda: not self.living(), "processes outlived their guardian")
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -1,7 +1,7 @@
 """A worker that lets a test speak to the guardian: it hands its descriptors over and waits.
 
-It says "TERM" on the control socket when it gets that signal, and ends with the status that it
-is told there.
+It says "TERM" on the control socket when it gets that signal. What it is told there is either
+the status to end with, or a shell command to run itself.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 
 control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -18,5 +19,7 @@ descriptors = [int(os.environ["ROTA_GUARDIAN_FD"]), int(os.environ["ROTA_GUARDIA
 socket.send_fds(control, [b"ready"], descriptors)
 for descriptor in descriptors:
     os.close(descriptor)
-status = control.recv(1)
-sys.exit(status[0] if status else 0)
+while request := control.recv(4096):
+    if request.isdigit():
+        sys.exit(int(request))
+    subprocess.run(request, shell=True, check=True)

@@ -7,7 +7,7 @@ transaction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rota.domain.ids import JobId, RunId
@@ -46,6 +46,7 @@ class ActiveRun:
     seq: int  # age: the lower, the older
     state: RunState
     trigger: Trigger
+    attempt: int = 0  # 0: it was never tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +74,20 @@ def pause_key(job_id: JobId) -> str:
     return f"pause:{job_id}"
 
 
-def admit(rules: JobRules, trigger: Trigger, seq: int, active: Sequence[ActiveRun]) -> Admission:
-    """Pass a run through the gates of its job. `active` are the job's other active runs.
-
-    Only older runs overlap it: one that comes back from its back-off goes before a newer one.
-    """
+def admit(rules: JobRules, run: ActiveRun, active: Sequence[ActiveRun]) -> Admission:
+    """Pass a run through the gates of its job. `active` are the job's other active runs."""
     if rules.is_paused:
         return paused(rules)
-    if trigger is Trigger.SCHEDULE and rules.overlap is not Overlap.ALLOW:
-        admission = _overlapping(rules, [run for run in active if run.seq < seq])
-        if admission is not None:
-            return admission
-    return _concurrent(rules, active)
+    supersedes: tuple[RunId, ...] = ()
+    if _is_exclusive(rules, run):
+        others = [other for other in active if _goes_before(other, run)]
+        if others and rules.overlap is Overlap.SKIP and run.attempt == 0:
+            return Admission(RunState.SKIPPED, cause="overlap")
+        supersedes = _superseded(rules, run, others)
+        ahead = [other for other in others if other.id not in supersedes]
+        if ahead:
+            return _overlapping(rules, run, ahead, supersedes)
+    return replace(_concurrent(rules, active), supersedes=supersedes)
 
 
 def paused(rules: JobRules) -> Admission:
@@ -99,38 +102,57 @@ def paused(rules: JobRules) -> Admission:
     return Admission(RunState.BLOCKED, blocked_on=reason.key, reasons=(reason,))
 
 
-def _overlapping(rules: JobRules, active: Sequence[ActiveRun]) -> Admission | None:
-    scheduled = [run for run in active if run.trigger is Trigger.SCHEDULE]
-    if not scheduled:
-        return None
-    if rules.overlap is Overlap.SKIP:
-        return Admission(RunState.SKIPPED, cause="overlap")
-    older = scheduled[0]
+def _is_exclusive(rules: JobRules, run: ActiveRun) -> bool:
+    return run.trigger is Trigger.SCHEDULE and rules.overlap is not Overlap.ALLOW
+
+
+def _goes_before(other: ActiveRun, run: ActiveRun) -> bool:
+    """Whether a scheduled run has to wait for another one.
+
+    A younger one that only waits lets it pass: what comes back from its back-off keeps its place.
+    """
+    if other.trigger is not Trigger.SCHEDULE:
+        return False
+    return other.seq < run.seq or other.state in SLOT_STATES
+
+
+def _superseded(
+    rules: JobRules, run: ActiveRun, others: Sequence[ActiveRun]
+) -> tuple[RunId, ...]:
+    if rules.overlap not in (Overlap.QUEUE_ONE, Overlap.CANCEL_PREVIOUS):
+        return ()
+    return tuple(
+        other.id
+        for other in others
+        if other.state is RunState.BLOCKED and other.attempt == 0 and other.seq < run.seq
+    )
+
+
+def _overlapping(
+    rules: JobRules, run: ActiveRun, ahead: Sequence[ActiveRun], supersedes: tuple[RunId, ...]
+) -> Admission:
     reason = Reason(
         gate="overlap",
-        message=f"run {older.id} of this job is still active (overlap: {rules.overlap})",
+        message=f"another scheduled run of {rules.name} is active (overlap: {rules.overlap})",
         key=job_key(rules.job_id),
-        action=f"rota run show {older.id}",
+        action=f"rota run list --active --job {rules.name}",
     )
-    waiting = tuple(run.id for run in scheduled if run.state is RunState.BLOCKED)
-    live = tuple(run.id for run in scheduled if run.state is not RunState.BLOCKED)
+    is_cancelling = rules.overlap is Overlap.CANCEL_PREVIOUS
     return Admission(
         RunState.BLOCKED,
         blocked_on=reason.key,
         reasons=(reason,),
-        supersedes=() if rules.overlap is Overlap.QUEUE_ALL else waiting,
-        cancels=live if rules.overlap is Overlap.CANCEL_PREVIOUS else (),
+        supersedes=supersedes,
+        cancels=tuple(o.id for o in ahead if o.seq < run.seq) if is_cancelling else (),
     )
 
 
 def _concurrent(rules: JobRules, active: Sequence[ActiveRun]) -> Admission:
-    limit = rules.max_concurrency
-    running = sum(1 for run in active if run.state in SLOT_STATES)
-    if limit is None or running < limit:
+    if _free_slots(rules, active) > 0:
         return QUEUED
     reason = Reason(
         gate="max_concurrency",
-        message=f"{running} of {limit} concurrent runs of {rules.name} are active",
+        message=f"{rules.name} has no free slot (max_concurrency: {rules.max_concurrency})",
         key=job_key(rules.job_id),
         action=f"rota run list --active --job {rules.name}",
     )
@@ -147,16 +169,15 @@ def releasable(
     if rules.is_paused:
         return []
     free = _free_slots(rules, active)
-    is_exclusive = rules.overlap is not Overlap.ALLOW
-    has_scheduled = any(run.trigger is Trigger.SCHEDULE for run in active)
+    scheduled = [run for run in active if run.trigger is Trigger.SCHEDULE]
     released: list[RunId] = []
     for run in waiting:
         if len(released) >= free:
             break
-        if run.trigger is Trigger.SCHEDULE and is_exclusive:
-            if has_scheduled:
+        if _is_exclusive(rules, run):
+            if any(_goes_before(other, run) for other in scheduled):
                 continue
-            has_scheduled = True
+            scheduled.append(replace(run, state=RunState.QUEUED))
         released.append(run.id)
     return released
 

@@ -8,7 +8,7 @@ cost / weight, so that a key with much work in flight falls back by itself.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 BOOST_SECONDS = 30.0  # head start of one step of priority, in pool-seconds
@@ -54,12 +54,25 @@ def oldest_slots(served: int, slots: int) -> int:
     return (served + slots) // OLDEST_EVERY - served // OLDEST_EVERY
 
 
-def activation_tag(tag: float, active_tags: Iterable[float]) -> float:
+@dataclass(frozen=True, slots=True)
+class PoolTags:
+    """How far the chains of a pool have got, by their tags. None: there are no such chains."""
+
+    least_of_priority: float | None  # of the active chains of one priority
+    least: float | None  # of all active chains
+    greatest: float | None  # of all chains, resting ones too
+
+
+def activation_tag(tag: float, others: PoolTags) -> float:
     """F of a chain that becomes active: no credit is hoarded while it had nothing to run.
 
-    `active_tags` are those of the active chains of the same pool and priority.
+    V is the least F of the active chains of its priority, else of the pool; in a pool at rest it
+    is the greatest F, so that whoever comes next starts level with the most served.
     """
-    return max(tag, min(active_tags, default=tag))
+    for floor in (others.least_of_priority, others.least, others.greatest):
+        if floor is not None:
+            return max(tag, floor)
+    return tag
 
 
 def cost_of(expected_seconds: float, pool_slots: int) -> float:

@@ -5,29 +5,27 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-from datetime import timedelta
 
 from rota.guardian import namespace, processes
 from rota.guardian.channel import Channel, socket_pair
 from rota.guardian.exits import ExitCode, Over
 from rota.guardian.loop import Guardian
 from rota.guardian.namespace import Mode
-from rota.guardian.spawn import Command, Spawner
+from rota.guardian.options import Options
+from rota.guardian.spawn import Command, Refused, Spawner
 from rota.guardian.trees import Tree
 
 _CHANNEL_FD, _KILL_FD = 3, 4  # as the worker sees them
 _OUT_OF_THE_WAY = 10
 
 
-def run(
-    worker_argv: tuple[str, ...], stop_grace: timedelta, mode: Mode, lifeline: int, kill_switch: int
-) -> ExitCode:
+def run(options: Options, mode: Mode, lifeline: int, kill_switch: int) -> ExitCode:
     """Never raises: the process ends with what this returns."""
     try:
         namespace.enter(mode)
         spawner = Spawner()
-        worker, channel = _start_worker(spawner, worker_argv, kill_switch)
-        Guardian(worker, channel, spawner, lifeline, mode).run(stop_grace)
+        worker, channel = _start_worker(spawner, options.worker_argv, kill_switch)
+        Guardian(worker, channel, spawner, mode).run(lifeline, options.stop_grace)
     except Over as over:
         if mode is Mode.SUBREAPER:  # in a namespace the kernel does it better when this one ends
             processes.kill_all()
@@ -49,8 +47,8 @@ def _start_worker(
     }
     try:
         worker = spawner.spawn("worker", Command(argv, env, os.getcwd(), descriptors))
-    except (OSError, ValueError) as error:
-        raise Over(ExitCode.CANNOT_START, f"cannot start the worker: {error}") from error
+    except Refused as refusal:
+        raise Over(ExitCode.CANNOT_START, f"no worker: {refusal.reason}") from refusal
     for fd in descriptors.values():
         os.close(fd)
     return worker, Channel(ours)

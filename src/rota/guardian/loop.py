@@ -16,38 +16,38 @@ from rota.guardian.linux import BoottimeTimer, boottime
 from rota.guardian.messages import Bad, Hello, Kill, Lease, Request, Signal, Spawn
 from rota.guardian.namespace import Mode
 from rota.guardian.signals import SignalPipe
-from rota.guardian.spawn import Spawner
+from rota.guardian.spawn import Refused, Spawner
 from rota.guardian.trees import Tree, Trees
 
 SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+_REAPED_IN_A_TURN = 256
 _TRY_AGAIN_SECONDS = 0.02  # to kill what will not die, to send what the worker does not read
 
 
 class Guardian:
     """One thread, one loop; a turn never waits for anything but the next event."""
 
-    def __init__(
-        self, worker: Tree, channel: Channel, spawner: Spawner, lifeline: int, mode: Mode
-    ) -> None:
+    def __init__(self, worker: Tree, channel: Channel, spawner: Spawner, mode: Mode) -> None:
         self._worker = worker
         self._channel = channel
         self._spawner = spawner
-        self._lifeline = lifeline
         self._mode = mode
         self._trees = Trees(worker)
         self._signals = SignalPipe(SIGNALS)
         self._timer = BoottimeTimer()
+        self._has_zombies = False
         self._deadline: float | None = None  # None: no lease yet, so nothing may be spawned
         self._stop_at: float | None = None  # None: not asked to stop
         self._epoll = select.epoll()
-        for source in (self._signals, self._timer, self._channel, self._lifeline):
+        for source in (self._signals, self._timer, self._channel):
             self._epoll.register(source, select.EPOLLIN)
 
-    def run(self, stop_grace: timedelta) -> NoReturn:
-        """Ends only by raising `Over`."""
+    def run(self, lifeline: int, stop_grace: timedelta) -> NoReturn:
+        """Ends only by raising `Over`, also when the other end of the lifeline is closed."""
+        self._epoll.register(lifeline, select.EPOLLIN)
         while True:
             ready = {fd for fd, _ in self._epoll.poll(self._patience())}
-            if self._lifeline in ready:
+            if lifeline in ready:
                 raise Over(ExitCode.GUARDIAN_DIED, "the outer process is gone")
             self._take_signals(stop_grace)
             self._check_time()
@@ -56,6 +56,8 @@ class Guardian:
             self._report()
 
     def _patience(self) -> float | None:
+        if self._has_zombies:
+            return 0.0
         waits = []
         if self._channel.has_outgoing or not self._trees.is_settled:
             waits.append(_TRY_AGAIN_SECONDS)
@@ -65,8 +67,8 @@ class Guardian:
 
     def _take_signals(self, stop_grace: timedelta) -> None:
         arrived = self._signals.take()
-        if signal.SIGCHLD in arrived:
-            self._reap()
+        if signal.SIGCHLD in arrived or self._has_zombies:
+            self._has_zombies = self._reap()
         if not arrived.isdisjoint({signal.SIGTERM, signal.SIGINT}) and self._stop_at is None:
             self._stop_at = boottime() + stop_grace.total_seconds()
             os.kill(self._worker.pid, signal.SIGTERM)
@@ -78,14 +80,16 @@ class Guardian:
         if self._stop_at is not None and now >= self._stop_at:
             raise Over(ExitCode.CLEAN, "the worker did not stop in time: killed everything")
 
-    def _reap(self) -> None:
-        while True:
+    def _reap(self) -> bool:
+        """Whether there may be more: a job that forks all the time can supply them for ever."""
+        for _ in range(_REAPED_IN_A_TURN):
             pid, wait_status, usage = os.wait4(-1, os.WNOHANG)
             if pid == 0:
-                return
+                return False
             if pid == self._worker.pid:
                 raise self._over_with_worker(wait_status)
             self._trees.reaped(pid, wait_status, usage, boottime())
+        return True
 
     def _over_with_worker(self, wait_status: int) -> Over:
         code = os.waitstatus_to_exitcode(wait_status)
@@ -128,20 +132,18 @@ class Guardian:
         try:
             self._check_may_spawn(request.key)
             tree = self._spawner.spawn(request.key, request.command)
-        except OSError as error:
-            reason, number = error.strerror or str(error), error.errno or errno.EINVAL
-            self._channel.send(messages.refused(request.key, reason, number))
-        except ValueError as error:  # a zero byte or a lone surrogate, "=" in a variable's name
-            self._channel.send(messages.refused(request.key, str(error), errno.EINVAL))
+        except Refused as refusal:
+            answer = messages.refused(request.key, refusal.reason, refusal.number)
         else:
             self._trees.add(tree)
-            self._channel.send(messages.started(tree, boottime()))
+            answer = messages.started(tree, boottime())
+        self._channel.send(answer)
 
     def _check_may_spawn(self, key: str) -> None:
         if key in self._trees:
-            raise OSError(errno.EEXIST, f"there is already a process tree with the key {key!r}")
+            raise Refused(errno.EEXIST, "there is already a process tree with this key")
         if self._deadline is None or boottime() >= self._deadline:
-            raise OSError(errno.ESTALE, "there is no valid lease")
+            raise Refused(errno.ESTALE, "there is no valid lease")
 
     def _report(self) -> None:
         for tree in self._trees.settle():

@@ -27,6 +27,7 @@ from rota.guardian.spawn import Command
 from rota.guardian.trees import Tree
 
 MAX_KEY_LENGTH = 256
+MAX_REASON_LENGTH = 1_000
 FDS_PER_SPAWN = 2
 LATEST_DEADLINE = 1e9  # seconds since boot, three decades: beyond it is a mistake
 
@@ -152,8 +153,7 @@ def _key(fields: Message) -> str:
 
 def _instant(value: object) -> float:
     # NaN and infinity, which JSON readers accept, would be deadlines that never come.
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and 0 <= value <= LATEST_DEADLINE:
+    if isinstance(value, int | float) and 0 <= value <= LATEST_DEADLINE:
         return float(value)
     raise Malformed("deadline is not a number of seconds since boot")
 
@@ -181,12 +181,14 @@ def started(tree: Tree, at: float) -> Message:
 
 
 def refused(key: str, reason: str, number: int) -> Message:
-    return {"is": "refused", "key": key, "error": reason, "errno": number}
+    text = reason[:MAX_REASON_LENGTH]  # it may quote what does not fit into a datagram
+    return {"is": "refused", "key": key, "error": text, "errno": number}
 
 
 def ended(tree: Tree) -> Message:
     """`status` is null for a main process that died by a signal, `signal` for any other."""
-    code = os.waitstatus_to_exitcode(tree.wait_status or 0)
+    assert tree.wait_status is not None
+    code = os.waitstatus_to_exitcode(tree.wait_status)
     return {
         "is": "ended",
         "key": tree.key,

@@ -92,22 +92,48 @@ def _children(pid: int) -> list[int]:
 
 
 def signal_trees(tops: Iterable[int], number: int) -> None:
-    """Signals these processes and all that live below them."""
-    for top in tops:
-        for pid in (top, *descendants(top)):
-            _signal(pid, number)
+    """Signals these processes and all that live below them, each of them once."""
+    _signal([pid for top in tops for pid in (top, *descendants(top))], number)
 
 
-def _signal(pid: int, number: int) -> None:
-    # It may be gone, or belong to another user: then only its own end can remove it.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
+def kill_tops(tops: Iterable[int]) -> None:
+    """Kills these children of ours; what lived below them is given to us, to be killed next.
+
+    Not to look for it first is what keeps the killer faster than a job that forks all the time.
+    """
+    _signal(tops, signal.SIGKILL)
+
+
+def _signal(pids: Iterable[int], number: int) -> None:
+    for target in dict.fromkeys(map(_group_or_self, pids)):
+        # It may be gone, or belong to another user: then only its own end can remove it.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(target, number)
+
+
+def _group_or_self(pid: int) -> int:
+    """What `kill` calls the group of this process, or the process where the group is our own.
+
+    A group is signalled in one step, which nobody can outrun by forking, and never spans two
+    trees: the main process of each leads a session of its own.
+    """
+    try:
+        group = os.getpgid(pid)
+    except ProcessLookupError:
+        return pid
+    return pid if group == os.getpgrp() else -group
 
 
 def kill_all() -> None:
     """Kills everything below this process and returns when nothing of it is left."""
     children = OwnChildren()
-    while pids := children.pids():  # those found next are orphans of these
-        signal_trees(pids, signal.SIGKILL)
-        for pid in pids:
-            os.waitpid(pid, 0)
+    while pids := children.pids():
+        kill_tops(pids)
+        _reap_some()
+
+
+def _reap_some() -> None:
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(-1, 0)
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass

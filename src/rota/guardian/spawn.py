@@ -28,6 +28,15 @@ class Command:
     descriptors: Mapping[int, int]  # number in the new process → ours; 1 and 2 default to ours
 
 
+class Refused(Exception):
+    """A process that was asked for is not started."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(reason)
+        self.number = number  # of the error, as in `errno`
+        self.reason = reason
+
+
 class Spawner:
     """Starts main processes, each with traits of its own that its descendants inherit.
 
@@ -41,7 +50,7 @@ class Spawner:
         self._has_room = self._core_limit > _LOWEST_CORE_LIMIT
 
     def spawn(self, key: str, command: Command) -> Tree:
-        """Raises OSError or ValueError when the program cannot be executed."""
+        """Raises `Refused` when the program cannot be executed."""
         marker = os.urandom(8).hex()
         self._core_limit -= self._has_room
         resource.setrlimit(resource.RLIMIT_CORE, (0, self._core_limit))
@@ -86,7 +95,10 @@ def _explained(doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(error.errno, f"cannot {doing}: {error.strerror}") from error
+        reason = f"cannot {doing}: {error.strerror}"
+        raise Refused(error.errno or errno.EINVAL, reason) from error
+    except ValueError as error:  # a zero byte or a lone surrogate, "=" in a variable's name
+        raise Refused(errno.EINVAL, f"cannot {doing}: {error}") from error
 
 
 def _find_program(name: str, env: Mapping[str, str]) -> str:

@@ -6,7 +6,6 @@ direct children, and to know the trees of the direct children is to know those o
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass, field
 from resource import struct_rusage
 
@@ -102,7 +101,7 @@ class Trees:
             return True
         if not tree.is_condemned:
             tree.strays.update(tops)
-        processes.signal_trees(tops, signal.SIGKILL)
+        processes.kill_tops(tops)
         return False
 
     def _remove(self, tree: Tree) -> None:

@@ -8,9 +8,8 @@ from typing import Protocol
 from rota.ports.work import (
     Beat,
     BeatAnswer,
-    Dispatch,
-    Fence,
     Hello,
+    Order,
     Outcome,
     OutputChunk,
     Progress,
@@ -43,8 +42,12 @@ class WorkerLink(Protocol):
         """A hint: may be lost."""
         ...
 
-    async def receive(self) -> Dispatch | Sequence[Fence]:
-        """The next batch of work, or of attempts to cancel at once."""
+    async def receive(self) -> Order:
+        """What the server sends next."""
+        ...
+
+    async def leave(self) -> None:
+        """Say goodbye: the worker holds nothing any more."""
         ...
 
     async def close(self) -> None: ...
@@ -65,6 +68,8 @@ class WorkerDesk(Protocol):
 
     async def progress(self, session: str, items: Sequence[Progress]) -> None: ...
 
-    async def next_dispatch(self, session: str) -> Dispatch | Sequence[Fence]: ...
+    async def next_order(self, session: str) -> Order: ...
+
+    async def leave(self, session: str) -> None: ...
 
     async def disconnected(self, session: str) -> None: ...

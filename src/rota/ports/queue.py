@@ -7,6 +7,7 @@ from typing import Protocol
 
 # Topics. A payload is a run, session or job id, or empty.
 CANCELLED = "cancelled"  # payload: session id that has something to stop
+WATCHED = "watched"  # payload: run id whose output somebody begins to follow
 EVENTS = "events"  # something was appended to the event history
 TIMES = "times"  # something may be due earlier than the scheduler thinks
 

@@ -15,7 +15,7 @@ reached or cannot write. After `Unavailable` from a write its effect is unknown.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
@@ -89,8 +89,6 @@ class DueSchedule:
     schedule_version: int
     job_version: int
     anchor: datetime
-    document: Mapping[str, Any]
-    has_fired: bool  # for `run_once`
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +408,10 @@ class SessionStore(Protocol):
 
     async def end_session(self, session: SessionId) -> Wakes:
         """The worker said goodbye: whatever it still held is lost now."""
+        ...
+
+    async def cancels(self, session: SessionId) -> tuple[Fence, ...]:
+        """Attempts of a session that somebody asked to stop."""
         ...
 
     async def sessions(self, *, alive_only: bool) -> list[Session]: ...

@@ -38,11 +38,26 @@ class SpecEntry(msgspec.Struct, frozen=True, array_like=True):
     spec: JobSpec
 
 
-class Dispatch(msgspec.Struct, frozen=True):
+class Dispatch(msgspec.Struct, frozen=True, tag="dispatch"):
     """Work for a worker, with the specs it has not seen in this session."""
 
     work: tuple[Work, ...]
     specs: tuple[SpecEntry, ...] = ()
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """Attempts to stop at once."""
+
+    fences: tuple[Fence, ...]
+
+
+class Watch(msgspec.Struct, frozen=True, tag="watch"):
+    """Runs whose output somebody waits for: send it soon."""
+
+    runs: tuple[str, ...]
+
+
+Order = Dispatch | Cancel | Watch  # what a server sends a worker unasked
 
 
 class StepOutcome(msgspec.Struct, frozen=True, array_like=True):
@@ -123,6 +138,7 @@ class Hello(msgspec.Struct, frozen=True):
     guard_mode: str = ""
     version: str = ""
     predecessor_is_gone: bool = False  # no process of this worker's earlier life can be left
+    resumes: str = ""  # the session it had before its connection broke; "" = none
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -145,7 +161,6 @@ class BeatAnswer(msgspec.Struct, frozen=True):
     store_now: int = 0  # microseconds
     cancel: tuple[Fence, ...] = ()
     unknown: tuple[Fence, ...] = ()  # held by the worker, but not its by the store: kill
-    watched: tuple[str, ...] = ()  # runs whose output somebody is waiting for
 
 
 class ReportAnswer(msgspec.Struct, frozen=True):

@@ -181,6 +181,9 @@ class SqlStore:
     async def end_session(self, session: SessionId) -> port.Wakes:
         return await self._write(lambda now: sessions.end_session(now, session, self._book))
 
+    async def cancels(self, session: SessionId) -> tuple[Fence, ...]:
+        return await self._driver.read(lambda _: reading.cancels(session))
+
     async def sessions(self, *, alive_only: bool) -> list[port.Session]:
         return await self._driver.read(lambda _: reading.sessions(alive_only))
 

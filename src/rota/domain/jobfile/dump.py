@@ -29,14 +29,14 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        style = "|" if "\n" in text and _is_block(text) else None
+        style = None if text.isprintable() else "|" if _is_block(text) else '"'
         return self.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 
 def _is_block(text: str) -> bool:
-    """Whether a literal block shows the text as it is."""
-    lines = text.split("\n")
-    return all(line.isprintable() and not line.endswith(" ") for line in lines)
+    """Whether a literal block shows the text as it is, to the last blank."""
+    lines = text.removesuffix("\n").split("\n")
+    return bool(lines[-1]) and all(line.isprintable() and not line.endswith(" ") for line in lines)
 
 
 _Dumper.add_representer(str, _Dumper.represent_text)

@@ -211,8 +211,7 @@ class Choice(Scalar):
 
     @property
     def words(self) -> str:
-        names = self.names
-        return f"one of {listed(names)}" if len(names) > 1 else names[0]
+        return listed(self.names)
 
     def accept(self, value: object, at: At) -> object:
         if value in self.later:

@@ -70,7 +70,7 @@ def _part(heading: str, fields: Iterable[Field]) -> str:
 
 def _row(row: Field) -> str:
     default = "required" if row.required else _code(row.default)
-    examples = f" Examples: {', '.join(map(_code, row.examples))}." if row.examples else ""
+    examples = f" For example {', '.join(map(_code, row.examples))}." if row.examples else ""
     return f"| `{row.name}` | {_kind(row)} | {default} | {row.doc}{examples} |"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rota.domain.errors import Invalid, Problem
@@ -12,42 +13,40 @@ from rota.domain.schedule.quoting import quoted
 MAX_PROBLEMS = 1_000
 MAX_NAME = 128
 
-_END = (1 << 31, 0)
-
 
 class Report:
-    """The problems found so far; past `MAX_PROBLEMS` it only remembers that there were more."""
+    """The problems found so far, of each severity at most `MAX_PROBLEMS`."""
 
-    def __init__(self, problems: tuple[Problem, ...] = ()) -> None:
-        self._problems = list(problems[:MAX_PROBLEMS])
-        self._cut = len(problems) > MAX_PROBLEMS
+    def __init__(self, errors: Sequence[Problem] = ()) -> None:
+        self._errors = list(errors[:MAX_PROBLEMS])
+        self._warnings: list[Problem] = []
 
     @property
     def is_full(self) -> bool:
-        return len(self._problems) >= MAX_PROBLEMS
+        """Whether looking for more errors is useless: a hostile file has 10⁵ of them."""
+        return len(self._errors) >= MAX_PROBLEMS
 
     def add(self, problem: Problem) -> None:
-        if self.is_full:
-            self._cut = True
-        else:
-            self._problems.append(problem)
+        problems = self._warnings if problem.warning else self._errors
+        if len(problems) < MAX_PROBLEMS:
+            problems.append(problem)
 
     def warnings(self) -> tuple[Problem, ...]:
-        return tuple(problem for problem in self._sorted() if problem.warning)
+        return tuple(sorted(self._warnings, key=_line_order))
 
     def raise_errors(self, what: str) -> None:
         """Raise `Invalid` with everything found, warnings too, if any of it is an error."""
-        count = sum(not problem.warning for problem in self._problems)
-        if not count:
+        if not self._errors:
             return
-        problems = self._sorted()
-        if self._cut:
-            problems.append(Problem(f"and more: only {MAX_PROBLEMS:,} problems are shown"))
-        errors = "1 error" if count == 1 else f"{count} errors"
-        raise Invalid(f"{what} has {errors}", problems)
+        problems = sorted([*self._errors, *self._warnings], key=_line_order)
+        if self.is_full:
+            problems.append(Problem(f"only the first {MAX_PROBLEMS:,} errors are shown"))
+        count = len(self._errors)
+        raise Invalid(f"{what} has {'1 error' if count == 1 else f'{count:,} errors'}", problems)
 
-    def _sorted(self) -> list[Problem]:
-        return sorted(self._problems, key=lambda it: (it.line, it.column or 0) if it.line else _END)
+
+def _line_order(problem: Problem) -> tuple[int, int]:
+    return (problem.line or 0, problem.column or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +97,7 @@ class At:
     def refuse_unknown(self, key: str, known: list[str]) -> None:
         """Report a key, a child of this position, that means nothing here."""
         where = f" in {self.scope}" if self.scope else ""
-        # Looking for the nearest name is costly, and a hostile file has 10⁵ unknown keys.
-        hint = "" if self.report.is_full else did_you_mean(key, known)
-        self.child(key).refuse_key(f"unknown key {quoted(key)}{where}", hint)
+        self.child(key).refuse_key(f"unknown key {quoted(key)}{where}", did_you_mean(key, known))
 
     def _add(self, message: str, hint: str, place: Place | None, warning: bool = False) -> None:
         line, column = place or (None, None)

@@ -189,6 +189,8 @@ class Section:
 
     def _entry(self, key: object, item: object, at: At) -> object:
         """The checked value; a field left empty counts as not written."""
+        if at.report.is_full:
+            return INVALID
         row = self.by_name.get(key) if isinstance(key, str) else None
         if row is None:
             at.refuse_unknown(str(key), [known.name for known in self.available])

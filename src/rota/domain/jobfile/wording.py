@@ -18,8 +18,10 @@ def shown(value: object) -> str:
             return "nothing"
         case bool():
             return "true" if value else "false"
-        case int() | float():
-            return f"{value}" if abs(value) < _HUGE else "a huge number"
+        case float():
+            return str(value)
+        case int():
+            return str(value) if abs(value) < _HUGE else "a huge number"
         case str():
             return quoted(value)
         case list():
@@ -36,7 +38,7 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     return f"did you mean {quoted(near[0])}?" if near else ""
 
 
-def listed(names: Iterable[str], last: str = "or") -> str:
+def listed(names: Iterable[str]) -> str:
     """`a`, `a or b`, `a, b or c`."""
     *head, tail = names
-    return f"{', '.join(head)} {last} {tail}" if head else tail
+    return f"{', '.join(head)} or {tail}" if head else tail

@@ -33,7 +33,7 @@ def compile_schedule(schedule: Schedule, *, key: str, anchor: datetime) -> Timet
         key=key,
         zone=zone,
         sources=sources,
-        first=micros(schedule.starts) if schedule.starts else 0,
+        first=max(micros(schedule.starts), 0) if schedule.starts else 0,
         last=micros(schedule.ends) if schedule.ends else LAST_MICROS,
         run_once=schedule.run_once,
         after_previous=schedule.interval_from is IntervalFrom.COMPLETION,

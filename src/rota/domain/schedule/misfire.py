@@ -36,7 +36,7 @@ def catch_up(
 
     `next_at`, the cursor, is due whether or not the timetable names it. Due times at most
     `grace` late all fire; older ones follow the policy. With `run_once` due times end with the
-    first one that fires. The cost does not grow with the length of the outage.
+    first one that fires. For a single expression a long outage costs no more than a short one.
     """
     if next_at > now:
         return CatchUp((), (), next_at)

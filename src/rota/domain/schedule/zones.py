@@ -41,8 +41,10 @@ class Period(NamedTuple):
 
 
 class Zone:
-    """A zone of the tz database. Periods may be cut where nothing changes, never right after
-    a change."""
+    """A zone of the tz database.
+
+    Its periods may be cut where nothing changes, but never right after a change.
+    """
 
     __slots__ = ("_blocks", "_info", "_only", "name")
 
@@ -54,6 +56,7 @@ class Zone:
         self._only = None if fixed is None else Period(0, LAST_SECOND + 1, fixed // _SECOND, 0)
 
     def period_at(self, second: int) -> Period:
+        """The period of an instant of 1970 to 9999."""
         if self._only is not None:
             return self._only
         block = second >> _BLOCK_BITS

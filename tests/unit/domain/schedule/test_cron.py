@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import re
+
 import pytest
+from tests.unit.domain.schedule.builders import timetable, upcoming
 
 from rota.domain.schedule import Kind
 from rota.domain.schedule.cron import MAX_TERMS, Cron, parse_cron
-from tests.unit.domain.schedule.builders import timetable, upcoming
 
 
 def cron(text: str, key: str = "j_test") -> Cron:
@@ -154,10 +156,8 @@ def test_hashed_values_stay_in_their_range() -> None:
     ],
 )
 def test_a_wrong_expression_is_refused_with_the_reason(expression: str, complaint: str) -> None:
-    with pytest.raises(ValueError, match=".") as refusal:
+    with pytest.raises(ValueError, match=re.escape(complaint)):
         cron(expression)
-
-    assert complaint in str(refusal.value)
 
 
 def test_an_impossible_day_is_fine_if_a_weekday_can_stand_for_it() -> None:

@@ -3,11 +3,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.unit.domain.schedule.builders import ANCHOR, local_times, timetable, upcoming, utc
 
 from rota.domain import schedule
 from rota.domain.schedule import Kind
 from rota.domain.spec import Dst, Fold, Gap, IntervalFrom
-from tests.unit.domain.schedule.builders import ANCHOR, local_times, timetable, upcoming, utc
 
 SKIP_AND_BOTH = Dst(Gap.SKIP, Fold.BOTH)
 
@@ -108,6 +108,13 @@ def test_time_begins_with_the_year_1970(zone: str) -> None:
     assert table.next_after(begin) == utc("1970-01-01")
     assert table.last_at_or_before(begin) is None
     assert table.count(begin, utc("1970-01-01 02:00")) == 3
+
+
+def test_a_start_before_1970_changes_nothing() -> None:
+    table = timetable("@daily", starts=utc("1960-01-01"))
+
+    assert table.next_after(utc("1950-01-01")) == utc("1970-01-01")
+    assert table.last_at_or_before(utc("1969-12-31 23:59")) is None
 
 
 class TestGap:
@@ -212,14 +219,14 @@ class TestFold:
         (
             "Africa/Cairo",
             "0 0 * * *",
-            "2026-04-22 22:00",
-            ["2026-04-24 01:00+03:00", "2026-04-25 00:00+03:00"],
+            "2025-04-23 22:00",
+            ["2025-04-25 01:00+03:00", "2025-04-26 00:00+03:00"],
         ),
         (
             "Africa/Casablanca",
             "30 2 * * *",
-            "2026-03-21 12:00",
-            ["2026-03-22 02:30+00:00", "2026-03-23 02:30+00:00"],
+            "2025-04-05 12:00",
+            ["2025-04-06 03:00+01:00", "2025-04-07 02:30+01:00"],
         ),
         (
             "Europe/Dublin",

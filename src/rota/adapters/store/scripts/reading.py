@@ -20,7 +20,7 @@ from rota.adapters.store.rows import (
     token_from,
 )
 from rota.adapters.store.script import Script, query
-from rota.domain.ids import JobId, RunId, instant, micros
+from rota.domain.ids import JobId, RunId, SessionId, instant, micros
 from rota.domain.job import Job
 from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.states import FINAL_STATES
@@ -35,7 +35,7 @@ from rota.ports.store import (
     StoredChunk,
     Token,
 )
-from rota.ports.work import ChunkMeta
+from rota.ports.work import ChunkMeta, Fence
 
 _MAX_SESSIONS = 1_000
 
@@ -75,8 +75,6 @@ def due_schedules(before: datetime, limit: int) -> Script[list[DueSchedule]]:
             schedule_version=row["schedule_version"],
             job_version=row["job_version"],
             anchor=instant(row["anchor"]),
-            document=from_json(row["document"]),
-            has_fired=row["finished_at"] is not None,
         )
         for row in rows
     ]
@@ -167,6 +165,11 @@ def inline_output(run: RunId, attempt: int) -> Script[bytes]:
 def sessions(alive_only: bool) -> Script[list[Session]]:
     rows = yield query("select_sessions", any=int(not alive_only), limit=_MAX_SESSIONS)
     return [session_from(row, row["held"]) for row in rows]
+
+
+def cancels(session: SessionId) -> Script[tuple[Fence, ...]]:
+    rows = yield query("held_runs", sessions=[session])
+    return tuple(Fence(row["id"], row["attempt"]) for row in rows if row["cancel_at"] is not None)
 
 
 def events(after: int, limit: int, ids: Sequence[str]) -> Script[list[Event]]:

@@ -42,49 +42,52 @@ WHERE job_id = :id AND version = :expected;
 
 -- name: set_job_flags
 -- Whether a job is enabled and paused.
-UPDATE job SET enabled = :enabled, paused = :paused, paused_by = :paused_by, updated_at = :now
+UPDATE job SET enabled = :enabled, paused = :paused, updated_at = :now,
+    paused_by = CASE WHEN :paused = 0 THEN '' WHEN paused = 1 THEN paused_by ELSE :actor END
 WHERE id = :id AND deleted_at IS NULL;
 
 -- name: select_jobs
--- Jobs with where their schedule stands and how their newest run went.
-SELECT job.*, job_version.document, job_version.digest, schedule.next_at, schedule.held_from,
-    schedule.anchor, schedule.version AS schedule_version,
-    (SELECT run.state FROM run WHERE run.job_id = job.id ORDER BY run.seq DESC LIMIT 1) AS last_state,
-    (SELECT run.ended_at FROM run WHERE run.job_id = job.id ORDER BY run.seq DESC LIMIT 1) AS last_ended_at
-FROM job
-JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
-JOIN schedule ON schedule.job_id = job.id
-WHERE job.project = :project AND job.deleted_at IS NULL AND job.name > :after_name
-    AND (:any_name OR job.name = ANY(:names))
-    AND (:any_id OR job.id = ANY(:ids))
-    AND (:name_like IS NULL OR job.name LIKE :name_like ESCAPE '\')
-    AND (:set_name IS NULL OR job.set_name = :set_name)
-ORDER BY job.name LIMIT :limit;
+-- Jobs in order of their names.
+SELECT * FROM current_job
+WHERE project = :project AND name > :after_name
+    AND (:name_like IS NULL OR name LIKE :name_like ESCAPE '\')
+    AND (:set_name IS NULL OR set_name = :set_name)
+ORDER BY name LIMIT :limit;
+
+-- name: select_jobs_by_id
+-- These jobs.
+SELECT * FROM current_job WHERE id = ANY(:ids) AND project = :project;
+
+-- name: select_jobs_by_name
+-- The jobs of these names.
+SELECT * FROM current_job WHERE name = ANY(:names) AND project = :project;
 
 -- name: select_documents
 -- What versions of jobs say.
 SELECT job_id, version, document FROM job_version WHERE job_id = ANY(:ids);
 
 -- name: select_rules
--- The rules of all versions of these jobs.
-SELECT job_id, version, rules FROM job_version WHERE job_id = ANY(:ids);
+-- The rules of these versions of these jobs, in every combination there is.
+SELECT job_id, version, rules FROM job_version WHERE job_id = ANY(:ids) AND version = ANY(:versions);
 
--- name: job_flags
+-- name: job_gates
 -- What the gates need to know of jobs.
-SELECT id, name, version, enabled, paused, deleted_at, expected_seconds FROM job WHERE id = ANY(:ids);
+SELECT job.id, job.name, job.paused, job.deleted_at, job.expected_seconds, job_version.rules
+FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
+WHERE job.id = ANY(:ids);
+
+-- name: waited_jobs
+-- The same, of those jobs that have a run waiting for them.
+SELECT job.id, job.name, job.paused, job.deleted_at, job.expected_seconds, job_version.rules
+FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
+WHERE job.id = ANY(:ids) AND EXISTS (SELECT 1 FROM run
+    WHERE run.state = 'BLOCKED' AND run.blocked_on = 'job:' || job.id)
+ORDER BY job.id;
+
+-- name: expected_durations
+-- The moving averages of the durations of jobs.
+SELECT id, expected_seconds FROM job WHERE id = ANY(:ids);
 
 -- name: set_expected_seconds
 -- The moving average of a job's durations.
 UPDATE job SET expected_seconds = :seconds WHERE id = :id;
-
--- name: select_ledger_runs
--- The runs that a schedule asked for.
-SELECT id, due_at, state, cause FROM run
-WHERE job_id = :job AND trigger = 'schedule' AND due_at >= :since AND due_at <= :until
-ORDER BY due_at LIMIT :limit;
-
--- name: select_unanswered
--- The stretches of due times without runs.
-SELECT first, last, count, state, cause FROM unanswered
-WHERE job_id = :job AND last >= :since AND first <= :until
-ORDER BY first LIMIT :limit;

@@ -1,7 +1,7 @@
 -- name: live_fences
 -- Attempts that a session may write about.
 SELECT id, attempt FROM run
-WHERE id = ANY(:ids) AND session = :session AND state IN ('CLAIMED', 'PROCESSING');
+WHERE id = ANY(:ids) AND coalesce(session, '') = :session AND state IN ('CLAIMED', 'PROCESSING');
 
 -- name: insert_chunk
 -- A chunk of output that is in the blob store.

@@ -1,43 +1,67 @@
+-- Written around a column, coalesce keeps it out of the access path: an index on what is few (ids,
+-- what is not final) leads, never one that grows with history.
+
 -- name: insert_run
--- A run, in the state the gates gave it; a scheduled one that exists already is left alone.
+-- A run, in the state the gates gave it.
 INSERT INTO run (id, project, job_id, job, job_version, trigger, state, cause, due_at, release_at,
     eligible_at, deadline_at, priority, pool, chain, shape, delivery, max_attempts, expected,
-    blocked_on, reasons, inputs, created_by, created_at, queued_at, ended_at, retry_of)
+    blocked_on, reasons, inputs, created_by, created_at, queued_at, ended_at, retry_of, gate_job)
 VALUES (:id, :project, :job_id, :job, :job_version, :trigger, :state, :cause, :due_at, :release_at,
     :eligible_at, :deadline_at, :priority, :pool, :chain, :shape, :delivery, :max_attempts, :expected,
-    :blocked_on, :reasons, :inputs, :created_by, :created_at, :queued_at, :ended_at, :retry_of)
-ON CONFLICT (id) DO NOTHING;
+    :blocked_on, :reasons, :inputs, :created_by, :created_at, :queued_at, :ended_at, :retry_of, :gate_job);
+
+-- name: known_runs
+-- Which of these ids exist.
+SELECT id FROM run WHERE id = ANY(:ids);
 
 -- name: active_runs
--- What is due and not final of these jobs, but for manual runs that only wait.
-SELECT id, seq, job_id, state, trigger FROM run
-WHERE job_id = ANY(:ids)
+-- What is due, not final, and counts at the gates of these jobs.
+SELECT id, seq, job_id, state, trigger, attempt FROM run
+WHERE gate_job = ANY(:ids)
     AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN')
-    AND (state <> 'BLOCKED' OR trigger = 'schedule') AND due_at <= :now
+    AND due_at <= :now
 ORDER BY seq;
+
+-- name: count_at_gate
+-- Runs of jobs that got a limit count from now on, if they hold a slot.
+UPDATE run SET gate_job = job_id
+WHERE gate_job IS NULL AND seq IN (SELECT seq FROM active_run WHERE coalesce(job_id, '') = ANY(:ids)
+    AND state IN ('QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN'));
 
 -- name: waiting_runs
 -- Runs that wait on this key, oldest first.
-SELECT id, seq, job_id, state, trigger, chain, pool, priority FROM run
-WHERE state = 'BLOCKED' AND blocked_on = :key ORDER BY seq LIMIT :limit;
+SELECT id, seq, job_id, state, trigger, attempt, chain, pool, priority FROM run
+WHERE state = 'BLOCKED' AND blocked_on = :key AND seq > :after ORDER BY seq LIMIT :limit;
 
 -- name: waited_keys
--- Keys that at least one run waits on.
-SELECT DISTINCT blocked_on AS key FROM run WHERE state = 'BLOCKED' LIMIT :limit;
+-- Keys after the given one that at least one run waits on.
+SELECT DISTINCT blocked_on AS key FROM run WHERE state = 'BLOCKED' AND blocked_on > :after
+ORDER BY blocked_on LIMIT :limit;
 
 -- name: queue_run
 -- Every gate passed.
-UPDATE run SET state = 'QUEUED', blocked_on = NULL, reasons = NULL, eligible_at = NULL, queued_at = :now
+UPDATE run SET state = 'QUEUED', blocked_on = NULL, reasons = NULL, eligible_at = NULL, queued_at = :now,
+    gate_job = job_id
 WHERE id = :id AND state IN ('SCHEDULED', 'BLOCKED');
 
 -- name: block_run
 -- A gate holds it.
-UPDATE run SET state = 'BLOCKED', blocked_on = :key, reasons = :reasons, eligible_at = NULL
+UPDATE run SET state = 'BLOCKED', blocked_on = :key, reasons = :reasons, eligible_at = NULL,
+    gate_job = CASE WHEN trigger = 'schedule' THEN job_id END
 WHERE id = :id AND state IN ('SCHEDULED', 'QUEUED');
 
--- name: rename_block
--- The gate that holds it is another one now.
-UPDATE run SET blocked_on = :key, reasons = :reasons WHERE id = :id AND state = 'BLOCKED';
+-- name: block_queued_runs
+-- A gate holds what was queued of a job.
+UPDATE run SET state = 'BLOCKED', blocked_on = :key, reasons = :reasons,
+    gate_job = CASE WHEN trigger = 'schedule' THEN job_id END
+WHERE state = 'QUEUED' AND coalesce(job_id, '') = :job
+RETURNING id, chain;
+
+-- name: move_waiters
+-- The gate that holds these runs is another one now.
+UPDATE run SET blocked_on = :key, reasons = :reasons
+WHERE state = 'BLOCKED' AND blocked_on = :old_key
+    AND CASE WHEN trigger = 'schedule' THEN 1 ELSE 0 END = :is_scheduled;
 
 -- name: end_waiting_run
 -- A waiting run ends without an attempt: skipped, missed, cancelled or past its deadline.
@@ -52,90 +76,63 @@ WHERE id = ANY(:ids) AND state IN ('CLAIMED', 'PROCESSING') AND cancel_at IS NUL
 
 -- name: runs_to_change
 -- What decisions about these runs need, locked.
-SELECT id, seq, project, job_id, job, job_version, trigger, state, attempt, failures, losses, session,
-    delivery, chain, pool, priority, shape, cost, expected, cancel_at, deadline_at, release_at,
-    claimed_at, started_at, first_started_at, due_at, result
+SELECT id, seq, job_id, job, job_version, state, attempt, session, result, failures, losses, delivery,
+    chain, capacity, expected, cancel_at, deadline_at, claimed_at, started_at, first_started_at
 FROM run WHERE id = ANY(:ids);
 
--- name: queued_runs_of_job
--- Runs of a job that wait for a worker.
-SELECT id FROM run WHERE job_id = :job AND state = 'QUEUED' ORDER BY seq;
+-- name: waiting_runs_of_paused_jobs
+-- What the pause of these jobs holds.
+SELECT id FROM active_run
+WHERE coalesce(job_id, '') IN (SELECT job.id FROM job WHERE job.id = ANY(:ids) AND job.paused = 1)
+    AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
 
 -- name: overdue_runs
 -- Waiting runs whose deadline has passed.
-SELECT id, job_id, job FROM run
+SELECT id, job_id FROM run
 WHERE deadline_at IS NOT NULL AND deadline_at <= :now AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
-LIMIT :limit;
+ORDER BY deadline_at LIMIT :limit;
 
--- name: active_chains
--- The lines of a pool that have runs.
-SELECT id, priority, tag, weight FROM chain WHERE pool = :pool AND active = 1;
+-- name: next_eligible
+-- When the next waiting run may be released.
+SELECT min(eligible_at) AS eligible_at FROM run WHERE state = 'SCHEDULED';
 
--- name: chains
--- Where these lines stand, locked.
-SELECT id, tag, active FROM chain WHERE id = ANY(:ids);
-
--- name: active_tags
--- Tags of the active lines of a pool and priority.
-SELECT min(tag) AS tag FROM chain WHERE pool = :pool AND priority = :priority AND active = 1;
-
--- name: activate_chain
--- A line that has runs again.
-INSERT INTO chain (id, pool, priority, share, tag, active)
-VALUES (:id, :pool, :priority, :share, :tag, 1)
-ON CONFLICT (id) DO UPDATE SET tag = excluded.tag, active = 1;
-
--- name: charge_chain
--- Move a line's tag by what its runs cost.
-UPDATE chain SET tag = tag + :cost / weight WHERE id = :id;
-
--- name: rest_chains
--- Lines that have no run left.
-UPDATE chain SET active = 0 WHERE id = ANY(:ids)
-    AND NOT EXISTS (SELECT 1 FROM run WHERE run.state = 'QUEUED' AND run.chain = chain.id);
-
--- name: shapes
--- All distinct demands on workers.
-SELECT id FROM shape;
-
--- name: insert_shape
--- A demand on workers.
-INSERT INTO shape (id) VALUES (:id) ON CONFLICT DO NOTHING;
-
--- name: pool_state
--- How much a pool has served, and how many slots its live workers have.
-SELECT (SELECT served FROM pool WHERE name = :pool) AS served,
-    (SELECT sum(slots) FROM session WHERE pool = :pool AND alive = 1) AS slots;
-
--- name: count_served
--- How much a pool has served.
-INSERT INTO pool (name, served) VALUES (:pool, :served)
-ON CONFLICT (name) DO UPDATE SET served = pool.served + excluded.served;
-
--- name: chain_heads
--- The oldest runs of a line that fit.
-SELECT seq FROM run WHERE state = 'QUEUED' AND chain = :chain AND shape = ANY(:shapes)
-ORDER BY seq LIMIT :limit;
-
--- name: oldest_runs
--- The oldest run that fits of each line of a pool, oldest first.
-SELECT seq FROM (SELECT (SELECT min(run.seq) FROM run
-        WHERE run.state = 'QUEUED' AND run.chain = chain.id AND run.shape = ANY(:shapes)) AS seq
-    FROM chain WHERE chain.pool = :pool AND chain.active = 1)
-WHERE seq IS NOT NULL ORDER BY seq LIMIT :limit;
+-- name: eligible_runs
+-- Runs whose time has come.
+SELECT id, seq, job_id, trigger, attempt, chain, pool, priority
+FROM run WHERE state = 'SCHEDULED' AND eligible_at <= :now
+ORDER BY eligible_at, seq LIMIT :limit;
 
 -- name: claim_runs
--- Give runs to a session, each as a new attempt.
+-- Give runs to a session, each as a new attempt with nothing to tell yet.
 UPDATE run SET state = 'CLAIMED', attempt = attempt + 1, session = :session, claimed_at = :now,
-    started_at = NULL, result = NULL, cost = expected / :pool_slots
+    capacity = :capacity, started_at = NULL, result = NULL, cause = '', message = '', exit_code = NULL,
+    signal = NULL, steps = NULL, progress = NULL, cpu_seconds = 0, max_memory = 0, output = NULL,
+    output_state = 'none', output_bytes = 0, output_lines = 0, truncated = 0
 WHERE seq = ANY(:seqs) AND state = 'QUEUED'
-RETURNING seq, id, attempt, job_id, job_version, due_at, inputs, chain, cost;
+RETURNING seq, id, attempt, job_id, job_version, due_at, inputs, chain, expected;
 
 -- name: start_runs
 -- Execution begins.
 UPDATE run SET state = 'PROCESSING', started_at = :started_at,
     first_started_at = coalesce(first_started_at, :started_at)
 WHERE id = :id AND state = 'CLAIMED' AND attempt = :attempt AND session = :session;
+
+-- name: complete_runs
+-- Attempts that ended well and have little to tell: by far the most frequent end, so it takes one
+-- statement. A report is [run, attempt, started_at, ended_at, outputs, cpu_seconds].
+UPDATE run SET state = 'COMPLETED', result = 'COMPLETED', outputs = report.outputs,
+    cpu_seconds = report.cpu_seconds,
+    started_at = CASE WHEN report.started_at < claimed_at THEN claimed_at ELSE report.started_at END,
+    first_started_at = coalesce(first_started_at,
+        CASE WHEN report.started_at < claimed_at THEN claimed_at ELSE report.started_at END),
+    ended_at = CASE WHEN report.ended_at < claimed_at THEN claimed_at ELSE report.ended_at END
+FROM (SELECT value ->> 0 AS id, value ->> 1 AS attempt, value ->> 2 AS started_at,
+        value ->> 3 AS ended_at, value ->> 4 AS outputs, value ->> 5 AS cpu_seconds
+    FROM json_each(:reports)) AS report
+WHERE run.id = report.id AND run.attempt = report.attempt AND coalesce(run.session, '') = :session
+    AND run.state IN ('CLAIMED', 'PROCESSING')
+RETURNING run.id, run.attempt, job_id, job, chain, capacity, expected, claimed_at, run.started_at,
+    run.ended_at, state, cause;
 
 -- name: end_attempt
 -- An attempt ended: the run is final, waits for the next attempt, or is unknown.
@@ -158,7 +155,7 @@ SELECT run.id, run.attempt, run.session, coalesce(session.worker, ''), run.resul
 FROM run LEFT JOIN session ON session.id = run.session WHERE run.seq = ANY(:seqs);
 
 -- name: ended_attempts
--- Attempts of these runs that were followed by another.
+-- Attempts of these runs that have ended and may be followed by another.
 SELECT run_id, number, session, result FROM attempt WHERE run_id = ANY(:ids);
 
 -- name: insert_late_result
@@ -167,9 +164,9 @@ INSERT INTO late_result (run_id, attempt, session, received_at, result, message)
 VALUES (:run, :attempt, :session, :now, :result, :message) ON CONFLICT DO NOTHING;
 
 -- name: resolve_run
--- A person ends the doubt.
+-- A person ends the doubt, and with it an older request to cancel.
 UPDATE run SET state = :state, cause = :cause, eligible_at = :eligible_at, ended_at = :ended_at,
-    failures = failures + :failures
+    failures = failures + :failures, cancel_at = NULL, cancel_by = ''
 WHERE id = :id AND state = 'UNKNOWN';
 
 -- name: set_progress
@@ -182,52 +179,6 @@ WHERE id = :id AND attempt = :attempt AND session = :session AND state IN ('CLAI
 INSERT INTO tally (job, state, count) VALUES (:job, :state, :count)
 ON CONFLICT (job, state) DO UPDATE SET count = tally.count + excluded.count;
 
--- name: select_runs
--- Runs, newest first.
-SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
-WHERE run.project = :project AND run.seq < :before_seq
-    AND (:any_id OR run.id = ANY(:ids))
-    AND (:id_from IS NULL OR (run.id >= :id_from AND run.id < :id_to))
-    AND (:job IS NULL OR run.job_id = :job)
-    AND (:job_like IS NULL OR run.job LIKE :job_like ESCAPE '\')
-    AND (:any_state OR run.state = ANY(:states))
-    AND (:trigger IS NULL OR run.trigger = :trigger)
-    AND (:since IS NULL OR run.created_at >= :since)
-    AND (:until IS NULL OR run.created_at < :until)
-ORDER BY run.seq DESC LIMIT :limit;
-
--- name: select_runs_by_id
--- These runs.
-SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
-WHERE run.id = ANY(:ids) AND run.project = :project;
-
--- name: select_active_runs
--- Runs that are not final, newest first.
-SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
-WHERE run.project = :project AND run.seq < :before_seq
-    AND run.state IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN')
-    AND run.state = ANY(:states)
-    AND (:job IS NULL OR run.job_id = :job)
-    AND (:job_like IS NULL OR run.job LIKE :job_like ESCAPE '\')
-    AND (:trigger IS NULL OR run.trigger = :trigger)
-    AND (:since IS NULL OR run.created_at >= :since)
-    AND (:until IS NULL OR run.created_at < :until)
-ORDER BY run.seq DESC LIMIT :limit;
-
--- name: select_attempts
--- The attempts of a run that have ended.
-SELECT * FROM attempt WHERE run_id = :run ORDER BY number;
-
--- name: select_late_results
--- Reports that were refused.
-SELECT * FROM late_result WHERE run_id = :run ORDER BY received_at;
-
--- name: queue_position
--- Queued runs of the same pool that are in a line of higher or equal priority and older.
-SELECT count(*) AS ahead FROM run AS other, run
-WHERE run.id = :run AND run.state = 'QUEUED' AND other.state = 'QUEUED' AND other.pool = run.pool
-    AND (other.priority > run.priority OR (other.priority = run.priority AND other.seq < run.seq));
-
 -- name: find_idempotency
 -- The first answer to a caller's key.
 SELECT digest, answer FROM idempotency WHERE key = :key;
@@ -235,24 +186,3 @@ SELECT digest, answer FROM idempotency WHERE key = :key;
 -- name: insert_idempotency
 -- Remember the answer to a caller's key.
 INSERT INTO idempotency (key, digest, answer, created_at) VALUES (:key, :digest, :answer, :now);
-
--- name: count_active
--- What is not final, by state and pool.
-SELECT state, pool, count(*) AS count FROM run
-WHERE state IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN')
-GROUP BY state, pool;
-
--- name: oldest_queued
--- Since when the oldest run of each pool waits for a worker.
-SELECT pool, min(queued_at) AS queued_at FROM run WHERE state = 'QUEUED' GROUP BY pool;
-
--- name: select_tallies
--- How many runs of each job ended in each state.
-SELECT job, state, count FROM tally;
-
--- name: latest_attempt
--- The latest attempt of a run, in the words of `attempt`.
-SELECT run.id AS run_id, attempt AS number, session, coalesce(worker, '') AS worker, result, claimed_at,
-    started_at, ended_at, exit_code, signal, message, steps, cpu_seconds, max_memory, output_state,
-    output_bytes, output_lines, truncated
-FROM run LEFT JOIN session ON session.id = run.session WHERE run.id = :run AND attempt > 0;

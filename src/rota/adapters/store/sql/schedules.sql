@@ -1,10 +1,8 @@
 -- name: due_schedules
 -- Schedules with a due time before the given one, soonest first.
 SELECT schedule.job_id, schedule.next_at, schedule.version AS schedule_version, schedule.anchor,
-    job.version AS job_version, job_version.document, job.finished_at
-FROM schedule
-JOIN job ON job.id = schedule.job_id
-JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
+    job.version AS job_version
+FROM schedule JOIN job ON job.id = schedule.job_id
 WHERE schedule.next_at IS NOT NULL AND schedule.next_at < :before
 ORDER BY schedule.next_at LIMIT :limit;
 
@@ -25,13 +23,3 @@ ON CONFLICT DO NOTHING;
 -- name: finish_jobs
 -- A job that was to run once has fired.
 UPDATE job SET finished_at = :now WHERE id = ANY(:ids);
-
--- name: next_eligible
--- When the next waiting run may be released.
-SELECT min(eligible_at) AS eligible_at FROM run WHERE state = 'SCHEDULED';
-
--- name: eligible_runs
--- Runs whose time has come.
-SELECT id, seq, job_id, job_version, trigger, chain, pool, priority, attempt, cancel_at
-FROM run WHERE state = 'SCHEDULED' AND eligible_at <= :now
-ORDER BY eligible_at, seq LIMIT :limit;

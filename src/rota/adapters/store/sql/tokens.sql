@@ -23,3 +23,8 @@ SELECT * FROM token WHERE kind = 'api' ORDER BY created_at DESC LIMIT 1000;
 -- name: drop_stale_tokens
 -- Forget login links and sessions that ended long ago.
 DELETE FROM token WHERE kind <> 'api' AND expires_at < :before;
+
+-- name: set_meta
+-- A fact about the store itself.
+INSERT INTO meta (key, value) VALUES (:key, :value)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value;

@@ -71,7 +71,7 @@ CREATE TABLE run (
     failures         INTEGER NOT NULL DEFAULT 0,
     losses           INTEGER NOT NULL DEFAULT 0,
     session          TEXT,
-    cost             REAL NOT NULL DEFAULT 0,
+    capacity         REAL NOT NULL DEFAULT 0, -- fraction of the pool that the attempt was charged for
     expected         REAL NOT NULL,
     blocked_on       TEXT,
     reasons          TEXT,
@@ -90,6 +90,8 @@ CREATE TABLE run (
     exit_code        INTEGER,
     signal           INTEGER,
     retry_of         TEXT,
+    -- The job, while the run counts at its gates (overlap, max_concurrency); else NULL.
+    gate_job         TEXT,
     -- How the latest attempt ended; earlier attempts are rows of `attempt`.
     result           TEXT,
     steps            TEXT,
@@ -102,7 +104,7 @@ CREATE TABLE run (
     truncated        INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX run_job ON run (job_id, seq);
-CREATE INDEX run_active ON run (job_id) WHERE state IN
+CREATE INDEX run_gated ON run (gate_job, state) WHERE gate_job IS NOT NULL AND state IN
     ('SCHEDULED', 'BLOCKED', 'QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN');
 CREATE INDEX run_queued ON run (chain, seq) WHERE state = 'QUEUED';
 CREATE INDEX run_blocked ON run (blocked_on, seq) WHERE state = 'BLOCKED';
@@ -110,6 +112,26 @@ CREATE INDEX run_eligible ON run (eligible_at) WHERE state = 'SCHEDULED';
 CREATE INDEX run_held ON run (session) WHERE state IN ('CLAIMED', 'PROCESSING');
 CREATE INDEX run_deadline ON run (deadline_at) WHERE deadline_at IS NOT NULL AND state IN
     ('SCHEDULED', 'BLOCKED', 'QUEUED');
+CREATE INDEX run_unknown ON run (seq) WHERE state = 'UNKNOWN';
+
+-- What is not final, found by the small indexes above: no index of its own to pay for.
+CREATE VIEW active_run AS
+    SELECT * FROM run WHERE state = 'SCHEDULED'
+    UNION ALL SELECT * FROM run WHERE state = 'BLOCKED'
+    UNION ALL SELECT * FROM run WHERE state = 'QUEUED'
+    UNION ALL SELECT * FROM run WHERE state IN ('CLAIMED', 'PROCESSING')
+    UNION ALL SELECT * FROM run WHERE state = 'UNKNOWN';
+
+-- Jobs as they are now, with where their schedule stands and how their newest run went.
+CREATE VIEW current_job AS
+    SELECT job.*, job_version.document, job_version.digest, schedule.next_at, schedule.held_from,
+        schedule.anchor, schedule.version AS schedule_version,
+        (SELECT state FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT 1) AS last_state,
+        (SELECT ended_at FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT 1) AS last_ended_at
+    FROM job
+    JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
+    JOIN schedule ON schedule.job_id = job.id
+    WHERE job.deleted_at IS NULL;
 
 -- Attempts that were followed by another; the latest one is carried by its run.
 CREATE TABLE attempt (

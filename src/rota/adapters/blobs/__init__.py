@@ -1,0 +1,1 @@
+"""Blob stores: where bytes too big for the store lie."""

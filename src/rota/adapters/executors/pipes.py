@@ -1,0 +1,57 @@
+"""Carries what a process prints to its attempt's output, as fast as that can take it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+
+from rota.domain.output import Stream
+from rota.ports.executor import OutputSink
+
+_READ_SIZE = 256 * 1024
+
+
+class Pipe:
+    """The reading end of one stream. The writing end goes to the process."""
+
+    def __init__(self, sink: OutputSink, stream: Stream, step: int) -> None:
+        self._sink = sink
+        self._stream = stream
+        self._step = step
+        self._loop = asyncio.get_running_loop()
+        self._reader, self.writer = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._reader, False)
+        self._waiting: asyncio.Task[None] | None = None
+        self._loop.add_reader(self._reader, self._read)
+
+    def _read(self) -> None:
+        if not self._pass_on():
+            self._loop.remove_reader(self._reader)
+        elif self._sink.is_full:
+            self._loop.remove_reader(self._reader)
+            self._waiting = self._loop.create_task(self._read_on_when_drained())
+
+    def _pass_on(self) -> bool:
+        """Hand over what is there; False at the end of the stream."""
+        try:
+            data = os.read(self._reader, _READ_SIZE)
+        except BlockingIOError:
+            return True
+        if data:
+            self._sink.feed(self._stream, self._step, data)
+        return bool(data)
+
+    async def _read_on_when_drained(self) -> None:
+        await self._sink.drained()
+        self._loop.add_reader(self._reader, self._read)
+
+    async def close(self) -> None:
+        """Take the rest; every process that could write is gone, so the end is near."""
+        if self._waiting is not None:
+            await self._waiting
+        self._loop.remove_reader(self._reader)
+        with suppress(BlockingIOError):
+            while data := os.read(self._reader, _READ_SIZE):
+                self._sink.feed(self._stream, self._step, data)
+        os.close(self._reader)

@@ -1,0 +1,1 @@
+"""Ways for a worker to reach a server."""

@@ -1,0 +1,1 @@
+"""Carriers of wake-ups. Whatever they lose, double or delay only costs time."""

@@ -1,0 +1,88 @@
+-- name: select_runs
+-- Runs, newest first.
+SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.project = :project AND run.seq < :before_seq
+    AND (:job_like IS NULL OR run.job LIKE :job_like ESCAPE '\')
+    AND (:any_state OR run.state = ANY(:states))
+    AND (:trigger IS NULL OR run.trigger = :trigger)
+    AND (:since IS NULL OR run.created_at >= :since)
+    AND (:until IS NULL OR run.created_at < :until)
+ORDER BY run.seq DESC LIMIT :limit;
+
+-- name: select_runs_of_job
+-- Runs of a job, newest first.
+SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.job_id = :job AND run.project = :project AND run.seq < :before_seq
+    AND (:any_state OR run.state = ANY(:states))
+    AND (:trigger IS NULL OR run.trigger = :trigger)
+    AND (:since IS NULL OR run.created_at >= :since)
+    AND (:until IS NULL OR run.created_at < :until)
+ORDER BY run.seq DESC LIMIT :limit;
+
+-- name: select_active_runs
+-- Runs that are not final, newest first.
+SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.seq IN (SELECT seq FROM active_run)
+    AND run.project = :project AND run.seq + 0 < :before_seq AND run.state = ANY(:states)
+    AND (:job IS NULL OR run.job_id = :job)
+    AND (:job_like IS NULL OR run.job LIKE :job_like ESCAPE '\')
+    AND (:trigger IS NULL OR run.trigger = :trigger)
+    AND (:since IS NULL OR run.created_at >= :since)
+    AND (:until IS NULL OR run.created_at < :until)
+ORDER BY run.seq DESC LIMIT :limit;
+
+-- name: select_runs_by_id
+-- These runs, newest first.
+SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.id = ANY(:ids) AND run.project = :project ORDER BY run.seq DESC;
+
+-- name: select_runs_by_prefix
+-- Runs whose id lies in a range.
+SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.id >= :id_from AND run.id < :id_to AND run.project = :project ORDER BY run.id LIMIT :limit;
+
+-- name: select_attempts
+-- Attempts of a run that have ended and may be followed by another.
+SELECT * FROM attempt WHERE run_id = :run ORDER BY number;
+
+-- name: latest_attempt
+-- The latest attempt of a run, in the words of `attempt`.
+SELECT run.id AS run_id, attempt AS number, session, coalesce(worker, '') AS worker, result, claimed_at,
+    started_at, ended_at, exit_code, signal, message, steps, cpu_seconds, max_memory, output_state,
+    output_bytes, output_lines, truncated
+FROM run LEFT JOIN session ON session.id = run.session WHERE run.id = :run AND attempt > 0;
+
+-- name: select_late_results
+-- Reports that were refused.
+SELECT * FROM late_result WHERE run_id = :run ORDER BY received_at;
+
+-- name: queue_position
+-- Queued runs of the same pool that are in a line of higher priority, or of the same and older.
+SELECT count(other.seq) AS ahead FROM run LEFT JOIN run AS other
+    ON other.state = 'QUEUED' AND other.pool = run.pool
+    AND (other.priority > run.priority OR (other.priority = run.priority AND other.seq < run.seq))
+WHERE run.id = :run AND run.state = 'QUEUED' GROUP BY run.seq;
+
+-- name: count_active
+-- What is not final, by state and pool.
+SELECT state, pool, count(*) AS count FROM active_run GROUP BY state, pool;
+
+-- name: oldest_queued
+-- Since when the oldest run of each pool waits for a worker.
+SELECT pool, min(queued_at) AS queued_at FROM run WHERE state = 'QUEUED' GROUP BY pool;
+
+-- name: select_tallies
+-- How many runs of each job ended in each state.
+SELECT job, state, count FROM tally;
+
+-- name: select_ledger_runs
+-- The runs that a schedule asked for.
+SELECT id, due_at, state, cause FROM run
+WHERE job_id = :job AND trigger = 'schedule' AND due_at >= :since AND due_at <= :until
+ORDER BY due_at LIMIT :limit;
+
+-- name: select_unanswered
+-- The stretches of due times without runs.
+SELECT first, last, count, state, cause FROM unanswered
+WHERE job_id = :job AND last >= :since AND first <= :until
+ORDER BY first LIMIT :limit;

@@ -1,0 +1,73 @@
+"""Every command by name, and the page that `rota --help` shows.
+
+Imports nothing heavy: this page must be there before the reader looks for it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    name: str
+    target: str  # module:attribute, imported only when the command is called
+    summary: str
+
+
+GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
+    (
+        "Start",
+        (
+            Command("up", "rota.cli.up:up", "Server and worker in one command, data in ./.rota"),
+            Command("worker", "rota.cli.worker:app", "Start a worker, or list them"),
+        ),
+    ),
+    (
+        "Define jobs",
+        (
+            Command("apply", "rota.cli.apply:apply", "Create and update jobs from files"),
+            Command("validate", "rota.cli.validate:validate", "Check job files without a server"),
+            Command("import", "rota.cli.imports:app", "Turn a crontab into a job file"),
+            Command("cron", "rota.cli.cron:app", "Explain a schedule, show its next times"),
+            Command("schema", "rota.cli.schema:schema", "JSON Schema of the job file"),
+        ),
+    ),
+    (
+        "Watch and operate",
+        (
+            Command("job", "rota.cli.job:app", "List, show, trigger, pause, delete … jobs"),
+            Command("run", "rota.cli.run:app", "List, show, watch, cancel, retry … runs"),
+            Command("trigger", "rota.cli.job:trigger", "Start a run now (= job trigger)"),
+            Command("logs", "rota.cli.logs:logs", "What a run printed (= run logs)"),
+            Command("why", "rota.cli.run:why", "Why a run waits (= run why)"),
+            Command("ps", "rota.cli.run:ps", "Runs that are not over (= run list --active)"),
+            Command("events", "rota.cli.events:app", "What happened, as it happens"),
+        ),
+    ),
+    (
+        "Set up",
+        (
+            Command("token", "rota.cli.token:app", "Create, list and revoke API tokens"),
+            Command("config", "rota.cli.config:app", "Settings, and where each comes from"),
+            Command("doctor", "rota.cli.doctor:doctor", "Check what commonly goes wrong"),
+            Command("completion", "rota.cli.completion:completion", "Tab completion for a shell"),
+            Command("version", "rota.cli.version:version", "Print the version"),
+        ),
+    ),
+)
+
+COMMANDS: tuple[Command, ...] = tuple(command for _, group in GROUPS for command in group)
+
+
+def overview(version: str) -> str:
+    """The page of all commands."""
+    lines = [
+        f"rota {version}: schedule jobs, and see why each one runs, waits or failed.",
+        "",
+        "Usage: rota COMMAND [OPTIONS]",
+    ]
+    width = max(len(command.name) for command in COMMANDS)
+    for title, group in GROUPS:
+        lines += ["", f"{title}:"]
+        lines += [f"  {command.name.ljust(width)}  {command.summary}" for command in group]
+    return "\n".join([*lines, "", "More: rota COMMAND --help", ""])

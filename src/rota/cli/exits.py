@@ -1,0 +1,47 @@
+"""Exit codes, and failures that end a command with one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """How a command ended, for scripts."""
+
+    DONE = 0
+    UNEXPECTED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    DENIED = 4
+    CONFLICT = 5
+    INVALID_FILE = 6
+    UNREACHABLE = 7
+    RUN_FAILED = 10
+    RUN_STOPPED = 11  # cancelled, timed out, or never started
+    STILL_GOING = 12  # `--timeout` was reached first
+    RUN_UNKNOWN = 14
+    CHANGES = 20
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+OF_FINAL_STATE: Mapping[str, Exit] = {
+    "COMPLETED": Exit.DONE,
+    "FAILED": Exit.RUN_FAILED,
+    "TIMED_OUT": Exit.RUN_STOPPED,
+    "CANCELLED": Exit.RUN_STOPPED,
+    "SKIPPED": Exit.RUN_STOPPED,
+    "MISSED": Exit.RUN_STOPPED,
+    "UNKNOWN": Exit.RUN_UNKNOWN,
+}
+
+
+class CommandFailed(Exception):
+    """Ends the command: what happened, what to type next, and the exit code."""
+
+    def __init__(self, message: str, *, exit: Exit, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.exit = exit
+        self.hint = hint

@@ -1,0 +1,162 @@
+"""`rota job`: define, trigger and inspect jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from rota.cli import times
+from rota.cli.asking import ask, ask_list
+from rota.cli.exits import Exit
+from rota.cli.inert import inert
+from rota.cli.job_views import JOBS, LEDGER, write_job
+from rota.cli.options import Destroying, Format, Limit, Remote, Writing
+from rota.cli.printing import print_data, print_list, print_one
+from rota.cli.references import JobReference, job_named
+from rota.cli.run_views import RUNS
+from rota.cli.triggering import Request, request_run
+from rota.runtime.offline import job_file
+from rota.sdk import calls
+from rota.sdk.answers import Job
+from rota.sdk.exchange import Call
+
+app = App(name="job", help="List, show, trigger, pause, delete … jobs.")
+
+
+@app.command(name="list")
+def list_(
+    pattern: Annotated[str | None, Parameter(help="Names to show; * stands for any text.")] = None,
+    /,
+    *,
+    limit: Limit = 100,
+    remote: Remote = Remote(),
+) -> None:
+    """List jobs with their schedules, next and last runs."""
+    with remote.connect() as client:
+        listing = ask_list(client, calls.list_jobs(name=pattern), limit=limit)
+    print_list(remote, listing, JOBS)
+
+
+@app.command
+def show(job: JobReference, /, *, remote: Remote = Remote()) -> None:
+    """Show a job: its schedule, next times and definition."""
+    name = job_named(job)
+    with remote.connect() as client:
+        found = ask(client, calls.get_job(name))
+        upcoming = client.get_upcoming(found.value.id, count=5)
+    print_one(
+        remote,
+        found,
+        name=lambda job: job.name,
+        page=lambda terminal, job: write_job(terminal, job, upcoming, times.now()),
+    )
+
+
+@app.command
+def trigger(
+    job: JobReference, /, *, request: Request = Request(), writing: Writing = Writing()
+) -> Exit:
+    """Start a run of a job, now or at a time.
+
+    Without --watch it returns once the run is stored.
+    """
+    return request_run(job_named(job), request, writing)
+
+
+@app.command
+def pause(job: JobReference, /, *, writing: Writing = Writing()) -> None:
+    """Hold a job's schedule; runs that are going finish."""
+    _change(job, calls.pause_job, "paused", writing)
+
+
+@app.command
+def resume(job: JobReference, /, *, writing: Writing = Writing()) -> None:
+    """Let a paused job go on; due times that passed meanwhile are not caught up."""
+    _change(job, calls.resume_job, "resumed", writing)
+
+
+@app.command
+def enable(job: JobReference, /, *, writing: Writing = Writing()) -> None:
+    """Let a disabled job be due again."""
+    _change(job, calls.enable_job, "enabled", writing)
+
+
+@app.command
+def disable(job: JobReference, /, *, writing: Writing = Writing()) -> None:
+    """Take a job out of service: nothing of it is due."""
+    _change(job, calls.disable_job, "disabled", writing)
+
+
+@app.command
+def history(job: JobReference, /, *, limit: Limit = 20, remote: Remote = Remote()) -> None:
+    """List the runs of a job, newest first."""
+    with remote.connect() as client:
+        listing = ask_list(client, calls.get_history(job_named(job)), limit=limit)
+    print_list(remote, listing, RUNS)
+
+
+@app.command
+def ledger(
+    job: JobReference,
+    /,
+    *,
+    since: Annotated[str | None, Parameter(help="From this time on, ISO 8601.")] = None,
+    until: Annotated[str | None, Parameter(help="Up to this time, ISO 8601.")] = None,
+    limit: Limit = 100,
+    remote: Remote = Remote(),
+) -> None:
+    """Show what became of each due time: a run, or why there is none."""
+    with remote.connect() as client:
+        call = calls.get_ledger(job_named(job), since=since, until=until)
+        listing = ask_list(client, call, limit=limit)
+    print_list(remote, listing, LEDGER)
+
+
+@app.command
+def export(*jobs: JobReference, remote: Remote = Remote()) -> None:
+    """Print jobs as a job file that `rota apply` reads back; all jobs if none is named."""
+    with remote.connect() as client:
+        names = [job_named(job) for job in jobs]
+        if not names:
+            names = [job.id for job in client.each(calls.list_jobs(limit=1_000))]
+        documents = [client.get_job(name).document for name in names]
+    if remote.format in (Format.JSON, Format.JSONL):
+        print_data(remote, {"jobs": documents})
+    else:
+        remote.terminal().write(job_file(documents).removesuffix("\n"))
+
+
+@app.command
+def delete(job: JobReference, /, *, destroying: Destroying = Destroying()) -> None:
+    """Delete a job; its live runs finish and its history stays."""
+    name = job_named(job)
+    terminal = destroying.terminal()
+    with destroying.connect() as client:
+        found = client.get_job(name)
+        if destroying.dry_run:
+            terminal.tell(f"would delete job {inert(found.name)}")
+            return
+        terminal.confirm(
+            f"delete job {inert(found.name)}?", yes=destroying.yes, otherwise="add --yes to do it"
+        )
+        client.delete_job(found.id, if_match=found.etag or None)
+    terminal.tell(f"deleted job {inert(found.name)}; its history stays")
+
+
+def _change(job: str, change: Callable[[str], Call[Job]], done: str, writing: Writing) -> None:
+    name = job_named(job)
+    terminal = writing.terminal()
+    with writing.connect() as client:
+        if writing.dry_run:
+            found = client.get_job(name)
+            terminal.tell(f"job {inert(found.name)} would be {done}; it is {found.status} now")
+            return
+        changed = ask(client, change(name))
+    print_one(
+        writing,
+        changed,
+        name=lambda job: job.name,
+        page=lambda terminal, job: terminal.tell(f"{done} job {inert(job.name)}"),
+    )

@@ -1,0 +1,97 @@
+"""Jobs as tables and pages."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rota.cli import times
+from rota.cli.inert import inert
+from rota.cli.printing import ListView
+from rota.cli.table import Column, write_pairs
+from rota.cli.terminal import Terminal
+from rota.sdk.answers import Job, JobDetail, LedgerEntry, Upcoming
+
+_NOTHING = "–"
+
+
+def _words(job: Job) -> str:
+    return job.schedule.words if job.schedule else "on demand"
+
+
+def _next(job: Job) -> str:
+    return times.moment(job.next_at, times.now())
+
+
+def _last(job: Job) -> str:
+    if job.last_state is None:
+        return "never run"
+    if job.last_ended_at is None:
+        return job.last_state.lower()
+    return f"{job.last_state.lower()} {times.relative(job.last_ended_at, times.now())}"
+
+
+def _labels(job: Job) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(job.labels.items())) or _NOTHING
+
+
+JOBS: ListView[Job] = ListView(
+    columns=(
+        Column("NAME", lambda job: job.name),
+        Column("STATUS", lambda job: job.status),
+        Column("SCHEDULE", _words),
+        Column("NEXT", _next),
+        Column("LAST", _last),
+        Column("ID", lambda job: job.id, only_wide=True),
+        Column("VERSION", lambda job: str(job.version), only_wide=True),
+        Column("OWNER", lambda job: job.owner or _NOTHING, only_wide=True),
+        Column("LABELS", _labels, only_wide=True),
+    ),
+    name=lambda job: job.name,
+    empty="no jobs; define some with: rota apply FILE",
+)
+
+
+def _span(entry: LedgerEntry) -> str:
+    first = times.absolute(entry.first)
+    return first if entry.first == entry.last else f"{first} … {times.absolute(entry.last)}"
+
+
+LEDGER: ListView[LedgerEntry] = ListView(
+    columns=(
+        Column("DUE", _span),
+        Column("COUNT", lambda entry: f"{entry.count:,}"),
+        Column("STATE", lambda entry: entry.state.lower(), is_state=True),
+        Column("CAUSE", lambda entry: entry.cause or _NOTHING),
+        Column("RUN", lambda entry: entry.run or _NOTHING),
+    ),
+    name=lambda entry: entry.run or times.absolute(entry.first),
+    empty="no due times yet",
+)
+
+
+def write_job(terminal: Terminal, job: JobDetail, upcoming: Upcoming, present: datetime) -> None:
+    """A job on one page, its definition last."""
+    expected = job.expected_seconds
+    write_pairs(
+        terminal,
+        [
+            ("job", f"{job.name} ({job.id}, version {job.version})"),
+            ("description", job.description),
+            ("status", f"{job.status} by {job.paused_by}" if job.paused_by else job.status),
+            ("schedule", _words(job)),
+            ("next", times.moment(job.next_at, present)),
+            ("last", _last(job)),
+            ("usually takes", times.length(expected) if expected is not None else ""),
+            ("owner", job.owner),
+            ("labels", _labels(job) if job.labels else ""),
+            ("set", job.set or ""),
+            ("created by", job.created_by),
+        ],
+    )
+    for time in upcoming.times[1:]:
+        terminal.write(f"  then {times.moment(time, present)}")
+    for change in upcoming.clock_changes:
+        terminal.write(f"  clocks: {inert(change)}")
+    terminal.write()
+    for line in job.yaml.rstrip("\n").split("\n"):
+        terminal.write(inert(line))

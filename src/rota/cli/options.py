@@ -1,0 +1,78 @@
+"""Options that many commands share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+from cyclopts.validators import Number
+
+from rota.cli.terminal import Terminal
+from rota.sdk.client import Client
+
+Limit = Annotated[int, Parameter(help="How many at most.", validator=Number(gte=1))]
+
+_SHARED = Group("Shared options", sort_key=100)
+
+
+class Format(StrEnum):
+    """How data is printed."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    JSONL = "jsonl"
+    YAML = "yaml"
+    NAME = "name"
+
+
+@Parameter(name="*", group=_SHARED)
+@dataclass(frozen=True, slots=True)
+class Display:
+    """How a command shows what it has to say."""
+
+    output: Annotated[
+        Format, Parameter(name=["--output", "-o"], help="How to print data.", show_default=False)
+    ] = Format.TABLE
+    json: Annotated[bool, Parameter(help="The same as -o json.")] = False
+    no_color: Annotated[bool, Parameter(help="No colours; NO_COLOR says the same.")] = False
+    plain: Annotated[bool, Parameter(help="No colours, and words instead of marks.")] = False
+
+    @property
+    def format(self) -> Format:
+        return Format.JSON if self.json else self.output
+
+    def terminal(self) -> Terminal:
+        return Terminal.standard(no_colour=self.no_color, plain=self.plain)
+
+
+@Parameter(name="*", group=_SHARED)
+@dataclass(frozen=True, slots=True)
+class Remote(Display):
+    """A command that speaks to a server: also which one, and about which project."""
+
+    url: Annotated[
+        str | None, Parameter(help="The server. Default: ROTA_URL, or the one on this machine.")
+    ] = None
+    project: Annotated[str | None, Parameter(help="Default: the project named default.")] = None
+
+    def connect(self) -> Client:
+        return Client(self.url, project=self.project)
+
+
+@Parameter(name="*", group=_SHARED)
+@dataclass(frozen=True, slots=True)
+class Writing(Remote):
+    """A command that changes something."""
+
+    dry_run: Annotated[bool, Parameter(help="Say what would happen, change nothing.")] = False
+
+
+@Parameter(name="*", group=_SHARED)
+@dataclass(frozen=True, slots=True)
+class Destroying(Writing):
+    """A command that takes something away: asks first on a terminal, elsewhere needs --yes."""
+
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Do not ask.")] = False

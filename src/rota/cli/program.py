@@ -1,0 +1,80 @@
+"""The command line as a whole: parsing, and how every kind of failure ends it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError, Parameter
+
+from rota import __version__
+from rota.cli.commands import COMMANDS
+from rota.cli.exits import CommandFailed, Exit
+from rota.cli.failures import explain_failure, exit_of
+from rota.cli.help_pages import HelpPage
+from rota.cli.inert import inert
+from rota.sdk.errors import RotaApiError
+
+
+def build() -> App:
+    """All commands; the module of each is imported when it is called."""
+    app = App(
+        name="rota",
+        version=__version__,
+        help_flags=["--help", "-h"],
+        help_format="plaintext",
+        help_formatter=HelpPage(),
+        default_parameter=Parameter(negative=()),
+        suppress_keyboard_interrupt=False,
+    )
+    for command in COMMANDS:
+        app.command(command.target, name=command.name, help=command.summary)
+    return app
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command line; returns its exit code."""
+    _survive_any_text()
+    try:
+        code = _obey(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _close_quietly()
+        return Exit.BROKEN_PIPE
+    return code
+
+
+def _obey(words: Sequence[str]) -> int:
+    try:
+        result = build()(
+            words, exit_on_error=False, print_error=False, result_action="return_value"
+        )
+    except CycloptsError as error:
+        return _refuse_usage(words, error)
+    except (CommandFailed, RotaApiError) as error:
+        sys.stdout.flush()
+        sys.stderr.write(explain_failure(error))
+        return exit_of(error)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    return int(result or Exit.DONE)
+
+
+def _refuse_usage(words: Sequence[str], error: CycloptsError) -> int:
+    error.verbose = False
+    command = " ".join(["rota", *(error.command_chain or ())])
+    sys.stderr.write(f"rota: {inert(str(error).strip())}\nSee: {inert(command)} --help\n")
+    return Exit.USAGE
+
+
+def _survive_any_text() -> None:
+    """A terminal that cannot show a character gets a question mark, not a crash."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def _close_quietly() -> None:
+    """Python flushes standard output once more at exit: let that go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,134 @@
+"""Runs as tables and pages."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rota.cli import times
+from rota.cli.printing import ListView
+from rota.cli.steps import step_line
+from rota.cli.table import Column, write_pairs, write_table
+from rota.cli.terminal import Terminal
+from rota.sdk.answers import Attempt, Run, RunDetail, Why
+
+_NOTHING = "–"
+
+
+def _took(run: Run) -> str:
+    return _NOTHING if run.duration_seconds is None else times.length(run.duration_seconds)
+
+
+def _detail(run: Run) -> str:
+    """What is worth knowing of it in a few words: why it waits, or how it ended."""
+    return run.waiting or run.message or run.cause or _NOTHING
+
+
+def _late(run: Run) -> str:
+    late = run.lateness_seconds
+    return _NOTHING if late is None else times.length(late)
+
+
+RUNS: ListView[Run] = ListView(
+    columns=(
+        Column("RUN", lambda run: run.id),
+        Column("JOB", lambda run: run.job),
+        Column("STATE", lambda run: run.state.lower(), is_state=True),
+        Column("DUE", lambda run: times.moment(run.due_at, times.now())),
+        Column("TOOK", _took),
+        Column("DETAIL", _detail),
+        Column("TRIGGER", lambda run: run.trigger, only_wide=True),
+        Column("ATTEMPT", lambda run: f"{run.attempt} of {run.max_attempts}", only_wide=True),
+        Column("WORKER", lambda run: run.worker or _NOTHING, only_wide=True),
+        Column("LATE", _late, only_wide=True),
+        Column("PRIORITY", lambda run: str(run.priority), only_wide=True),
+    ),
+    name=lambda run: run.id,
+    empty="no runs match; start one with: rota trigger JOB",
+)
+
+_ATTEMPTS: tuple[Column[Attempt], ...] = (
+    Column("ATTEMPT", lambda attempt: str(attempt.number)),
+    Column("RESULT", lambda attempt: (attempt.result or "going").lower(), is_state=True),
+    Column("WORKER", lambda attempt: attempt.worker or _NOTHING),
+    Column("EXIT", lambda attempt: ended_by(attempt) or _NOTHING),
+    Column("TOOK", lambda attempt: _length(attempt.duration_seconds)),
+    Column("CPU", lambda attempt: times.length(attempt.cpu_seconds)),
+    Column("MEMORY", lambda attempt: f"{attempt.max_memory_bytes / 2**20:.0f} MiB"),
+    Column("OUTPUT", lambda attempt: f"{attempt.output.lines:,} lines ({attempt.output.state})"),
+)
+
+
+def _length(seconds: float | None) -> str:
+    return _NOTHING if seconds is None else times.length(seconds)
+
+
+def ended_by(ended: Run | Attempt) -> str:
+    """`exit 1`, `signal 9`, or ""."""
+    if ended.signal is not None:
+        return f"signal {ended.signal}"
+    return "" if ended.exit_code is None else f"exit {ended.exit_code}"
+
+
+def _state(run: Run) -> str:
+    notes = [
+        f"attempt {run.attempt} of {run.max_attempts}" if run.attempt else "",
+        ended_by(run),
+        "" if run.duration_seconds is None else times.length(run.duration_seconds),
+    ]
+    return " · ".join([run.state.lower(), *(note for note in notes if note)])
+
+
+def write_run(terminal: Terminal, run: RunDetail, present: datetime) -> None:
+    """A run on one page."""
+    inputs = run.inputs or {}
+    late = run.lateness_seconds
+    write_pairs(
+        terminal,
+        [
+            ("run", run.id),
+            ("job", f"{run.job} (version {run.job_version})"),
+            ("state", _state(run)),
+            ("waits for", run.waiting or ""),
+            ("cause", run.cause),
+            ("message", run.message),
+            ("trigger", f"{run.trigger} by {run.created_by}" if run.created_by else run.trigger),
+            ("due", times.moment(run.due_at, present)),
+            ("started", times.moment(run.first_started_at, present)),
+            ("late by", times.length(late) if late is not None else ""),
+            ("ended", times.moment(run.ended_at, present)),
+            ("inputs", " ".join(f"{key}={value}" for key, value in inputs.items())),
+            ("outputs", "" if run.outputs is None else str(run.outputs)),
+            ("retry of", run.retry_of or ""),
+        ],
+    )
+    if run.attempts:
+        terminal.write()
+        write_table(terminal, _ATTEMPTS, run.attempts)
+    if run.attempts and run.attempts[-1].steps:
+        _write_steps(terminal, run.attempts[-1])
+    for late_result in run.late_results:
+        report = f"attempt {late_result.attempt} reported {late_result.result.lower()}"
+        terminal.write(f"refused: {report} after its lease had ended")
+
+
+def _write_steps(terminal: Terminal, attempt: Attempt) -> None:
+    terminal.write()
+    width = max(len(step.name) for step in attempt.steps)
+    for step in attempt.steps:
+        terminal.write(terminal.plain(step_line(step, width)))
+
+
+def write_why(terminal: Terminal, run: str, why: Why, present: datetime) -> None:
+    """Where a run stands, what holds it, and what does not."""
+    since = f" for {times.length((present - why.since).total_seconds())}" if why.since else ""
+    is_waiting = why.state in {"SCHEDULED", "BLOCKED", "QUEUED"}
+    terminal.write(f"{run} · {why.summary or why.state.lower()}{since if is_waiting else ''}")
+    for number, reason in enumerate(why.reasons, 1):
+        opens = f", opens {times.moment(reason.eligible_at, present)}" if reason.eligible_at else ""
+        terminal.write(f"  {number} {reason.gate}  {reason.message}{opens}")
+        if reason.action:
+            terminal.write(f"    {reason.action}")
+    if why.position is not None:
+        terminal.write(f"  {why.position:,} runs go first")
+    if why.passed and why.reasons:
+        terminal.write(f"  not a reason: {', '.join(why.passed)}")

@@ -1,0 +1,78 @@
+"""Tables of text, as wide as their content or their terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from rota.cli.inert import inert, width_of
+from rota.cli.terminal import Terminal
+
+T = TypeVar("T")
+
+_GAP = "  "
+_NARROWEST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """One column: what it shows of each item."""
+
+    heading: str
+    text: Callable[[T], str]
+    is_state: bool = False
+    only_wide: bool = False  # only with `-o wide`
+
+
+def write_table(
+    terminal: Terminal, columns: Sequence[Column[T]], items: Iterable[T], *, wide: bool = False
+) -> None:
+    """A heading, then a line per item. Only a terminal's width shortens a cell."""
+    shown = [column for column in columns if wide or not column.only_wide]
+    rows = [[inert(column.text(item)) for column in shown] for item in items]
+    cells = [[column.heading for column in shown], *rows]
+    widths = [max(width_of(row[index]) for row in cells) for index in range(len(shown))]
+    if terminal.width is not None:
+        widths = _fitted(widths, terminal.width - len(_GAP) * (len(shown) - 1))
+    terminal.write(terminal.colour(_line(cells[0], widths), "bold"))
+    for row in rows:
+        terminal.write(_line(row, widths, [_painter(terminal, column) for column in shown]))
+
+
+def write_pairs(terminal: Terminal, pairs: Iterable[tuple[str, str]]) -> None:
+    """Names and values of one thing, those without a value left out."""
+    shown = [(name, value) for name, value in pairs if value]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        terminal.write(f"{terminal.colour(name.ljust(width), 'dim')}{_GAP}{inert(value)}")
+
+
+def _painter(terminal: Terminal, column: Column[T]) -> Callable[[str], str]:
+    return terminal.state if column.is_state else str
+
+
+def _line(
+    cells: Sequence[str], widths: Sequence[int], painters: Sequence[Callable[[str], str]] = ()
+) -> str:
+    texts = [_cut(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    pads = [" " * (width - width_of(text)) for text, width in zip(texts, widths, strict=True)]
+    if painters:
+        texts = [paint(text) for paint, text in zip(painters, texts, strict=True)]
+    return _GAP.join(text + pad for text, pad in zip(texts, pads, strict=True)).rstrip()
+
+
+def _fitted(widths: Sequence[int], room: int) -> list[int]:
+    """Widths cut down to the room, the widest column first; narrow ones are never cut."""
+    fitted = list(widths)
+    while sum(fitted) > room and max(fitted) > _NARROWEST:
+        fitted[fitted.index(max(fitted))] -= 1
+    return fitted
+
+
+def _cut(text: str, width: int) -> str:
+    if width_of(text) <= width:
+        return text
+    while width_of(text) >= width:
+        text = text[:-1]
+    return text + "…"

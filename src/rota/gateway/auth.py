@@ -1,0 +1,138 @@
+"""Who calls, and whether they may. Closed by default: what is not in `OPEN` needs a credential."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection, Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from rota.domain.errors import Denied
+from rota.operations.backends import Backends
+from rota.operations.tokens import Caller, authenticate, digest
+from rota.ports.store import Role
+
+API = "/api/v1"
+OPEN = frozenset(
+    {("GET", "/livez"), ("GET", "/readyz"), ("GET", "/login"), ("POST", f"{API}/login")}
+)
+REQUEST_HEADER = "X-Rota-Request"  # no foreign page can make a browser send it
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_MAX_SECRET = 512
+_MAX_TRUSTED = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What a request shows to prove who makes it."""
+
+    secret: str = field(repr=False)
+    is_cookie: bool
+
+
+class TrustedTokens:
+    """Asks the store who holds a secret, and remembers the answer for a moment."""
+
+    def __init__(
+        self,
+        backends: Backends,
+        trust_for: timedelta,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._backends = backends
+        self._trust_for = trust_for.total_seconds()
+        self._monotonic = monotonic
+        self._callers: dict[str, tuple[Caller, float]] = {}
+
+    async def caller(self, secret: str) -> Caller:
+        """Who holds this secret; `Denied` if nobody does."""
+        if len(secret) > _MAX_SECRET:
+            raise Denied("not logged in", code="unauthenticated")
+        key, now = digest(secret), self._monotonic()
+        known = self._callers.get(key)
+        if known and known[1] > now:
+            return known[0]
+        caller = await authenticate(self._backends, secret)
+        if len(self._callers) >= _MAX_TRUSTED:
+            self._callers.clear()
+        self._callers[key] = (caller, now + self._trust_for)
+        return caller
+
+    def forget(self) -> None:
+        """Ask the store again from now on: a token was revoked here."""
+        self._callers.clear()
+
+
+class Authentication:
+    """Middleware that lets nobody unknown past, whatever the path looks like."""
+
+    def __init__(self, app: ASGIApp, tokens: TrustedTokens, cookie: str) -> None:
+        self._app = app
+        self._tokens = tokens
+        self._cookie = cookie
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (scope["method"], scope["path"]) not in OPEN:
+            credential = self._credential(HTTPConnection(scope))
+            scope["state"]["credential"] = credential
+            scope["state"]["caller"] = await self._tokens.caller(credential.secret)
+            _refuse_forged(scope["method"], HTTPConnection(scope), credential)
+        await self._app(scope, receive, send)
+
+    def _credential(self, connection: HTTPConnection) -> Credential:
+        scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and secret:
+            return Credential(secret.strip(), is_cookie=False)
+        if secret := connection.cookies.get(self._cookie, ""):
+            return Credential(secret, is_cookie=True)
+        raise Denied("not logged in", code="unauthenticated", hint="rota login, or set ROTA_TOKEN")
+
+
+def _refuse_forged(method: str, connection: HTTPConnection, credential: Credential) -> None:
+    is_change = method not in _SAFE_METHODS
+    if credential.is_cookie and is_change and connection.headers.get(REQUEST_HEADER) != "1":
+        raise Denied(
+            "a change with a session cookie needs proof that it was meant",
+            code="forged",
+            hint=f"send the header {REQUEST_HEADER}: 1",
+        )
+
+
+def cookie_name(*, secure: bool) -> str:
+    """Browsers keep a `__Host-` cookie from being set by anyone but this host, over TLS."""
+    return "__Host-rota_session" if secure else "rota_session"
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Dependency: the caller, who must have at least this role."""
+
+    role: Role
+
+    async def __call__(self, request: Request) -> Caller:
+        caller: Caller = request.state.caller
+        caller.require(self.role)
+        return caller
+
+
+async def _credential(request: Request) -> Credential:
+    credential: Credential = request.state.credential
+    return credential
+
+
+async def _trusted_tokens(request: Request) -> TrustedTokens:
+    tokens: TrustedTokens = request.app.state.tokens
+    return tokens
+
+
+Viewer = Annotated[Caller, Depends(Needs(Role.VIEWER))]
+Operator = Annotated[Caller, Depends(Needs(Role.OPERATOR))]
+Editor = Annotated[Caller, Depends(Needs(Role.EDITOR))]
+Admin = Annotated[Caller, Depends(Needs(Role.ADMIN))]
+ShownCredential = Annotated[Credential, Depends(_credential)]
+Tokens = Annotated[TrustedTokens, Depends(_trusted_tokens)]

@@ -1,0 +1,86 @@
+"""Prometheus metrics: what the store counts, and how requests went."""
+
+from __future__ import annotations
+
+from collections import Counter as Sums
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from rota.ports.store import Counts
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+MAX_JOB_SERIES = 2_000
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+class Requests:
+    """How long requests took, by route template."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._seconds = Histogram(
+            "rota_http_request_duration_seconds",
+            "Time to answer a request.",
+            ["method", "route", "status"],
+            registry=self.registry,
+            buckets=_BUCKETS,
+        )
+
+    def observe(self, method: str, route: str, status: int, seconds: float) -> None:
+        known = method if method in {"GET", "POST", "DELETE"} else "other"
+        self._seconds.labels(known, route, str(status)).observe(seconds)
+
+
+class _Snapshot(Collector):
+    """What the store counted just now."""
+
+    def __init__(self, counts: Counts, now: datetime) -> None:
+        self._counts = counts
+        self._now = now
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _finished(self._counts.finished)
+        yield _gauge("rota_runs_active", "Runs that are not final.", self._counts.runs)
+        yield _gauge("rota_workers", "Worker sessions.", self._counts.sessions)
+        ages = GaugeMetricFamily(
+            "rota_queue_oldest_age_seconds",
+            "How long the oldest queued run waits for a worker.",
+            labels=["pool"],
+        )
+        for pool, queued_at in self._counts.oldest_queued_at.items():
+            ages.add_metric([pool], max(0.0, (self._now - queued_at).total_seconds()))
+        yield ages
+
+
+def _gauge(name: str, text: str, values: Mapping[tuple[str, str], int]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=["state", "pool"])
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+    return family
+
+
+def _finished(finished: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
+    """Ends by job and state; without the job where that would be too many series, and says so."""
+    is_cut = len(finished) > MAX_JOB_SERIES
+    sums: Sums[tuple[str, str]] = Sums()
+    for (job, state), count in finished.items():
+        sums["" if is_cut else job, state] += count
+    runs = CounterMetricFamily("rota_runs", "Runs that ended.", labels=["job", "state"])
+    for labels, count in sums.items():
+        runs.add_metric(labels, count)
+    yield runs
+    text = f"1 while there are more than {MAX_JOB_SERIES} series by job, so that none is told."
+    yield GaugeMetricFamily("rota_job_label_dropped", text, value=is_cut)
+
+
+def render(counts: Counts, now: datetime, requests: Requests) -> bytes:
+    """Everything, in the text format."""
+    snapshot = CollectorRegistry()
+    snapshot.register(_Snapshot(counts, now))
+    return generate_latest(snapshot) + generate_latest(requests.registry)

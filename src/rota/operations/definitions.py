@@ -1,0 +1,364 @@
+"""Jobs as people define them: plan, apply, pause, resume, enable, disable, delete."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from rota.domain.errors import Conflict, NotFound, Problem
+from rota.domain.ids import JobId, new_job_id
+from rota.domain.job import Job, rules_of
+from rota.domain.jobfile import JobEntry, JobFile, read_job
+from rota.domain.schedule import Timetable, clock_changes, compile_schedule, describe
+from rota.domain.spec import JobSpec
+from rota.domain.states import RunState
+from rota.operations.backends import Backends
+from rota.ports.store import JobQuery, NewJob, ScheduleMove, Unanswered, Wakes
+
+_ALL = 1_000_000
+
+
+class Change(StrEnum):
+    """What applying a file does to a job."""
+
+    NEW = "new"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChange:
+    """One job of a plan."""
+
+    name: str
+    change: Change
+    job_id: JobId | None  # None: it would be created
+    schedule: str  # in words; "" on demand
+    next_at: datetime | None
+    differences: tuple[str, ...] = ()  # of a changed job: "steps[0].run  a → b"
+    notes: tuple[str, ...] = ()  # what a person should know: clock changes, run_once, …
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What applying a file would do, and the version of everything it looked at."""
+
+    changes: tuple[PlannedChange, ...]
+    warnings: tuple[Problem, ...]
+    etag: str
+
+    @property
+    def has_changes(self) -> bool:
+        return any(change.change is not Change.UNCHANGED for change in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    plan: Plan
+    new: tuple[NewJob, ...]
+    removed: tuple[JobId, ...]
+
+
+async def plan(backends: Backends, file: JobFile, *, prune: bool = False) -> Plan:
+    """What applying this file would change; nothing is changed."""
+    return (await _prepare(backends, file, prune)).plan
+
+
+async def apply(
+    backends: Backends, file: JobFile, *, actor: str, prune: bool = False, if_match: str = ""
+) -> Plan:
+    """Create and change the jobs of a file, all or none; with `prune`, remove those it dropped."""
+    prepared = await _prepare(backends, file, prune)
+    if if_match and if_match != prepared.plan.etag:
+        raise Conflict(
+            "the jobs changed since that plan was made",
+            code="etag_mismatch",
+            hint="plan again and look at the difference",
+        )
+    if prepared.new or prepared.removed:
+        wakes = await backends.store.save_jobs(prepared.new, removed=prepared.removed, actor=actor)
+        backends.announce(wakes)
+    ids = {job.name: job.id for job in prepared.new}
+    changes = tuple(
+        c if c.job_id else PlannedChange(c.name, c.change, ids[c.name], c.schedule, c.next_at, notes=c.notes)
+        for c in prepared.plan.changes
+    )
+    return Plan(changes, prepared.plan.warnings, prepared.plan.etag)
+
+
+async def _prepare(backends: Backends, file: JobFile, prune: bool) -> _Prepared:
+    now = await backends.store.now()
+    by_project: dict[str, list[JobEntry]] = {}
+    for entry in file.jobs:
+        by_project.setdefault(entry.spec.project, []).append(entry)
+    existing: dict[tuple[str, str], Job] = {}
+    for project, entries in (by_project or {file.project: []}).items():
+        names = [entry.name for entry in entries]
+        found = await backends.store.jobs(JobQuery(project=project, names=names, limit=_ALL))
+        existing.update(((job.project, job.name), job) for job in found)
+    changes, new = [], []
+    for entry in file.jobs:
+        old = existing.get((entry.spec.project, entry.name))
+        digest = digest_of(entry.document)
+        planned, job = _planned(entry, old, digest, file.set_name, now)
+        changes.append(planned)
+        if job is not None:
+            new.append(job)
+    removed = await _dropped(backends, file) if prune else []
+    changes += [_removal(job) for job in removed]
+    etag = _etag([*existing.values(), *removed])
+    return _Prepared(
+        Plan(tuple(changes), file.warnings, etag), tuple(new), tuple(job.id for job in removed)
+    )
+
+
+def _planned(
+    entry: JobEntry, old: Job | None, digest: str, set_name: str, now: datetime
+) -> tuple[PlannedChange, NewJob | None]:
+    if old is not None and old.digest == digest and old.set_name == set_name:
+        words = words_of(entry.spec, old.anchor)
+        return PlannedChange(entry.name, Change.UNCHANGED, old.id, words, old.next_at), None
+    keeps_time = old is not None and _times_of(read_job(old.document)) == _times_of(entry.spec)
+    anchor = old.anchor if old is not None and keeps_time else now
+    new = _new_job(entry, old, digest, set_name, anchor, keeps_time, now)
+    planned = PlannedChange(
+        name=entry.name,
+        change=Change.NEW if old is None else Change.CHANGED,
+        job_id=None if old is None else old.id,
+        schedule=words_of(entry.spec, anchor),
+        next_at=new.next_at,
+        differences=() if old is None else tuple(_differences(old.document, entry.document)),
+        notes=tuple(_notes(entry.spec, anchor, new.next_at, now)),
+    )
+    return planned, new
+
+
+def _new_job(
+    entry: JobEntry,
+    old: Job | None,
+    digest: str,
+    set_name: str,
+    anchor: datetime,
+    keeps_time: bool,
+    now: datetime,
+) -> NewJob:
+    table = timetable(entry.spec, anchor)
+    next_at = table.next_after(now) if table else None
+    if old is not None and keeps_time:
+        next_at = old.next_at or old.held_from
+    is_held = not entry.spec.enabled or (old is not None and old.paused)
+    return NewJob(
+        id=old.id if old is not None else new_job_id(),
+        project=entry.spec.project,
+        name=entry.name,
+        document=entry.document,
+        digest=digest,
+        rules=rules_of(entry.spec),
+        set_name=set_name,
+        next_at=None if is_held else next_at,
+        held_from=next_at if is_held else None,
+        anchor=anchor,
+        enabled=entry.spec.enabled,
+        expected_version=old.version if old is not None else 0,
+        restarts=not keeps_time,
+    )
+
+
+def _times_of(spec: JobSpec) -> object:
+    """What decides the due times: if it stays, a change of the job does not move the schedule."""
+    schedule = spec.schedule
+    if schedule is None:
+        return None
+    return (
+        schedule.expressions,
+        schedule.timezone,
+        schedule.dst,
+        schedule.run_once,
+        schedule.starts,
+        schedule.ends,
+        schedule.interval_from,
+    )
+
+
+def timetable(spec: JobSpec, anchor: datetime) -> Timetable | None:
+    """The due times of a job; None: on demand only."""
+    if spec.schedule is None:
+        return None
+    return compile_schedule(spec.schedule, key=f"{spec.project}/{spec.name}", anchor=anchor)
+
+
+def words_of(spec: JobSpec, anchor: datetime) -> str:
+    """The schedule in words; "" on demand."""
+    table = timetable(spec, anchor)
+    return describe(table) if table else ""
+
+
+def _notes(spec: JobSpec, anchor: datetime, next_at: datetime | None, now: datetime) -> list[str]:
+    table = timetable(spec, anchor)
+    if table is None or spec.schedule is None:
+        return []
+    notes = []
+    if next_at is None:
+        notes.append("its schedule has no due time left: it will never run by itself")
+    elif spec.schedule.run_once:
+        notes.append(f"run_once: next start {next_at:%Y-%m-%d %H:%M:%S} UTC, then the job is finished")
+    notes += [change.text for change in clock_changes(table, now) if change.is_affected]
+    return notes
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], at: str = "") -> list[str]:
+    """Where two documents differ, one line a place."""
+    lines: list[str] = []
+    for key in sorted(old.keys() | new.keys()):
+        lines += _difference(old.get(key), new.get(key), f"{at}.{key}" if at else key)
+    return lines
+
+
+def _difference(old: Any, new: Any, at: str) -> list[str]:
+    if old == new:
+        return []
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return _differences(old, new, at)
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = enumerate(zip(old, new, strict=True))
+        return [line for i, (a, b) in pairs for line in _difference(a, b, f"{at}[{i}]")]
+    return [f"{at}  {_short(old)} → {_short(new)}"]
+
+
+def _short(value: Any) -> str:
+    text = "(none)" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+async def _dropped(backends: Backends, file: JobFile) -> list[Job]:
+    """Jobs applied from the same set that the file no longer has."""
+    kept = {entry.name for entry in file.jobs}
+    jobs = await backends.store.jobs(
+        JobQuery(project=file.project, set_name=file.set_name, limit=_ALL)
+    )
+    return [job for job in jobs if job.name not in kept]
+
+
+def _removal(job: Job) -> PlannedChange:
+    return PlannedChange(job.name, Change.REMOVED, job.id, "", None)
+
+
+def digest_of(document: Mapping[str, Any]) -> str:
+    """A short digest of a job's document, the same for the same content."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _etag(jobs: Sequence[Job]) -> str:
+    parts = sorted(f"{job.id}:{job.version}" for job in jobs)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+async def find_job(backends: Backends, name_or_id: str, *, project: str = "default") -> Job:
+    """A job by its name or id. `NotFound` names the nearest ones."""
+    is_id = name_or_id.startswith("j_")
+    query = (
+        JobQuery(project=project, ids=[JobId(name_or_id)])
+        if is_id
+        else JobQuery(project=project, names=[name_or_id])
+    )
+    found = await backends.store.jobs(query)
+    if not found and is_id:
+        found = await backends.store.jobs(JobQuery(project=project, names=[name_or_id]))
+    if not found:
+        raise NotFound(
+            f"no job named {name_or_id!r} in project {project}",
+            code="job_not_found",
+            hint="rota job list shows them",
+        )
+    return found[0]
+
+
+async def pause(backends: Backends, job: Job, *, actor: str) -> Job:
+    """Nothing of the job starts until it is resumed; due times meanwhile are SKIPPED."""
+    return await _move(backends, job, "paused", enabled=job.enabled, paused=True, actor=actor)
+
+
+async def resume(backends: Backends, job: Job, *, actor: str) -> Job:
+    """End a pause; what fell into it is recorded as skipped, not caught up."""
+    return await _move(backends, job, "resumed", enabled=job.enabled, paused=False, actor=actor)
+
+
+async def disable(backends: Backends, job: Job, *, actor: str) -> Job:
+    """Switch a job off: no due times, no triggers. What runs goes on."""
+    return await _move(backends, job, "disabled", enabled=False, paused=job.paused, actor=actor)
+
+
+async def enable(backends: Backends, job: Job, *, actor: str) -> Job:
+    return await _move(backends, job, "enabled", enabled=True, paused=job.paused, actor=actor)
+
+
+async def _move(
+    backends: Backends, job: Job, kind: str, *, enabled: bool, paused: bool, actor: str
+) -> Job:
+    if (enabled, paused) == (job.enabled, job.paused):
+        return job
+    now = await backends.store.now()
+    is_held = paused or not enabled
+    next_at, held_from, ranges = job.next_at, job.held_from, ()
+    if is_held and job.next_at is not None:
+        next_at, held_from = None, job.next_at
+    elif not is_held and job.held_from is not None:
+        cause = "paused" if job.paused else "disabled"
+        next_at, held_from, ranges = _let_go(job, now, cause)
+    move = ScheduleMove(
+        kind=kind,
+        job_id=job.id,
+        expected_schedule_version=job.schedule_version,
+        enabled=enabled,
+        paused=paused,
+        next_at=next_at,
+        held_from=held_from,
+        ranges=ranges,
+    )
+    backends.announce(await backends.store.move_schedules([move], actor=actor))
+    [moved] = await backends.store.jobs(JobQuery(project=job.project, ids=[job.id]))
+    return moved
+
+
+def _let_go(
+    job: Job, now: datetime, cause: str
+) -> tuple[datetime | None, None, tuple[Unanswered, ...]]:
+    """Where a held schedule goes on, and the stretch that the hold left unanswered."""
+    table = timetable(read_job(job.document), job.anchor)
+    held_from = job.held_from
+    if table is None or held_from is None or held_from > now:
+        return held_from, None, ()
+    last = table.last_at_or_before(now) or held_from
+    count = 1 + table.count(held_from, now)
+    stretch = Unanswered(held_from, last, count, RunState.SKIPPED, cause)
+    return table.next_after(now), None, (stretch,)
+
+
+async def delete(backends: Backends, job: Job, *, actor: str) -> None:
+    """Take a job out of service; live runs finish, history stays."""
+    wakes: Wakes = await backends.store.save_jobs([], removed=[job.id], actor=actor)
+    backends.announce(wakes)
+
+
+async def upcoming(backends: Backends, job: Job, limit: int) -> tuple[datetime, ...]:
+    """The next due times of a job, as far as they are known; empty while it is held."""
+    table = timetable(read_job(job.document), job.anchor)
+    if table is None or job.next_at is None:
+        return ()
+    rest = table.upcoming(job.next_at, limit - 1) if limit > 1 else ()
+    return (job.next_at, *rest)
+
+
+def require_enabled(job: Job) -> None:
+    """`Conflict` unless the job may run at all."""
+    if not job.enabled:
+        raise Conflict(
+            f"job {job.name} is disabled", code="job_disabled", hint=f"rota job enable {job.name}"
+        )

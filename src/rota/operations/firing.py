@@ -1,0 +1,70 @@
+"""From due schedules to runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from rota.domain.schedule import MissedRange, Timetable, catch_up
+from rota.domain.spec import Misfire
+from rota.domain.states import RunState
+from rota.operations.backends import Backends
+from rota.ports.store import DueSchedule, Fired, Firing, PlannedRun, Released, Unanswered
+
+MISFIRE_GRACE = timedelta(seconds=2)  # what is less late than this was not missed, only late
+
+
+def plan_firing(
+    due: DueSchedule, table: Timetable, misfire: Misfire, next_at: datetime | None, now: datetime
+) -> Firing:
+    """What to do about a schedule that is due. `next_at` is the due time after this one."""
+    is_punctual = now - due.next_at <= MISFIRE_GRACE and (next_at is None or next_at > now)
+    if is_punctual and not table.run_once and not table.after_previous:
+        return _firing(due, table, (due.next_at,), (), next_at)
+    answer = catch_up(table, due.next_at, now, misfire, grace=MISFIRE_GRACE)
+    return _firing(due, table, answer.fire, answer.missed, answer.next_at)
+
+
+def _firing(
+    due: DueSchedule,
+    table: Timetable,
+    fire: Sequence[datetime],
+    missed: Sequence[MissedRange],
+    next_at: datetime | None,
+) -> Firing:
+    return Firing(
+        job_id=due.job_id,
+        job_version=due.job_version,
+        schedule_version=due.schedule_version,
+        claimed_next_at=due.next_at,
+        runs=[PlannedRun(at, table.release_at(at)) for at in fire],
+        unanswered=[
+            Unanswered(stretch.first, stretch.last, stretch.count, RunState.MISSED, "downtime")
+            for stretch in missed
+        ],
+        next_at=next_at,
+        finishes_job=table.run_once and bool(fire),
+    )
+
+
+async def fire(backends: Backends, firings: Sequence[Firing]) -> Fired:
+    """Insert the runs, advance the schedules, wake the dispatchers."""
+    fired = await backends.store.fire(firings)
+    backends.announce(fired.wakes)
+    return fired
+
+
+async def release_eligible(backends: Backends, limit: int) -> int:
+    """Let runs go whose time or back-off has come."""
+    released: Released = await backends.store.release_eligible(limit)
+    if released.count:
+        backends.announce(released.wakes)
+    return released.count
+
+
+async def sweep(backends: Backends, limit: int) -> int:
+    """Find what a lost wake-up forgot, and end what passed its deadline."""
+    released = await backends.store.release_forgotten(limit)
+    if released.count:
+        backends.announce(released.wakes)
+    return released.count

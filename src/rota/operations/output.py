@@ -1,0 +1,272 @@
+"""Output of attempts: kept as it comes, read by windows, searched, followed.
+
+Lines are numbered by record from 0, over the whole output of an attempt. Numbers never change, so
+they serve as cursors and as links.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from operator import attrgetter
+
+from rota.domain.errors import Invalid, NotFound, Unavailable
+from rota.domain.ids import RunId, SessionId
+from rota.domain.output import Record, find_records, read_records, to_raw, unpack
+from rota.domain.output.chunks import CHUNK_LIMIT
+from rota.domain.output.records import damaged
+from rota.domain.run import Attempt, OutputState
+from rota.operations.backends import Backends
+from rota.ports.queue import output as output_topic
+from rota.ports.store import StoredChunk
+from rota.ports.work import Fence, OutputChunk, ReportAnswer
+
+_WINDOW_LINES = 1_000
+_WINDOW_BYTES = 2 * 1024 * 1024  # of text: a window of long lines ends early
+_SEARCH_PIECES = 256  # chunks that one search call looks through, at most 64 MiB
+_SLOW_POLL = timedelta(seconds=5)
+_MAX_DATA = CHUNK_LIMIT + 1024  # bytes that do not compress grow a little
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLine:
+    number: int  # index of the record in the whole output
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class OutputWindow:
+    """Lines in a row."""
+
+    lines: tuple[OutputLine, ...]
+    next_line: int  # where the following window begins
+    total_lines: int  # that have arrived
+    is_complete: bool  # the attempt has ended: no more will arrive
+
+    @property
+    def is_last(self) -> bool:
+        return self.is_complete and self.next_line >= self.total_lines
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPage:
+    """Lines that contain a text."""
+
+    hits: tuple[OutputLine, ...]
+    next_line: int  # where the search goes on
+    is_exhausted: bool  # everything that has arrived was looked through
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """One fetch: a chunk in the blob store, or the records kept beside the attempt."""
+
+    first_line: int
+    lines: int
+    key: str = ""
+    inline: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """Where the output of an attempt lies, as far as it has arrived."""
+
+    pieces: Sequence[_Piece]
+    is_complete: bool
+
+    @property
+    def total_lines(self) -> int:
+        return self.pieces[-1].first_line + self.pieces[-1].lines if self.pieces else 0
+
+    def pieces_from(self, line: int) -> Sequence[_Piece]:
+        index = bisect_right(self.pieces, line, key=attrgetter("first_line")) - 1
+        return self.pieces[max(index, 0) :] if line < self.total_lines else ()
+
+
+async def store_chunks(
+    backends: Backends, session: SessionId, chunks: Sequence[OutputChunk]
+) -> ReportAnswer:
+    """Keep output of attempts that the session still holds; the rest is refused.
+
+    The same chunks sent twice are accepted twice and kept once.
+    """
+    for chunk in chunks:
+        _check(chunk)
+    stored = [(Fence(c.run, c.attempt), StoredChunk(c.meta, _key(session, c))) for c in chunks]
+    await asyncio.gather(
+        *(
+            backends.blobs.put(place.key, chunk.data)
+            for chunk, (_, place) in zip(chunks, stored, strict=True)
+        )
+    )
+    # Blobs of refused chunks stay behind unnamed, and go when the run is pruned: a refused repeat
+    # of what was accepted before shares its key.
+    fenced = await backends.store.add_chunks(session, stored)
+    accepted = tuple({fence for fence, _ in stored}.difference(fenced))
+    for fence in accepted:
+        backends.queue.announce(output_topic(fence.run))
+    return ReportAnswer(accepted=accepted, fenced=fenced)
+
+
+async def read_window(
+    backends: Backends, run: RunId, attempt: int, first_line: int = 0, limit: int = _WINDOW_LINES
+) -> OutputWindow:
+    """Up to `limit` lines, fewer if they are very long. Fetches only the chunks they lie in."""
+    extent = await _extent(backends, run, attempt)
+    return await _window(backends, extent, first_line, limit)
+
+
+async def tail(
+    backends: Backends, run: RunId, attempt: int, limit: int = _WINDOW_LINES
+) -> OutputWindow:
+    """The last `limit` lines that have arrived."""
+    extent = await _extent(backends, run, attempt)
+    return await _window(backends, extent, extent.total_lines - limit, limit)
+
+
+async def search(
+    backends: Backends,
+    run: RunId,
+    attempt: int,
+    text: str,
+    first_line: int = 0,
+    limit: int = _WINDOW_LINES,
+) -> SearchPage:
+    """Lines that contain a plain text, from `first_line` on; a call does a bounded part of it.
+
+    A text that was torn apart (by a pause in the middle of a line, or past 64 KiB of one) is not
+    found where the pieces meet.
+    """
+    needle = _needle(text)
+    extent = await _extent(backends, run, attempt)
+    pieces = extent.pieces_from(max(first_line, 0))
+    hits: list[OutputLine] = []
+    for piece in pieces[:_SEARCH_PIECES]:
+        data = await _load(backends, piece)
+        for index, record in find_records(data, needle, first_line - piece.first_line):
+            hits.append(OutputLine(piece.first_line + index, record))
+            if len(hits) == limit:
+                return SearchPage(tuple(hits), hits[-1].number + 1, is_exhausted=False)
+    rest = pieces[_SEARCH_PIECES:]
+    next_line = rest[0].first_line if rest else extent.total_lines
+    return SearchPage(tuple(hits), next_line, is_exhausted=not rest)
+
+
+async def raw(backends: Backends, run: RunId, attempt: int) -> AsyncGenerator[bytes, None]:
+    """What was printed, byte for byte, with Rota's remarks between, as far as it has arrived."""
+    extent = await _extent(backends, run, attempt)
+    for piece in extent.pieces:
+        yield to_raw(await _load(backends, piece))
+
+
+async def follow(
+    backends: Backends, run: RunId, attempt: int, from_line: int = 0
+) -> AsyncGenerator[OutputWindow, None]:
+    """Windows as lines arrive, until the attempt has ended and all was given.
+
+    An empty window comes every few seconds of silence, as a sign of life.
+    """
+    listener = backends.queue.listen(output_topic(run))
+    try:
+        while True:
+            window = await read_window(backends, run, attempt, from_line)
+            yield window
+            if window.is_last:
+                return
+            from_line = window.next_line
+            if from_line >= window.total_lines:
+                await listener.wait(_SLOW_POLL)
+    finally:
+        listener.close()
+
+
+def _check(chunk: OutputChunk) -> None:
+    meta = chunk.meta
+    is_sane = len(chunk.data) <= _MAX_DATA and meta.lines >= 1 and meta.number >= 0
+    if not is_sane or "/" in chunk.run:  # a slash would reach into the keys of another run
+        raise Invalid(
+            f"chunk {meta.number} of {chunk.run} is not one a worker may send",
+            code="invalid_chunk",
+            hint=f"a chunk has at least one line and at most {CHUNK_LIMIT} bytes of records",
+        )
+
+
+def _key(session: SessionId, chunk: OutputChunk) -> str:
+    return f"runs/{chunk.run}/{chunk.attempt}-{session}/{chunk.meta.number}"
+
+
+def _needle(text: str) -> bytes:
+    if not text or "\n" in text:
+        raise Invalid(
+            "the text to search for must be part of one line",
+            code="invalid_search",
+            hint="give at least one character, and no line break",
+        )
+    return text.encode(errors="surrogateescape")
+
+
+async def _extent(backends: Backends, run: RunId, number: int) -> _Extent:
+    # The attempt first: if it has ended by then, all its chunks are there.
+    attempt = await _attempt(backends, run, number)
+    if attempt.output.state is OutputState.INLINE:
+        inline = await backends.store.inline_output(run, number)
+        pieces = [_Piece(0, inline.count(b"\n"), inline=inline)]
+    else:
+        pieces = _pieces(await backends.store.chunks(run, number))
+    return _Extent(pieces, is_complete=attempt.result is not None)
+
+
+async def _attempt(backends: Backends, run: RunId, number: int) -> Attempt:
+    for attempt in await backends.store.attempts(run):
+        if attempt.number == number:
+            return attempt
+    raise NotFound(
+        f"run {run} has no attempt {number}",
+        hint=f"`rota run show {run}` lists its attempts",
+        facts={"run": run, "attempt": number},
+    )
+
+
+def _pieces(chunks: Sequence[StoredChunk]) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    first_line = 0
+    for chunk in chunks:
+        pieces.append(_Piece(first_line, chunk.meta.lines, chunk.key))
+        first_line += chunk.meta.lines
+    return pieces
+
+
+async def _window(backends: Backends, extent: _Extent, first_line: int, limit: int) -> OutputWindow:
+    position = max(first_line, 0)
+    lines: list[OutputLine] = []
+    room = _WINDOW_BYTES
+    for piece in extent.pieces_from(position):
+        if len(lines) >= limit or room <= 0:
+            break
+        data = await _load(backends, piece)
+        for record in read_records(data, position - piece.first_line, limit - len(lines)):
+            lines.append(OutputLine(position, record))
+            position += 1
+            room -= len(record.text)
+            if room <= 0:
+                break
+    return OutputWindow(tuple(lines), position, extent.total_lines, extent.is_complete)
+
+
+async def _load(backends: Backends, piece: _Piece) -> bytes:
+    if piece.inline:
+        return piece.inline
+    try:
+        data = unpack(await backends.blobs.get(piece.key))
+    except NotFound as error:
+        raise Unavailable(
+            f"stored output is missing: {piece.key}",
+            code="output_missing",
+            hint="the blob store lost it: check its disk or backup",
+        ) from error
+    if data.count(b"\n") != piece.lines:
+        raise damaged(f"{piece.key} does not have the {piece.lines} lines of its index")
+    return data

@@ -1,0 +1,151 @@
+"""Runs as people and programs handle them: trigger, cancel, retry, resolve, look."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rota.domain.errors import Conflict, NotFound
+from rota.domain.ids import RunId, new_run_id
+from rota.domain.job import Job
+from rota.domain.jobfile import parse_inputs, read_job
+from rota.domain.run import Run, Trigger
+from rota.domain.states import RunState, is_final
+from rota.operations.backends import Backends
+from rota.operations.definitions import require_enabled
+from rota.ports.store import Idempotency, JobQuery, NewRun, RunQuery
+
+_AMBIGUOUS_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerOptions:
+    """How a run is asked for."""
+
+    inputs: Mapping[str, Any]
+    at: datetime | None = None  # not before; None: now
+    priority: int | None = None  # None: the job's
+    idempotency_key: str = ""  # "": every request is a new one
+
+
+async def trigger(
+    backends: Backends, job: Job, options: TriggerOptions, *, actor: str
+) -> tuple[Run, bool]:
+    """A new run of a job, durable on return; and whether the idempotency key was a repeat."""
+    require_enabled(job)
+    spec = read_job(job.document)
+    inputs = parse_inputs(spec, options.inputs)
+    now = await backends.store.now()
+    new = NewRun(
+        id=new_run_id(now),
+        job_id=job.id,
+        job_version=job.version,
+        trigger=Trigger.MANUAL,
+        created_by=actor,
+        inputs=inputs or None,
+        at=options.at,
+        priority=options.priority,
+    )
+    submitted = await backends.store.submit([new], _idempotency(job, options, actor))
+    backends.announce(submitted.wakes)
+    return await find_run(backends, submitted.runs[0], project=job.project), submitted.is_repeat
+
+
+def _idempotency(job: Job, options: TriggerOptions, actor: str) -> Idempotency | None:
+    if not options.idempotency_key:
+        return None
+    body = [job.id, dict(options.inputs), str(options.at), options.priority]
+    text = json.dumps(body, sort_keys=True, default=str)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Idempotency(f"{job.project}/{actor}/{options.idempotency_key}", digest)
+
+
+async def trigger_many(
+    backends: Backends, job: Job, inputs: Sequence[Mapping[str, Any]], *, actor: str
+) -> tuple[RunId, ...]:
+    """One run for each set of inputs, all or none."""
+    require_enabled(job)
+    spec = read_job(job.document)
+    checked = [parse_inputs(spec, given) for given in inputs]
+    now = await backends.store.now()
+    new = [
+        NewRun(new_run_id(now), job.id, job.version, Trigger.MANUAL, actor, values or None)
+        for values in checked
+    ]
+    submitted = await backends.store.submit(new)
+    backends.announce(submitted.wakes)
+    return submitted.runs
+
+
+async def retry(backends: Backends, run: Run, *, actor: str) -> Run:
+    """A new run like one that has ended, with the same inputs and the job's current version."""
+    if not is_final(run.state):
+        raise Conflict(
+            f"run {run.id} is {run.state.lower()}, it has not ended",
+            code="run_not_final",
+            hint=f"rota run show {run.id}",
+        )
+    jobs = await backends.store.jobs(JobQuery(project=run.project, ids=[run.job_id]))
+    if not jobs:
+        raise Conflict(f"job {run.job} of run {run.id} was deleted", code="job_deleted")
+    job = jobs[0]
+    require_enabled(job)
+    now = await backends.store.now()
+    inputs = parse_inputs(read_job(job.document), run.inputs or {})
+    new = NewRun(
+        id=new_run_id(now),
+        job_id=job.id,
+        job_version=job.version,
+        trigger=Trigger.RETRY,
+        created_by=actor,
+        inputs=inputs or None,
+        priority=run.priority,
+        retry_of=run.id,
+    )
+    submitted = await backends.store.submit([new])
+    backends.announce(submitted.wakes)
+    return await find_run(backends, new.id, project=run.project)
+
+
+async def cancel(backends: Backends, run: Run, *, actor: str) -> Run:
+    """Cancel a run that waits, or ask one that is live to stop. Final runs are a `Conflict`."""
+    cancelled, wakes = await backends.store.cancel([run.id], actor=actor)
+    backends.announce(wakes)
+    after = await find_run(backends, run.id, project=run.project)
+    if not cancelled and is_final(run.state):
+        raise Conflict(f"run {run.id} has already ended: {run.state.lower()}", code="run_is_final")
+    if not cancelled and after.state is RunState.UNKNOWN:
+        raise Conflict(
+            f"run {run.id} is unknown: nobody can stop it",
+            code="run_is_unknown",
+            hint=f"rota run resolve {run.id} --as completed|failed|retry",
+        )
+    return after
+
+
+async def resolve(backends: Backends, run: Run, state: RunState, *, actor: str) -> Run:
+    """A person says what became of an UNKNOWN run: COMPLETED, FAILED, or SCHEDULED to retry."""
+    backends.announce(await backends.store.resolve(run.id, state, actor=actor))
+    return await find_run(backends, run.id, project=run.project)
+
+
+async def find_run(backends: Backends, run_id: str, *, project: str = "default") -> Run:
+    """A run by its id or a unique part of it (its beginning)."""
+    found = await backends.store.runs(RunQuery(project=project, ids=[run_id]))
+    if not found and run_id.startswith("r_"):
+        query = RunQuery(project=project, id_prefix=run_id, limit=_AMBIGUOUS_SHOWN)
+        found = await backends.store.runs(query)
+    if not found:
+        raise NotFound(f"no run {run_id!r}", code="run_not_found", hint="rota run list shows them")
+    if len(found) > 1:
+        shown = ", ".join(run.id for run in found)
+        raise Conflict(
+            f"{run_id!r} is the beginning of several runs: {shown}",
+            code="ambiguous_id",
+            hint="type more of the id",
+        )
+    return found[0]

@@ -1,0 +1,110 @@
+"""Handing in much at once: a whole file whose jobs start now, or one job many times."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rota.domain.errors import Invalid, Problem
+from rota.domain.ids import JobId, RunId, new_run_id
+from rota.domain.job import Job
+from rota.domain.jobfile import JobEntry, JobFile, parse_inputs, read_job
+from rota.domain.run import Trigger
+from rota.operations.backends import Backends
+from rota.operations.definitions import apply, find_job, require_enabled
+from rota.operations.runs import TriggerOptions, trigger
+from rota.ports.store import Idempotency, NewRun
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedJob:
+    """A job of a submitted file."""
+
+    id: JobId
+    name: str
+    run: RunId | None  # None: its schedule will make its runs, or it is disabled
+
+
+async def submit_file(
+    backends: Backends, file: JobFile, *, actor: str, idempotency_key: str = ""
+) -> list[SubmittedJob]:
+    """Apply a file and trigger its jobs that have no schedule, once each.
+
+    Nothing is changed if one of them could not be triggered.
+    """
+    _refuse_missing_inputs(file)
+    await apply(backends, file, actor=actor)
+    return [await _submitted(backends, entry, actor, idempotency_key) for entry in file.jobs]
+
+
+def _refuse_missing_inputs(file: JobFile) -> None:
+    problems: list[Problem] = []
+    for index, entry in enumerate(file.jobs):
+        if _starts_at_once(entry):
+            try:
+                parse_inputs(entry.spec, {})
+            except Invalid as error:
+                path = f"jobs[{index}].inputs"
+                problems += [Problem(p.message, path, entry.line) for p in error.problems]
+    if problems:
+        raise Invalid(
+            "a job without a schedule is triggered at once, and inputs are missing",
+            problems,
+            hint="give the inputs defaults, or apply the file and trigger the job with its inputs",
+        )
+
+
+def _starts_at_once(entry: JobEntry) -> bool:
+    return entry.spec.schedule is None and entry.spec.enabled
+
+
+async def _submitted(backends: Backends, entry: JobEntry, actor: str, key: str) -> SubmittedJob:
+    job = await find_job(backends, entry.name, project=entry.spec.project)
+    if not _starts_at_once(entry):
+        return SubmittedJob(job.id, job.name, None)
+    options = TriggerOptions(inputs={}, idempotency_key=f"{key}/{job.name}" if key else "")
+    run, _ = await trigger(backends, job, options, actor=actor)
+    return SubmittedJob(job.id, job.name, run.id)
+
+
+async def trigger_batch(
+    backends: Backends,
+    job: Job,
+    inputs: Sequence[Mapping[str, Any]],
+    *,
+    actor: str,
+    idempotency_key: str = "",
+) -> tuple[tuple[RunId, ...], bool]:
+    """One run for each set of inputs, all or none; and whether the key was a repeat."""
+    require_enabled(job)
+    now = await backends.store.now()
+    # Thousands of sets take a while to check, and leases are renewed on this loop.
+    new = await asyncio.to_thread(_new_runs, job, inputs, actor, now)
+    submitted = await backends.store.submit(new, _idempotency(job, inputs, actor, idempotency_key))
+    backends.announce(submitted.wakes)
+    return submitted.runs, submitted.is_repeat
+
+
+def _new_runs(
+    job: Job, inputs: Sequence[Mapping[str, Any]], actor: str, now: datetime
+) -> list[NewRun]:
+    spec = read_job(job.document)
+    checked = [parse_inputs(spec, given) for given in inputs]
+    return [
+        NewRun(new_run_id(now), job.id, job.version, Trigger.MANUAL, actor, values or None)
+        for values in checked
+    ]
+
+
+def _idempotency(
+    job: Job, inputs: Sequence[Mapping[str, Any]], actor: str, key: str
+) -> Idempotency | None:
+    if not key:
+        return None
+    text = json.dumps(["batch", job.id, [dict(given) for given in inputs]], sort_keys=True)
+    return Idempotency(f"{job.project}/{actor}/{key}", hashlib.sha256(text.encode()).hexdigest())

@@ -1,0 +1,100 @@
+"""Who may call: tokens for programs, login links and sessions for people."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+
+from rota.domain.errors import Denied, NotFound
+from rota.operations.backends import Backends
+from rota.ports.store import NewToken, Role, Store, Token
+
+API_PREFIX = "rota_"  # lets secret scanners recognise a leaked token
+LOGIN_LIFETIME = timedelta(hours=12)
+SESSION_LIFETIME = timedelta(days=7)
+_SECRET_BYTES = 24
+_RANK = {role: rank for rank, role in enumerate(Role)}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a request, and what they may do."""
+
+    name: str
+    role: Role
+    token_id: str
+
+    def require(self, role: Role) -> None:
+        """`Denied` unless the caller has at least this role."""
+        if _RANK[self.role] < _RANK[role]:
+            raise Denied(
+                f"this needs the role {role}, {self.name} is {self.role}",
+                code="forbidden",
+                hint="ask an admin for a token with that role",
+            )
+
+
+def digest(secret: str) -> str:
+    """What is stored of a secret. Secrets are random, so a fast hash is enough."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+async def create_token(
+    store: Store, *, name: str, role: Role, actor: str, lifetime: timedelta | None = None
+) -> tuple[str, str]:
+    """A new API token as (id, secret); the secret is shown this once."""
+    return await _create(store, name, role, "api", actor, lifetime)
+
+
+async def create_login_link_secret(store: Store, *, actor: str) -> str:
+    """The secret of a link that logs its first user in as an admin, once."""
+    _, secret = await _create(store, actor, Role.ADMIN, "login", actor, LOGIN_LIFETIME)
+    return secret
+
+
+async def log_in(backends: Backends, secret: str) -> tuple[str, Caller]:
+    """Trade a one-time secret or an API token for a session secret."""
+    used = await backends.store.token_by_digest(digest(secret), uses_up_login=True)
+    if used is None:
+        used = await backends.store.token_by_digest(digest(secret))
+        if used is None or used[1] != "api":
+            raise Denied("this login link or token is not valid (any more)", code="bad_credentials")
+    token, _ = used
+    session_id, session = await _create(
+        backends.store, token.name, token.role, "session", token.name, SESSION_LIFETIME
+    )
+    return session, Caller(token.name, token.role, session_id)
+
+
+async def log_out(backends: Backends, caller: Caller) -> None:
+    """End a session; an API token stays."""
+    await backends.store.revoke_token(caller.token_id, actor=caller.name)
+
+
+async def authenticate(backends: Backends, secret: str) -> Caller:
+    """Who holds this secret. `Denied` says the same for unknown, expired and revoked ones."""
+    found = await backends.store.token_by_digest(digest(secret))
+    if found is None or found[1] == "login":
+        raise Denied("not logged in", code="unauthenticated", hint="rota login, or set ROTA_TOKEN")
+    token, _ = found
+    return Caller(token.name, token.role, token.id)
+
+
+async def list_tokens(backends: Backends) -> list[Token]:
+    return await backends.store.tokens()
+
+
+async def revoke_token(backends: Backends, token_id: str, *, actor: str) -> None:
+    if not await backends.store.revoke_token(token_id, actor=actor):
+        raise NotFound(f"no valid token {token_id!r}", code="token_not_found")
+
+
+async def _create(
+    store: Store, name: str, role: Role, kind: str, actor: str, lifetime: timedelta | None
+) -> tuple[str, str]:
+    token_id = f"t_{secrets.token_hex(6)}"
+    secret = API_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
+    await store.add_token(NewToken(token_id, name, role, digest(secret), kind, actor, lifetime))
+    return token_id, secret

@@ -1,0 +1,111 @@
+"""Executing attempts. The failure of the work is a value, never an exception."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rota.domain.output import Stream
+from rota.domain.spec import JobSpec
+from rota.ports.work import Fence, Outcome, Work
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """An attempt this worker holds and may execute."""
+
+    work: Work
+    spec: JobSpec
+
+
+class OutputSink(Protocol):
+    """Takes what an attempt prints."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the source should not be read until `drained` returns."""
+        ...
+
+    def feed(self, stream: Stream, step: int, data: bytes) -> None:
+        """Steps count from 0."""
+        ...
+
+    async def drained(self) -> None: ...
+
+
+class Desk(Protocol):
+    """What an executor may ask of its worker. Nothing here blocks."""
+
+    def store_micros(self) -> int:
+        """The store's time, estimated, in microseconds: the stamp of starts and ends."""
+        ...
+
+    def output(self, fence: Fence) -> OutputSink:
+        """Where to put what an attempt prints; made at the first call."""
+        ...
+
+    def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None: ...
+
+    def ended(self, outcomes: Sequence[Outcome]) -> None:
+        """Attempts that are over, every process of theirs gone. Output fields are left empty."""
+        ...
+
+
+class Executor(Protocol):
+    """One job type. Attempts end only by being reported to the desk's `ended`, each once."""
+
+    def start(self, assignments: Sequence[Assignment]) -> None:
+        """Begin to execute; never blocks."""
+        ...
+
+    def cancel(self, fences: Sequence[Fence]) -> None:
+        """Stop attempts: TERM, the job's grace, KILL. They still report an end."""
+        ...
+
+    async def close(self) -> None:
+        """Release everything; no attempt is running any more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a process ended, with everything it started gone too."""
+
+    status: int | None  # exit code; None: it died by `signal` or never started
+    signal: int | None
+    cpu_seconds: float = 0.0
+    max_memory_bytes: int = 0
+    error: str = ""  # why it could not be started
+
+
+class Process(Protocol):
+    """A process tree under the guardian."""
+
+    ended: asyncio.Future[Exit]
+
+    def signal(self, number: int) -> None:
+        """To every process of the tree."""
+        ...
+
+    def kill(self) -> None: ...
+
+
+class Spawner(Protocol):
+    """Starts processes as children of the guardian, so that they die with the lease."""
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        stdout: int,
+        stderr: int,
+    ) -> Process:
+        """Start a process; the two descriptors become its output and are closed here.
+
+        A command that cannot be started is an `Exit` with `error`, like any other end.
+        """
+        ...

@@ -1,0 +1,173 @@
+"""`rota doctor`: looks at everything Rota depends on and says what to mend."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import zoneinfo
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+
+from rota.adapters.clock import SystemClock
+from rota.domain.durations import format_duration
+from rota.domain.ids import instant
+from rota.guardian import guardian_command
+from rota.runtime.config import Settings
+from rota.runtime.paths import client_file, worker_socket
+
+_LITTLE_SPACE = 256 * 1024 * 1024
+_CLOCK_TOLERANCE = timedelta(seconds=2)
+_OLDEST_SQLITE = (3, 37, 0)
+_GUARDIAN_SECONDS = 10
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    subject: str
+    verdict: Verdict
+    message: str
+    advice: str = ""
+
+
+def run(settings: Settings) -> list[Finding]:
+    """All findings; nothing is changed."""
+    checks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
+        _python,
+        _folder,
+        _store,
+        _clock,
+        _zones,
+        _server,
+        _guardian,
+    )
+    return [finding for check in checks for finding in check(settings)]
+
+
+def _python(settings: Settings) -> Iterator[Finding]:
+    shown = f"Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}"
+    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        yield Finding("python", Verdict.PROBLEM, shown, "SQLite 3.37 or later is needed")
+    else:
+        yield Finding("python", Verdict.OK, shown)
+
+
+def _folder(settings: Settings) -> Iterator[Finding]:
+    home = settings.home.absolute()
+    existing = next(path for path in (home, *home.parents) if path.exists())
+    if not os.access(existing, os.W_OK):
+        yield Finding("data folder", Verdict.PROBLEM, f"{existing} is not writable", "set ROTA_HOME")
+        return
+    free = shutil.disk_usage(existing).free
+    message = f"{home}, {free // 2**20} MiB free"
+    if free < _LITTLE_SPACE:
+        yield Finding("data folder", Verdict.WARNING, message, "free some space")
+    else:
+        yield Finding("data folder", Verdict.OK, message)
+
+
+def _store(settings: Settings) -> Iterator[Finding]:
+    path = settings.store_path
+    if not path.exists():
+        yield Finding("store", Verdict.OK, "not created yet (rota up creates it)")
+        return
+    try:
+        with closing(_reading(path)) as connection:
+            [result] = connection.execute("PRAGMA quick_check").fetchone()
+            [version] = connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.Error as error:
+        yield Finding("store", Verdict.PROBLEM, f"{path}: {error}", "restore it from a backup")
+        return
+    if result != "ok":
+        yield Finding("store", Verdict.PROBLEM, f"{path} is damaged: {result}", "restore a backup")
+    else:
+        yield Finding("store", Verdict.OK, f"{path}, schema {version}")
+
+
+def _clock(settings: Settings) -> Iterator[Finding]:
+    mark = _clock_mark(settings.store_path)
+    if mark is None:
+        return
+    ahead = instant(mark) - SystemClock().now()
+    if ahead > _CLOCK_TOLERANCE:
+        yield Finding(
+            "clock",
+            Verdict.WARNING,
+            f"the store's clock is {format_duration(ahead)} ahead of this machine's",
+            "check the time service; Rota never goes back and waits until the clock caught up",
+        )
+    else:
+        yield Finding("clock", Verdict.OK, "this machine's clock is not behind the store's")
+
+
+def _clock_mark(path: Path) -> int | None:
+    if not path.exists():
+        return None
+    try:
+        with closing(_reading(path)) as connection:
+            row = connection.execute("SELECT value FROM meta WHERE key = 'clock'").fetchone()
+    except sqlite3.Error:
+        return None
+    return int(row[0]) if row else None
+
+
+def _reading(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+
+
+def _zones(settings: Settings) -> Iterator[Finding]:
+    names = zoneinfo.available_timezones()
+    if "Europe/Berlin" in names:
+        yield Finding("time zones", Verdict.OK, f"{len(names)} zones known")
+    else:
+        yield Finding("time zones", Verdict.PROBLEM, "no tz database", "pip install tzdata")
+
+
+def _server(settings: Settings) -> Iterator[Finding]:
+    if not client_file(settings.home).exists():
+        yield Finding("server", Verdict.OK, "none runs on this data folder")
+        return
+    try:
+        with socket.create_connection((settings.host, settings.port), timeout=2):
+            pass
+    except OSError as error:
+        yield Finding(
+            "server",
+            Verdict.WARNING,
+            f"{settings.listen} does not answer: {error}",
+            "it may listen elsewhere (ROTA_LISTEN) or have been killed",
+        )
+        return
+    worker = worker_socket(settings.home)
+    state = "reachable" if worker.exists() else "missing"
+    yield Finding("server", Verdict.OK, f"answers on {settings.listen}; worker socket {state}")
+
+
+def _guardian(settings: Settings) -> Iterator[Finding]:
+    command = guardian_command(["/bin/true"], namespace="require")
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=_GUARDIAN_SECONDS, check=False)
+    if ended.returncode == 0:
+        yield Finding("guardian", Verdict.OK, "process namespaces work: no job survives its worker")
+    else:
+        yield Finding(
+            "guardian",
+            Verdict.WARNING,
+            "no process namespaces here: if guardian and launcher are both killed at the very same"
+            " time, jobs may survive them",
+            "run as root, or allow user namespaces",
+        )

@@ -1,0 +1,123 @@
+"""Starts a guardian with a worker in it, and starts it again when it ends unasked."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import structlog
+
+from rota.domain.errors import Conflict
+from rota.guardian import guardian_command
+from rota.ports.clock import Clock
+from rota.runtime import predecessor
+from rota.runtime.config import Settings
+from rota.runtime.paths import worker_folder
+
+log = structlog.get_logger()
+
+_FIRST_PAUSE = timedelta(milliseconds=200)
+_LONGEST_PAUSE = timedelta(seconds=10)
+_KILL_MARGIN = timedelta(seconds=5)  # beyond the stop grace, before the guardian itself is killed
+
+
+class GuardedWorker:
+    """A service: the worker of this machine, supervised from outside its namespace."""
+
+    name = "worker"
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._process: asyncio.subprocess.Process | None = None
+        self._is_stopping = False
+        self.exit_code = 0
+
+    async def run(self) -> None:
+        """Keep one worker alive until `stop`."""
+        folder = worker_folder(self._settings.home, self._settings.name)
+        lock = _lock(folder, self._settings.name)
+        pause = _FIRST_PAUSE
+        try:
+            while not self._is_stopping:
+                began = self._clock.monotonic()
+                self.exit_code = await self._run_once(folder)
+                if self._is_stopping:
+                    return
+                log.warning("worker.ended", exit_code=self.exit_code)
+                if self._clock.monotonic() - began > _LONGEST_PAUSE.total_seconds():
+                    pause = _FIRST_PAUSE
+                await self._clock.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        finally:
+            os.close(lock)
+
+    async def _run_once(self, folder: Path) -> int:
+        is_gone = await predecessor.is_gone(folder, self._clock)
+        alive, held = os.pipe()  # the guardian kills everything when our end closes
+        command = guardian_command(
+            self._worker_command(is_gone),
+            namespace=self._settings.namespace,
+            parent_fd=alive,
+            stop_grace=self._settings.stop_grace + _KILL_MARGIN,
+        )
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *command, pass_fds=(alive,), stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+            )
+            os.close(alive)
+            if self._is_stopping:
+                self._process.terminate()
+            return await self._process.wait()
+        finally:
+            os.close(held)
+
+    def _worker_command(self, is_predecessor_gone: bool) -> list[str]:
+        settings = self._settings
+        command = [sys.executable, "-m", "rota.runtime.worker_process"]
+        options = {
+            "home": settings.home.absolute(),
+            "worker_name": settings.name,
+            "slots": settings.slots,
+            "pool": settings.pool,
+            "app": settings.app,
+            "stop_grace": settings.stop_grace.total_seconds(),
+            "log_level": settings.log_level,
+            "labels": ",".join(f"{k}={v}" for k, v in (settings.labels or {}).items()),
+        }
+        command += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+        return [*command, "--predecessor-is-gone"] if is_predecessor_gone else command
+
+    async def stop(self) -> None:
+        """Let attempts finish within the grace, then end everything."""
+        self._is_stopping = True
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        limit = self._settings.stop_grace + 2 * _KILL_MARGIN
+        try:
+            async with asyncio.timeout(limit.total_seconds()):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+def _lock(folder: Path, worker: str) -> int:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise Conflict(
+            f"a worker named {worker} already runs on this data folder",
+            code="worker_already_running",
+            hint="give this one another name with --name",
+        ) from error
+    return descriptor

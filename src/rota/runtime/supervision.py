@@ -1,0 +1,51 @@
+"""Keeping services alive: what the world breaks is retried, what we broke ends the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Protocol
+
+import structlog
+
+from rota.domain.errors import Unavailable
+from rota.ports.clock import Clock
+
+log = structlog.get_logger()
+
+_FIRST_PAUSE = timedelta(milliseconds=100)
+_LONGEST_PAUSE = timedelta(seconds=5)
+
+
+class Service(Protocol):
+    """A loop with one duty."""
+
+    name: str
+
+    async def run(self) -> None: ...
+
+
+async def supervise(services: Sequence[Service], clock: Clock) -> None:
+    """Run all services until cancelled. A bug in one ends all, loudly."""
+    async with asyncio.TaskGroup() as group:
+        for service in services:
+            group.create_task(_keep_running(service, clock), name=service.name)
+
+
+async def _keep_running(service: Service, clock: Clock) -> None:
+    """An unreachable store is expected: say so once, back off, go on."""
+    pause = _FIRST_PAUSE
+    began = clock.monotonic()
+    while True:
+        try:
+            await service.run()
+            return
+        except* Unavailable as group:
+            if clock.monotonic() - began > _LONGEST_PAUSE.total_seconds():
+                pause = _FIRST_PAUSE
+            if pause == _FIRST_PAUSE:
+                log.warning("service.interrupted", service=service.name, error=str(group.exceptions[0]))
+        await clock.sleep(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE)
+        began = clock.monotonic()

@@ -1,0 +1,36 @@
+"""`rota worker`: another worker for the server of this machine's data folder."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import uvloop
+
+from rota.adapters.clock import SystemClock
+from rota.domain.errors import Unavailable
+from rota.runtime import logs
+from rota.runtime.config import Settings
+from rota.runtime.guarded_worker import GuardedWorker
+from rota.runtime.paths import worker_socket
+
+
+def main(settings: Settings) -> None:
+    """Run in the foreground until TERM or Ctrl-C."""
+    if not worker_socket(settings.home).exists():
+        raise Unavailable(
+            f"no server runs on the data folder {settings.home.absolute()}",
+            hint="start one with: rota up (workers on other machines come with a later version)",
+        )
+    logs.set_up(settings.log_level)
+    uvloop.run(_run(settings))
+
+
+async def _run(settings: Settings) -> None:
+    worker = GuardedWorker(settings, SystemClock())
+    stopping: list[asyncio.Task[None]] = []
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, lambda: stopping.append(loop.create_task(worker.stop())))
+    await worker.run()
+    await asyncio.gather(*stopping)

@@ -1,0 +1,157 @@
+"""Fires schedules at their due instant and releases runs whose time has come."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from rota.domain.ids import JobId
+from rota.domain.jobfile import read_job
+from rota.domain.schedule import Timetable
+from rota.domain.spec import Misfire
+from rota.domain.store_time import StoreTime
+from rota.operations import firing
+from rota.operations.backends import Backends
+from rota.operations.definitions import timetable
+from rota.ports.clock import Clock
+from rota.ports.queue import TIMES
+from rota.ports.store import DueSchedule
+
+
+@dataclass(frozen=True, slots=True)
+class TimekeeperConfig:
+    look_ahead: timedelta = timedelta(seconds=5)  # schedules due this soon are kept in memory
+    look_again: timedelta = timedelta(seconds=2)  # how often the store is asked for them
+    batch_size: int = 1_000  # firings and releases in one transaction
+    max_upcoming: int = 20_000  # schedules kept in memory
+
+
+@dataclass(order=True, slots=True)
+class _Upcoming:
+    """A schedule that is due soon, with the answer prepared."""
+
+    next_at: datetime
+    job_id: JobId
+    due: DueSchedule = field(compare=False)
+    table: Timetable = field(compare=False)
+    misfire: Misfire = field(compare=False)
+    after: datetime | None = field(compare=False)  # the due time after this one
+
+
+class Timekeeper:
+    """Holds the schedules due in the next seconds and fires each at its instant, never early."""
+
+    name = "timekeeper"
+
+    def __init__(self, backends: Backends, clock: Clock, config: TimekeeperConfig | None = None) -> None:
+        self._backends = backends
+        self._clock = clock
+        self._config = config or TimekeeperConfig()
+        self._upcoming: list[_Upcoming] = []
+        self._tables: dict[tuple[JobId, int], tuple[Timetable | None, Misfire]] = {}
+        self._store_time: StoreTime | None = None
+        self._look_at: float = 0.0  # monotonic: when to ask the store again
+        self._eligible_at: datetime | None = None
+
+    async def run(self) -> None:
+        listener = self._backends.queue.listen(TIMES)
+        try:
+            while True:
+                await self.run_once()
+                if await listener.wait(self._pause()):
+                    self._look_at = 0.0
+        finally:
+            listener.close()
+
+    async def run_once(self) -> int:
+        """Fire and release all that is due now; returns how many schedules and runs that were."""
+        if self._clock.monotonic() >= self._look_at:
+            await self._look()
+        done = 0
+        while batch := self._take_due():
+            await self._fire(batch)
+            done += len(batch)
+        if self._eligible_at is not None and self._eligible_at <= self._now():
+            done += await firing.release_eligible(self._backends, self._config.batch_size)
+            self._eligible_at = await self._backends.store.next_eligible_at()
+        return done
+
+    def _now(self) -> datetime:
+        assert self._store_time is not None
+        return self._store_time.at(self._clock.monotonic())
+
+    def _pause(self) -> timedelta:
+        """Until the next due instant, or until the store is asked again."""
+        wake_at = self._look_at
+        moments = [self._upcoming[0].next_at] if self._upcoming else []
+        if self._eligible_at is not None:
+            moments.append(self._eligible_at)
+        if moments and self._store_time is not None:
+            wake_at = min(wake_at, self._store_time.monotonic_at(min(moments)))
+        return timedelta(seconds=max(wake_at - self._clock.monotonic(), 0))
+
+    async def _look(self) -> None:
+        """Replace what is in memory by what the store says is due soon."""
+        store = self._backends.store
+        now = await store.now()
+        self._store_time = StoreTime(now, self._clock.monotonic())
+        due = await store.due_schedules(now + self._config.look_ahead, self._config.max_upcoming)
+        await self._learn(due)
+        self._upcoming = [entry for entry in map(self._prepare, due) if entry is not None]
+        heapq.heapify(self._upcoming)
+        self._eligible_at = await store.next_eligible_at()
+        self._look_at = self._clock.monotonic() + self._config.look_again.total_seconds()
+
+    async def _learn(self, due: Iterable[DueSchedule]) -> None:
+        """Compile the timetables of job versions seen for the first time."""
+        new = {(d.job_id, d.job_version): d for d in due if (d.job_id, d.job_version) not in self._tables}
+        if len(self._tables) > self._config.max_upcoming:
+            self._tables.clear()
+        documents = await self._backends.store.documents(list(new)) if new else {}
+        for ref, document in documents.items():
+            spec = read_job(document)
+            misfire = spec.schedule.misfire if spec.schedule else Misfire()
+            self._tables[ref] = timetable(spec, new[ref].anchor), misfire
+
+    def _prepare(self, due: DueSchedule) -> _Upcoming | None:
+        table, misfire = self._tables.get((due.job_id, due.job_version), (None, Misfire()))
+        if table is None:
+            return None
+        after = table.next_after(due.next_at)
+        return _Upcoming(due.next_at, due.job_id, due, table, misfire, after)
+
+    def _take_due(self) -> list[_Upcoming]:
+        batch: list[_Upcoming] = []
+        now = self._now()
+        while self._upcoming and len(batch) < self._config.batch_size:
+            if self._upcoming[0].next_at > now:
+                break
+            batch.append(heapq.heappop(self._upcoming))
+        return batch
+
+    async def _fire(self, batch: list[_Upcoming]) -> None:
+        now = self._now()
+        firings = [
+            firing.plan_firing(entry.due, entry.table, entry.misfire, entry.after, now)
+            for entry in batch
+        ]
+        fired = await firing.fire(self._backends, firings)
+        for entry, planned in zip(batch, firings, strict=True):
+            if entry.job_id in fired.accepted and planned.next_at is not None:
+                self._keep(entry, planned.next_at)
+        if len(fired.accepted) < len(batch):
+            self._look_at = 0.0  # somebody moved a schedule: what is in memory is stale
+
+    def _keep(self, entry: _Upcoming, next_at: datetime) -> None:
+        """A schedule that is due again soon stays in memory."""
+        if next_at > self._now() + self._config.look_ahead:
+            return
+        due = DueSchedule(
+            entry.job_id, next_at, entry.due.schedule_version, entry.due.job_version, entry.due.anchor
+        )
+        heapq.heappush(
+            self._upcoming,
+            _Upcoming(next_at, entry.job_id, due, entry.table, entry.misfire, entry.table.next_after(next_at)),
+        )

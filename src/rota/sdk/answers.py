@@ -1,0 +1,361 @@
+"""What the server answers. Fields that a newer server adds are ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+FINAL_STATES = frozenset({"COMPLETED", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"})
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON object of the API."""
+
+
+class Page(Answer, Generic[T], frozen=True, kw_only=True):
+    """A part of a list."""
+
+    items: tuple[T, ...]
+    next_cursor: str | None = None  # None: this is the last part
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+
+class Problem(Answer, frozen=True, kw_only=True):
+    """One thing wrong with an input, at one place of it."""
+
+    message: str
+    path: str = ""
+    line: int | None = None
+    column: int | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.line, self.column) if part) or self.path
+        text = f"{place}  {self.message}" if place else self.message
+        return f"{text} — {self.hint}" if self.hint else text
+
+
+class ProblemReport(Answer, frozen=True, kw_only=True):
+    """The body of an error answer (RFC 9457)."""
+
+    title: str = ""
+    detail: str | None = None
+    hint: str | None = None
+    code: str = ""
+    errors: tuple[Problem, ...] = ()
+    trace_id: str | None = None
+
+
+class Schedule(Answer, frozen=True, kw_only=True):
+    expressions: tuple[str, ...] = ()
+    timezone: str = "UTC"
+    words: str = ""
+
+
+class Job(Answer, frozen=True, kw_only=True):
+    id: str
+    name: str
+    project: str = "default"
+    version: int = 0
+    etag: str = ""
+    description: str = ""
+    owner: str = ""
+    labels: Mapping[str, str] = {}
+    type: str = ""
+    enabled: bool = True
+    paused: bool = False
+    paused_by: str | None = None
+    finished_at: datetime | None = None  # when a `run_once` job had fired
+    schedule: Schedule | None = None  # None: on demand only
+    next_at: datetime | None = None
+    set: str | None = None
+    created_by: str = ""
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    last_state: str | None = None  # None: never run
+    last_ended_at: datetime | None = None
+    expected_seconds: float | None = None
+    status: str = ""  # active, paused, disabled, finished, on demand
+
+
+class JobDetail(Job, frozen=True, kw_only=True):
+    document: Mapping[str, Any] = {}  # in the job file's own vocabulary
+    yaml: str = ""
+
+
+class Change(Answer, frozen=True, kw_only=True):
+    """What applying a file does to one job."""
+
+    name: str
+    change: str
+    job_id: str | None = None
+    schedule: str | None = None  # in words
+    next_at: datetime | None = None
+    differences: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Plan(Answer, frozen=True, kw_only=True):
+    changes: tuple[Change, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    etag: str = ""
+    applied: bool = False
+
+
+class Validation(Answer, frozen=True, kw_only=True):
+    valid: bool = True
+    warnings: tuple[Problem, ...] = ()
+
+
+class SubmittedJob(Answer, frozen=True, kw_only=True):
+    id: str
+    name: str = ""
+    run: str | None = None  # None: the job has a schedule, which will make its runs
+
+
+class Submission(Answer, frozen=True, kw_only=True):
+    job_ids: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    jobs: tuple[SubmittedJob, ...] = ()
+
+
+class Upcoming(Answer, frozen=True, kw_only=True):
+    times: tuple[datetime, ...] = ()
+    schedule: Any = None
+    clock_changes: tuple[str, ...] = ()
+
+
+class LedgerEntry(Answer, frozen=True, kw_only=True):
+    """The answer to one due time, or to a stretch of them."""
+
+    first: datetime
+    last: datetime
+    count: int = 1
+    state: str = ""
+    cause: str | None = None
+    run: str | None = None
+
+
+class Reason(Answer, frozen=True, kw_only=True):
+    """One gate that holds a run."""
+
+    gate: str
+    message: str = ""
+    key: str = ""
+    eligible_at: datetime | None = None
+    action: str = ""
+
+
+class Step(Answer, frozen=True, kw_only=True):
+    name: str
+    result: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    seconds: float = 0.0
+    tries: int = 1
+
+
+class OutputSummary(Answer, frozen=True, kw_only=True):
+    state: str = "none"
+    bytes: int = 0
+    lines: int = 0
+    truncated: bool = False
+
+
+class Attempt(Answer, frozen=True, kw_only=True):
+    number: int
+    worker: str = ""
+    result: str | None = None  # None: still going
+    claimed_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    duration_seconds: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""
+    steps: tuple[Step, ...] = ()
+    cpu_seconds: float = 0.0
+    max_memory_bytes: int = 0
+    output: OutputSummary = OutputSummary()
+
+
+class LateResult(Answer, frozen=True, kw_only=True):
+    """A report that came after its lease had ended."""
+
+    attempt: int
+    session: str = ""
+    received_at: datetime | None = None
+    result: str = ""
+    message: str = ""
+
+
+class Progress(Answer, frozen=True, kw_only=True):
+    done: float = 0.0
+    total: float | None = None
+    message: str = ""
+
+
+class Run(Answer, frozen=True, kw_only=True):
+    id: str
+    job: str = ""
+    job_id: str = ""
+    job_version: int = 0
+    project: str = "default"
+    trigger: str = ""
+    state: str
+    due_at: datetime | None = None
+    created_at: datetime | None = None
+    created_by: str = ""
+    priority: int = 5
+    pool: str = ""
+    delivery: str = ""
+    attempt: int = 0  # number of the latest attempt; 0 before the first
+    max_attempts: int = 1
+    failures: int = 0
+    losses: int = 0
+    cause: str = ""
+    message: str = ""
+    reasons: tuple[Reason, ...] = ()
+    waiting: str | None = None  # what holds it, in a sentence
+    eligible_at: datetime | None = None
+    queued_at: datetime | None = None
+    claimed_at: datetime | None = None
+    started_at: datetime | None = None
+    first_started_at: datetime | None = None
+    ended_at: datetime | None = None
+    duration_seconds: float | None = None
+    lateness_seconds: float | None = None
+    worker: str = ""
+    cancel_requested_at: datetime | None = None
+    cancel_requested_by: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    inputs: Mapping[str, Any] | None = None
+    outputs: Any = None
+    progress: Progress | None = None
+    retry_of: str | None = None
+    deadline_at: datetime | None = None
+    url: str = ""  # path of its page
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in FINAL_STATES
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing more happens by itself: final, or a question for a person."""
+        return self.is_final or self.state == "UNKNOWN"
+
+
+class RunDetail(Run, frozen=True, kw_only=True):
+    attempts: tuple[Attempt, ...] = ()
+    late_results: tuple[LateResult, ...] = ()
+
+
+class Batch(Answer, frozen=True, kw_only=True):
+    runs: tuple[str, ...]
+
+
+class Why(Answer, frozen=True, kw_only=True):
+    """Where a run stands and what would move it on."""
+
+    state: str
+    summary: str = ""
+    reasons: tuple[Reason, ...] = ()
+    passed: tuple[str, ...] = ()
+    position: int | None = None
+    since: datetime | None = None
+
+
+class LogLine(Answer, frozen=True, kw_only=True):
+    n: int
+    at: datetime | None = None
+    stream: str = "stdout"
+    step: int = 0
+    text: str = ""
+    continues: bool = False  # the rest of the line is in the next one
+
+
+class LogWindow(Answer, frozen=True, kw_only=True):
+    """Some lines of an attempt's output."""
+
+    run: str = ""
+    attempt: int = 0
+    lines: tuple[LogLine, ...] = ()
+    next_line: int = 0
+    total_lines: int | None = None
+    complete: bool = False
+    truncated: bool = False
+    output_state: str = ""
+
+
+class LogMatches(Answer, frozen=True, kw_only=True):
+    matches: tuple[LogLine, ...] = ()
+    next_line: int | None = None
+
+
+class Event(Answer, frozen=True, kw_only=True):
+    """A CloudEvent of the history."""
+
+    id: str
+    type: str = ""
+    time: datetime | None = None
+    source: str = ""
+    subject: str | None = None
+    data: Mapping[str, Any] = {}
+
+
+class Worker(Answer, frozen=True, kw_only=True):
+    """A live or past presence of a worker."""
+
+    id: str
+    worker: str = ""
+    pool: str = ""
+    slots: int = 0
+    labels: Mapping[str, str] = {}
+    functions: tuple[str, ...] = ()
+    guard_mode: str = ""
+    version: str = ""
+    registered_at: datetime | None = None
+    expires_at: datetime | None = None
+    alive: bool = True
+    stopping: bool = False
+    held: int = 0  # attempts it holds now
+
+
+class SchedulePreview(Answer, frozen=True, kw_only=True):
+    words: Any = ""
+    kinds: tuple[str, ...] = ()
+    next: tuple[datetime, ...] = ()
+    warnings: tuple[Any, ...] = ()
+    clock_changes: tuple[str, ...] = ()
+
+
+class Token(Answer, frozen=True, kw_only=True):
+    id: str
+    name: str = ""
+    role: str = ""
+    project: str | None = None
+    created_by: str = ""
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+
+class NewToken(Token, frozen=True, kw_only=True):
+    secret: str  # shown this once
+
+
+class Caller(Answer, frozen=True, kw_only=True):
+    """Who the server takes this client for."""
+
+    name: str = ""
+    role: str = ""

@@ -1,0 +1,135 @@
+"""An app: functions that are jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import importlib
+import json
+from collections.abc import Callable, Coroutine
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
+from weakref import WeakKeyDictionary
+
+from rota.sdk.context import Context
+from rota.sdk.functions import JobFunction
+from rota.sdk.handles import AsyncRunClient, RunClient
+from rota.sdk.options import JobOptions
+
+if TYPE_CHECKING:
+    from rota.sdk.answers import Plan
+    from rota.sdk.client import Client
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class JobDecorator(Protocol):
+    """Makes a job of a function, keeping its types; the context is Rota's to give."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, T]]
+    ) -> JobFunction[P, Coroutine[Any, Any, T], T]: ...
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], T]) -> JobFunction[P, T, T]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, T]]
+    ) -> JobFunction[P, Coroutine[Any, Any, T], T]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, T]) -> JobFunction[P, T, T]: ...
+
+
+class App:
+    """Functions under one name. Making one, and decorating, does nothing but remember.
+
+    The server and its token are looked for at the first submit: ROTA_URL and ROTA_TOKEN, else
+    what `rota up` noted in ROTA_HOME.
+    """
+
+    def __init__(self, name: str = "app") -> None:
+        self.name = name
+        self.jobs: dict[str, JobFunction[..., Any, Any]] = {}  # by the job's name
+        self._client: RunClient | None = None
+        self._async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncRunClient]
+        self._async_clients = WeakKeyDictionary()
+
+    @property
+    def functions(self) -> dict[str, JobFunction[..., Any, Any]]:
+        """By the name under which workers know them."""
+        return {job.function: job for job in self.jobs.values()}
+
+    @property
+    def client(self) -> RunClient:
+        if self._client is None:
+            from rota.sdk.client import Client
+
+            self._client = Client()
+        return self._client
+
+    @property
+    def async_client(self) -> AsyncRunClient:
+        """The client of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._async_clients:
+            from rota.sdk.async_client import AsyncClient
+
+            self._async_clients[loop] = AsyncClient()
+        return self._async_clients[loop]
+
+    def job(self, **options: Unpack[JobOptions]) -> JobDecorator:
+        """Make a job of a function; the options are fields of the job file."""
+        _refuse_unknown(options)
+
+        def decorate(function: Callable[..., Any]) -> JobFunction[..., Any, Any]:
+            return self._add(JobFunction(self, function, options))
+
+        return cast("JobDecorator", decorate)
+
+    def documents(self) -> list[dict[str, Any]]:
+        """The jobs as entries of a job file."""
+        return [job.document() for job in self.jobs.values()]
+
+    def apply(
+        self, client: Client | None = None, *, plan: bool = False, prune: bool = False
+    ) -> Plan:
+        """Define the jobs on the server; with `prune`, remove those this app no longer has."""
+        from rota.sdk.client import Client
+
+        text = json.dumps({"set": self.name, "jobs": self.documents()})
+        return (client or Client()).apply(text, name=self.name, plan=plan, prune=prune)
+
+    def _add(self, job: JobFunction[..., Any, Any]) -> JobFunction[..., Any, Any]:
+        if job.name in self.jobs or job.function in self.functions:
+            raise ValueError(f"app {self.name} already has a job {job.name}")
+        self.jobs[job.name] = job
+        return job
+
+
+def load_app(reference: str) -> App:
+    """The app that `MODULE:NAME` means; NAME is `app` unless given."""
+    module, _, name = reference.partition(":")
+    found = getattr(importlib.import_module(module), name or "app", None)
+    if not isinstance(found, App):
+        raise TypeError(f"{reference} is not an App, but {type(found).__name__}")
+    return found
+
+
+def _refuse_unknown(options: JobOptions) -> None:
+    known = JobOptions.__optional_keys__
+    for name in options.keys() - known:
+        near = difflib.get_close_matches(name, known, n=1)
+        raise TypeError(f'"{name}" is no option of a job' + (f": {near[0]}?" if near else ""))

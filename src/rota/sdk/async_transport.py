@@ -1,0 +1,66 @@
+"""Requests from an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+
+from rota.sdk.exchange import Reply, Request, refuse_error
+from rota.sdk.transport import unreachable
+
+
+class AsyncTransport:
+    """Speaks to one server from one event loop."""
+
+    def __init__(self, url: str, timeout_seconds: float) -> None:
+        self._address = url
+        # Like the sync client, it speaks to the server itself, whatever proxies are about.
+        self._http = httpx.AsyncClient(timeout=timeout_seconds, trust_env=False)
+
+    async def exchange(self, request: Request) -> Reply:
+        """Send and read the answer; what may be sent twice is, if a kept connection was stale."""
+        try:
+            return await self._once(request)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
+            if not request.is_repeatable:
+                raise unreachable(self._address, error) from error
+        except httpx.HTTPError as error:
+            raise unreachable(self._address, error) from error
+        try:
+            return await self._once(request)
+        except httpx.HTTPError as error:
+            raise unreachable(self._address, error) from error
+
+    async def stream(self, request: Request, timeout_seconds: float) -> AsyncIterator[bytes]:
+        """The body of the answer as it comes; `Unreachable` if it breaks off."""
+        built = self._build(request, httpx.Timeout(timeout_seconds))
+        try:
+            response = await self._http.send(built, stream=True)
+            try:
+                if response.status_code >= 400:
+                    refuse_error(Reply(response.status_code, await response.aread()))
+                async for data in response.aiter_bytes():
+                    yield data
+            finally:
+                await response.aclose()
+        except httpx.HTTPError as error:
+            raise unreachable(self._address, error) from error
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def _once(self, request: Request) -> Reply:
+        response = await self._http.send(self._build(request))
+        return Reply(response.status_code, response.content)
+
+    def _build(self, request: Request, timeout: httpx.Timeout | None = None) -> httpx.Request:
+        built = self._http.build_request(
+            request.method,
+            self._address + request.target,
+            headers=dict(request.headers),
+            content=request.body,
+        )
+        if timeout is not None:
+            built.extensions["timeout"] = timeout.as_dict()
+        return built

@@ -1,0 +1,309 @@
+"""The API, one function per thing to ask. `Client` and `AsyncClient` make methods of these."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from rota.sdk.answers import (
+    Batch,
+    Caller,
+    Event,
+    Job,
+    JobDetail,
+    LedgerEntry,
+    LogMatches,
+    LogWindow,
+    NewToken,
+    Page,
+    Plan,
+    Run,
+    RunDetail,
+    SchedulePreview,
+    Submission,
+    Token,
+    Upcoming,
+    Validation,
+    Why,
+    Worker,
+)
+from rota.sdk.exchange import Call, get, path_of, post
+
+Inputs = Mapping[str, object]
+Instant = datetime | str  # text: RFC 3339
+
+_YAML = {"Content-Type": "application/yaml"}
+
+
+def list_jobs(
+    *, name: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> Call[Page[Job]]:
+    """Jobs by name; `name` may have `*`."""
+    return get(Page[Job], "/jobs", name=name, limit=limit, cursor=cursor)
+
+
+def get_job(job: str) -> Call[JobDetail]:
+    """A job by name or id."""
+    return get(JobDetail, path_of("jobs", job))
+
+
+def apply(
+    text: str,
+    *,
+    name: str | None = None,
+    plan: bool = False,
+    prune: bool = False,
+    if_match: str | None = None,
+) -> Call[Plan]:
+    """Create and update the jobs of a job file (YAML or JSON); with `plan`, only say what would be.
+
+    `name` is the set that `prune` compares with, usually the file's stem; `if_match` is a plan's
+    etag: whatever changed since then is refused.
+    """
+    call = _with_file(post(Plan, "/jobs:apply", name=name), text)
+    call = call.with_query(plan=plan or None, prune=prune or None)
+    return _if_match(call, if_match)
+
+
+def validate(text: str) -> Call[Validation]:
+    """Check a job file; `Invalid` has all that is wrong."""
+    return _with_file(post(Validation, "/jobs:validate"), text)
+
+
+def submit_job(text: str) -> Call[Submission]:
+    """Apply a job file, and trigger the jobs in it that have no schedule."""
+    return _with_file(post(Submission, "/submit_job"), text)
+
+
+def delete_job(job: str, *, if_match: str | None = None) -> Call[None]:
+    """Delete a job; its live runs finish and its history stays."""
+    return _if_match(Call(type(None), "DELETE", path_of("jobs", job)), if_match)
+
+
+def pause_job(job: str) -> Call[Job]:
+    return post(Job, f"{path_of('jobs', job)}:pause")
+
+
+def resume_job(job: str) -> Call[Job]:
+    return post(Job, f"{path_of('jobs', job)}:resume")
+
+
+def enable_job(job: str) -> Call[Job]:
+    return post(Job, f"{path_of('jobs', job)}:enable")
+
+
+def disable_job(job: str) -> Call[Job]:
+    return post(Job, f"{path_of('jobs', job)}:disable")
+
+
+def get_upcoming(job: str, *, count: int | None = None) -> Call[Upcoming]:
+    """The next due times of a job."""
+    return get(Upcoming, path_of("jobs", job, "upcoming"), count=count)
+
+
+def get_history(
+    job: str, *, limit: int | None = None, cursor: str | None = None
+) -> Call[Page[Run]]:
+    """The runs of a job, newest first."""
+    return get(Page[Run], path_of("jobs", job, "runs"), limit=limit, cursor=cursor)
+
+
+def get_ledger(
+    job: str,
+    *,
+    since: Instant | None = None,
+    until: Instant | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[Page[LedgerEntry]]:
+    """What became of each due time of a job."""
+    path = path_of("jobs", job, "ledger")
+    return get(Page[LedgerEntry], path, since=since, until=until, limit=limit, cursor=cursor)
+
+
+def trigger(
+    job: str,
+    inputs: Inputs | None = None,
+    *,
+    at: Instant | None = None,
+    priority: int | None = None,
+    key: str | None = None,
+) -> Call[Run]:
+    """Make a run of a job, now or `at` a time. The same `key` again gives the same run.
+
+    Without a key one is made up, so that a broken connection can never trigger twice.
+    """
+    document: dict[str, Any] = {"inputs": dict(inputs or {})}
+    if at is not None:
+        document["at"] = at
+    if priority is not None:
+        document["priority"] = priority
+    return _idempotent(post(Run, path_of("jobs", job, "runs"), document), key)
+
+
+def trigger_many(job: str, inputs: Sequence[Inputs], *, key: str | None = None) -> Call[Batch]:
+    """One run for each of the inputs, at most 10,000, all or none."""
+    document = {"inputs": [dict(each) for each in inputs]}
+    return _idempotent(post(Batch, f"{path_of('jobs', job, 'runs')}:batch", document), key)
+
+
+def list_runs(
+    *,
+    where: str | None = None,
+    state: str | None = None,
+    job: str | None = None,
+    since: Instant | None = None,
+    until: Instant | None = None,
+    active: bool | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[Page[Run]]:
+    """Runs, newest first; `where` is a filter such as `state:failed job:nightly-* since:6h`."""
+    return get(
+        Page[Run],
+        "/runs",
+        where=where,
+        state=state,
+        job=job,
+        since=since,
+        until=until,
+        active=active,
+        limit=limit,
+        cursor=cursor,
+    )
+
+
+def get_run(run: str) -> Call[RunDetail]:
+    """A run by id, or by a prefix that only one run has."""
+    return get(RunDetail, path_of("runs", run))
+
+
+def explain(run: str) -> Call[Why]:
+    """Why a run is where it is."""
+    return get(Why, path_of("runs", run, "why"))
+
+
+def get_run_events(
+    run: str, *, limit: int | None = None, cursor: str | None = None
+) -> Call[Page[Event]]:
+    return get(Page[Event], path_of("runs", run, "events"), limit=limit, cursor=cursor)
+
+
+def cancel_run(run: str) -> Call[Run]:
+    return post(Run, f"{path_of('runs', run)}:cancel")
+
+
+def retry_run(run: str) -> Call[Run]:
+    """A new run with the same inputs."""
+    return post(Run, f"{path_of('runs', run)}:retry")
+
+
+def resolve_run(run: str, outcome: str) -> Call[Run]:
+    """Say how an UNKNOWN run ended: completed, failed or retry."""
+    return post(Run, f"{path_of('runs', run)}:resolve", {"as": outcome})
+
+
+def get_log(
+    run: str,
+    *,
+    attempt: int | None = None,
+    first_line: int | None = None,
+    limit: int | None = None,
+    tail: int | None = None,
+) -> Call[LogWindow]:
+    """Some lines of a run's output; of its latest attempt unless one is named."""
+    path = path_of("runs", run, "log")
+    return get(LogWindow, path, attempt=attempt, first_line=first_line, limit=limit, tail=tail)
+
+
+def search_log(
+    run: str, text: str, *, after_line: int | None = None, limit: int | None = None
+) -> Call[LogMatches]:
+    path = f"{path_of('runs', run, 'log')}:search"
+    return get(LogMatches, path, q=text, after_line=after_line, limit=limit)
+
+
+def raw_log(run: str, *, attempt: int | None = None) -> Call[bytes]:
+    """The exact bytes an attempt printed; big ones are better streamed than sent."""
+    return get(bytes, path_of("runs", run, "log", "raw"), attempt=attempt)
+
+
+def log_stream(
+    run: str, *, attempt: int | None = None, from_line: int | None = None
+) -> Call[bytes]:
+    path = path_of("runs", run, "log", "stream")
+    return _event_stream(get(bytes, path, attempt=attempt, from_line=from_line))
+
+
+def list_events(*, after: int | str | None = None, limit: int | None = None) -> Call[Page[Event]]:
+    """Events past a position (an event's id), oldest first."""
+    return get(Page[Event], "/events", after=after, limit=limit)
+
+
+def event_stream(*, after: int | str | None = None) -> Call[bytes]:
+    return _event_stream(get(bytes, "/events/stream", after=after))
+
+
+def list_workers(*, all: bool = False) -> Call[Page[Worker]]:  # noqa: A002 (the API's word)
+    """Workers that are alive; with `all`, past sessions too."""
+    return get(Page[Worker], "/workers", all=all or None)
+
+
+def preview_schedule(
+    expressions: str | Sequence[str],
+    *,
+    timezone: str | None = None,
+    start: Instant | None = None,
+    count: int | None = None,
+) -> Call[SchedulePreview]:
+    """A schedule in words and its next due times after `start`."""
+    call = get(SchedulePreview, "/schedule/preview", expression=expressions, timezone=timezone)
+    return call.with_query(**{"from": start, "count": count})
+
+
+def list_tokens() -> Call[Page[Token]]:
+    return get(Page[Token], "/tokens")
+
+
+def create_token(name: str, role: str, *, expires_in: str | None = None) -> Call[NewToken]:
+    """A new token; its secret is in this answer and never again. `expires_in`: "90d"."""
+    document = {"name": name, "role": role}
+    if expires_in is not None:
+        document["expires_in"] = expires_in
+    return post(NewToken, "/tokens", document)
+
+
+def revoke_token(token: str) -> Call[None]:
+    return Call(type(None), "DELETE", path_of("tokens", token))
+
+
+def whoami() -> Call[Caller]:
+    return get(Caller, "/whoami")
+
+
+def get_schema() -> Call[dict[str, Any]]:
+    """The JSON Schema of the job file."""
+    return get(dict[str, Any], "/schema")
+
+
+def _with_file(call: Call[Any], text: str) -> Call[Any]:
+    return replace(call, headers=_YAML, body=text.encode())
+
+
+def _if_match(call: Call[Any], etag: str | None) -> Call[Any]:
+    if etag is None:
+        return call
+    quoted = etag if etag.startswith(('"', "W/")) or etag == "*" else f'"{etag}"'
+    return replace(call, headers={**call.headers, "If-Match": quoted})
+
+
+def _idempotent(call: Call[Any], key: str | None) -> Call[Any]:
+    headers = {**call.headers, "Idempotency-Key": key or secrets.token_urlsafe(18)}
+    return replace(call, headers=headers)
+
+
+def _event_stream(call: Call[bytes]) -> Call[bytes]:
+    return replace(call, headers={"Accept": "text/event-stream"})

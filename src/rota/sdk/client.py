@@ -1,0 +1,204 @@
+"""The typed client. Its methods are the functions of `rota.sdk.calls`, sent and read.
+
+    with Client() as client:
+        run = client.trigger("nightly-backup", {"target": "orders"})
+        for window in client.follow_log(run.id): ...
+        print(client.wait(run.id).state)
+
+Every list method gives one page; `each` walks all of them: `client.each(calls.list_runs())`.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Concatenate, ParamSpec, TypeVar
+
+from rota.sdk import calls
+from rota.sdk.answers import Event, LogWindow, Page, Run, RunDetail
+from rota.sdk.exchange import Call, Reply, read, read_as, request_for
+from rota.sdk.following import AWAY, STREAM_SILENCE_SECONDS, Following, Pauses
+from rota.sdk.server import find_server
+from rota.sdk.sse import EventReader, ServerEvent
+from rota.sdk.transport import Transport
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TIMEOUT_SECONDS = 30.0
+
+
+def _method(call: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
+    @functools.wraps(call)
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.send(call(*args, **kwargs))
+
+    return method
+
+
+class Client:
+    """Speaks to a Rota server; finds it and the token by itself where it can.
+
+    That is: the arguments, else ROTA_URL and ROTA_TOKEN, else what `rota up` noted in ROTA_HOME.
+    Threads may share one.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        project: str | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
+        self.server = find_server(url, token)
+        self.project = project
+        self._transport = Transport(self.server.url, timeout_seconds)
+
+    apply = _method(calls.apply)
+    cancel_run = _method(calls.cancel_run)
+    create_token = _method(calls.create_token)
+    delete_job = _method(calls.delete_job)
+    disable_job = _method(calls.disable_job)
+    enable_job = _method(calls.enable_job)
+    explain = _method(calls.explain)
+    get_history = _method(calls.get_history)
+    get_job = _method(calls.get_job)
+    get_ledger = _method(calls.get_ledger)
+    get_log = _method(calls.get_log)
+    get_run = _method(calls.get_run)
+    get_run_events = _method(calls.get_run_events)
+    get_schema = _method(calls.get_schema)
+    get_upcoming = _method(calls.get_upcoming)
+    list_events = _method(calls.list_events)
+    list_jobs = _method(calls.list_jobs)
+    list_runs = _method(calls.list_runs)
+    list_tokens = _method(calls.list_tokens)
+    list_workers = _method(calls.list_workers)
+    pause_job = _method(calls.pause_job)
+    preview_schedule = _method(calls.preview_schedule)
+    raw_log = _method(calls.raw_log)
+    resolve_run = _method(calls.resolve_run)
+    resume_job = _method(calls.resume_job)
+    retry_run = _method(calls.retry_run)
+    revoke_token = _method(calls.revoke_token)
+    search_log = _method(calls.search_log)
+    submit_job = _method(calls.submit_job)
+    trigger = _method(calls.trigger)
+    trigger_many = _method(calls.trigger_many)
+    validate = _method(calls.validate)
+    whoami = _method(calls.whoami)
+
+    def send(self, call: Call[T]) -> T:
+        return read(call, self.exchange(call))
+
+    def exchange(self, call: Call[T]) -> Reply:
+        """The answer as it came, an error too; `read(call, reply)` makes the type of it."""
+        return self._transport.exchange(request_for(call, self.server, self.project))
+
+    def stream(
+        self, call: Call[bytes], *, silence_seconds: float = TIMEOUT_SECONDS
+    ) -> Iterator[bytes]:
+        """The body of an answer as it comes."""
+        request = request_for(call, self.server, self.project)
+        return self._transport.stream(request, silence_seconds)
+
+    def each(self, call: Call[Page[T]]) -> Iterator[T]:
+        """All entries of a list, page by page."""
+        while True:
+            page = self.send(call)
+            yield from page.items
+            if page.next_cursor is None:
+                return
+            call = call.with_query(cursor=page.next_cursor)
+
+    def wait(self, run: str, timeout_seconds: float | None = None) -> RunDetail:
+        """The run once nothing more happens by itself: final, or UNKNOWN.
+
+        A `TimeoutError` leaves the run going.
+        """
+        end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        pauses = Pauses()
+        while not (found := self.get_run(run)).is_settled:
+            if end is not None and time.monotonic() >= end:
+                raise TimeoutError(f"run {run} is still {found.state}")
+            _pause(pauses.next_seconds())
+        return found
+
+    def follow_log(
+        self, run: str, *, attempt: int | None = None, from_line: int = 0
+    ) -> Iterator[LogWindow | Run]:
+        """Output as it comes, over all attempts unless one is named; the ended run comes last.
+
+        Ends when the run does, even if the live stream is lost.
+        """
+        following = Following(run, attempt, from_line)
+        while following.end is None:
+            with suppress(*AWAY):
+                for event in self._events_of(following.stream_call()):
+                    yield from following.take_event(event)
+            if following.end is None:
+                yield from self._catch_up(following)
+            if following.end is None:
+                _pause(following.pauses.next_seconds())
+        yield following.end
+
+    def follow_events(self, *, after: int | str | None = None) -> Iterator[Event]:
+        """Events as they come, for ever; resumes by itself where it broke off."""
+        pauses = Pauses()
+        while True:
+            with suppress(*AWAY):
+                for each in self._events_of(calls.event_stream(after=after)):
+                    event = read_as(Event, each.data)
+                    after = event.id
+                    pauses.restart()
+                    yield event
+            _pause(pauses.next_seconds())
+
+    def now(self) -> datetime:
+        """By this machine's clock; what is due is decided by the server's."""
+        return datetime.now(UTC)  # noqa: TID251 (a client has no clock but its own)
+
+    def address_of(self, run: str) -> str:
+        """Of the run's page."""
+        return f"{self.server.url}/runs/{run}"
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _catch_up(self, following: Following) -> Iterator[LogWindow]:
+        try:
+            run = self.send(following.run_call())
+            while run.attempt:
+                new = following.take_window(self.send(following.window_call()))
+                if new is None:
+                    break
+                yield new
+            following.take_run(run)
+        except AWAY as error:
+            following.take_outage(error)
+
+    def _events_of(self, call: Call[bytes]) -> Iterator[ServerEvent]:
+        reader = EventReader()
+        for data in self.stream(call, silence_seconds=STREAM_SILENCE_SECONDS):
+            yield from reader.feed(data)
+
+
+def _pause(seconds: float) -> None:
+    threading.Event().wait(seconds)

@@ -1,0 +1,121 @@
+"""What a function is told about its attempt, and how it speaks back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+
+class Cancelled(BaseException):
+    """Raised inside a function whose attempt is to stop.
+
+    Not an `Exception`, so that a function which handles its errors does not handle this one.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    name: str
+    result: str  # completed, failed, cancelled
+    seconds: float
+
+
+class Reporter(Protocol):
+    """Where a context's words go."""
+
+    @property
+    def is_cancelled(self) -> bool: ...
+
+    def progress(self, done: float, total: float | None, message: str) -> None: ...
+
+    def log(self, text: str) -> None: ...
+
+    def step_began(self, number: int | None) -> None:
+        """Output belongs to this step from here on; None: to none."""
+        ...
+
+    def step_ended(self, report: StepReport) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which attempt this is."""
+
+    run_id: str
+    job: str
+    attempt: int
+    due_at: datetime
+    project: str = "default"
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Context:
+    """The first argument of a function that names it `ctx` or annotates it with this class."""
+
+    def __init__(self, identity: Identity, reporter: Reporter) -> None:
+        self._identity = identity
+        self._reporter = reporter
+        self._steps = 0
+
+    @property
+    def run_id(self) -> str:
+        return self._identity.run_id
+
+    @property
+    def job(self) -> str:
+        return self._identity.job
+
+    @property
+    def project(self) -> str:
+        return self._identity.project
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first try."""
+        return self._identity.attempt
+
+    @property
+    def fence(self) -> int:
+        """Grows with each attempt of the run: a target that refuses lower ones is safe."""
+        return self._identity.attempt
+
+    @property
+    def due_at(self) -> datetime:
+        return self._identity.due_at
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        return self._identity.inputs
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the attempt is to stop; a function that looks may end in its own way."""
+        return self._reporter.is_cancelled
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        self._reporter.progress(done, total, message)
+
+    def log(self, message: object) -> None:
+        """One line of output."""
+        self._reporter.log(f"{message}\n")
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """A named part of the work, timed and shown as a step of the attempt."""
+        self._reporter.step_began(self._steps)
+        self._steps += 1
+        began = time.monotonic()
+        result = "failed"
+        try:
+            yield
+            result = "completed"
+        except Cancelled:
+            result = "cancelled"
+            raise
+        finally:
+            self._reporter.step_began(None)
+            self._reporter.step_ended(StepReport(name, result, time.monotonic() - began))

@@ -1,0 +1,133 @@
+"""One request and its answer, without saying how they travel: shared by both clients."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from rota import __version__
+from rota.sdk.answers import ProblemReport
+from rota.sdk.errors import BY_STATUS, RotaApiError
+from rota.sdk.server import Server
+
+T = TypeVar("T")
+Query = Mapping[str, object]
+
+_API = "/api/v1"
+_USER_AGENT = f"rota-python/{__version__} Python/{platform.python_version()}"
+_NO_TOKEN = "set ROTA_TOKEN; `rota token create` makes one"  # noqa: S105 (a hint, no secret)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One thing to ask of the API, and the type its answer is read as."""
+
+    answer: type[T]
+    method: str
+    path: str  # below the API's prefix, quoted
+    query: Query = field(default_factory=dict)  # None: left out; a sequence: repeated
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether asking twice does no more than asking once."""
+        return self.method != "POST" or "Idempotency-Key" in self.headers
+
+    def with_query(self, **query: object) -> Call[T]:
+        return replace(self, query={**self.query, **query})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call as it goes over the wire."""
+
+    method: str
+    target: str  # path and query
+    headers: Mapping[str, str]
+    body: bytes | None
+    is_repeatable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    body: bytes
+
+
+def get(answer: type[T], path: str, **query: object) -> Call[T]:
+    return Call(answer, "GET", path, query)
+
+
+def post(answer: type[T], path: str, document: object = None, **query: object) -> Call[T]:
+    if document is None:
+        return Call(answer, "POST", path, query)
+    headers = {"Content-Type": "application/json"}
+    return Call(answer, "POST", path, query, headers, msgspec.json.encode(document))
+
+
+def path_of(*parts: str) -> str:
+    """A path of free texts, each kept to its own segment."""
+    return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def request_for(call: Call[Any], server: Server, project: str | None) -> Request:
+    headers = {"Accept": "application/json", "User-Agent": _USER_AGENT, **call.headers}
+    if server.token:
+        headers["Authorization"] = f"Bearer {server.token}"
+    query = {"project": project, **call.query}
+    encoded = urlencode([pair for name, value in query.items() for pair in _pairs(name, value)])
+    target = f"{_API}{call.path}" + (f"?{encoded}" if encoded else "")
+    return Request(call.method, target, headers, call.body, call.is_repeatable)
+
+
+def read(call: Call[T], reply: Reply) -> T:
+    """The answer as its type, or the error it is."""
+    refuse_error(reply)
+    if call.answer is bytes:
+        return reply.body  # type: ignore[return-value]  # T is bytes
+    return read_as(call.answer, reply.body or b"null")
+
+
+def read_as(answer: type[T], body: bytes | str) -> T:
+    try:
+        return msgspec.json.decode(body, type=answer)
+    except msgspec.MsgspecError as error:
+        hint = "is it a Rota server, and is this client recent enough?"
+        raise RotaApiError(
+            f"the server's answer cannot be read: {error}", code="bad_answer", hint=hint
+        ) from error
+
+
+def refuse_error(reply: Reply) -> None:
+    if reply.status < 400:
+        return
+    try:
+        report = msgspec.json.decode(reply.body, type=ProblemReport)
+    except msgspec.MsgspecError:
+        report = ProblemReport()
+    hint = report.hint or (_NO_TOKEN if reply.status == 401 else "")
+    raise BY_STATUS.get(reply.status, RotaApiError)(
+        report.detail or report.title or f"the server answered with status {reply.status}",
+        code=report.code,
+        status=reply.status,
+        hint=hint,
+        errors=report.errors,
+        trace_id=report.trace_id or "",
+    )
+
+
+def _pairs(name: str, value: object) -> list[tuple[str, str]]:
+    if value is None:
+        return []
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [pair for each in value for pair in _pairs(name, each)]
+    if isinstance(value, bool):
+        return [(name, "true" if value else "false")]
+    return [(name, value.isoformat() if isinstance(value, datetime) else str(value))]

@@ -1,0 +1,117 @@
+"""What host and worker say to one another: frames of MessagePack, every message a batch.
+
+A frame is four bytes of length, big-endian, and an array whose first element is the message's
+name. The worker's side is in `rota.adapters.executors.host_wire`; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+_LENGTH = struct.Struct(">I")
+_PIECE = 256 * 1024
+
+
+class Task(msgspec.Struct, frozen=True, array_like=True):
+    """An attempt to execute."""
+
+    key: int  # the worker's name for it
+    function: str
+    run: str
+    attempt: int
+    job: str
+    project: str
+    due_at: int  # microseconds since 1970
+    inputs: dict[str, Any] | None = None
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True, tag="run"):
+    tasks: tuple[Task, ...]
+
+
+class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):
+    keys: tuple[int, ...]
+
+
+class Stop(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
+    """Nothing runs any more: exit."""
+
+
+class Step(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    result: str
+    seconds: float
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True):
+    """The end of a task."""
+
+    key: int
+    result: str  # completed, failed or cancelled
+    started: int  # microseconds of the machine's monotonic clock, like `ended`
+    ended: int
+    cpu: int = 0  # microseconds of its thread; 0 for async functions, which share one
+    message: str = ""
+    output: bytes = b""  # JSON; empty: nothing
+    steps: tuple[Step, ...] = ()
+
+
+class Printed(msgspec.Struct, frozen=True, array_like=True):
+    key: int
+    stream: str  # stdout, stderr or rota
+    step: int
+    data: bytes
+
+
+class Progressed(msgspec.Struct, frozen=True, array_like=True):
+    key: int
+    done: float
+    total: float | None
+    message: str
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
+    pid: int
+    functions: tuple[str, ...]
+
+
+class Unusable(msgspec.Struct, frozen=True, array_like=True, tag="unusable"):
+    """The app could not be loaded; the host exits."""
+
+    message: str
+    traceback: str
+
+
+class News(msgspec.Struct, frozen=True, array_like=True, tag="news"):
+    """What happened, in an order that keeps each task's output before its end."""
+
+    printed: tuple[Printed, ...] = ()
+    progressed: tuple[Progressed, ...] = ()
+    done: tuple[Done, ...] = ()
+
+
+_ORDERS = msgspec.msgpack.Decoder(Run | Cancel | Stop)
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def send(connection: socket.socket, message: msgspec.Struct) -> None:
+    body = _ENCODER.encode(message)
+    connection.sendall(_LENGTH.pack(len(body)) + body)
+
+
+def receive(connection: socket.socket) -> Iterator[Run | Cancel | Stop]:
+    """Orders as they come, until the worker is gone."""
+    buffer = bytearray()
+    while data := connection.recv(_PIECE):
+        buffer += data
+        while len(buffer) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]
+            if len(buffer) < end:
+                break
+            yield _ORDERS.decode(bytes(buffer[_LENGTH.size : end]))
+            del buffer[:end]

@@ -1,0 +1,122 @@
+"""What a job may be told beside its function, in the job file's own vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypedDict
+
+Duration = str | timedelta  # text: 30s, 1h30m, 200ms
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """A schedule together with its time zone."""
+
+    expression: str
+    tz: str | None = None  # IANA name; None: the job's `timezone`
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """When and how often a job is tried again."""
+
+    attempts: int  # in total, the first included
+    backoff: Literal["fixed", "exponential"] = "fixed"
+    delay: Duration = "0s"
+    max_delay: Duration | None = None  # None: the server's default
+    jitter: float | str = 0.0  # share of the delay, drawn at random and added
+    when: Sequence[Literal["failed", "timed_out"]] | None = None  # None: both
+
+
+class JobOptions(TypedDict, total=False):
+    """The fields of a job file that a function's job may have; that page describes each."""
+
+    name: str  # the function's, unless given
+    description: str  # the first line of the function's docstring, unless given
+    owner: str
+    runbook: str
+    labels: Mapping[str, str]
+    enabled: bool
+    schedule: When | str | Sequence[When | str]
+    timezone: str
+    run_once: bool
+    starts: datetime | str
+    ends: datetime | str
+    jitter: Duration
+    spread: Duration
+    dst: Mapping[str, str]
+    misfire: Mapping[str, object]
+    overlap: Literal["skip", "queue_one", "queue_all", "cancel_previous", "allow"]
+    max_concurrency: int
+    start_within: Duration
+    late: Literal["run", "drop"]
+    interval_from: Literal["schedule", "completion"]
+    priority: int
+    share: str
+    pool: str
+    needs: Mapping[str, str]
+    expect: Duration
+    delivery: Literal["at_least_once", "at_most_once"]
+    timeout: Duration
+    deadline: Duration
+    grace: Duration
+    retry: Retry | int
+    max_losses: int
+    log_limit: str
+
+
+def cron(expression: str, *, tz: str | None = None) -> When:
+    """Due when a cron expression says so: `cron("0 2 * * *", tz="Europe/Berlin")`."""
+    return When(expression, tz)
+
+
+def every(interval: Duration) -> When:
+    """Due again and again: `every("10s")`."""
+    return When(f"every {duration_text(interval)}")
+
+
+def document_of(options: JobOptions) -> dict[str, Any]:
+    """The options as a job file has them."""
+    document = {name: _plain(value) for name, value in options.items()}
+    if "schedule" in options:
+        document |= _schedule(options["schedule"], options.get("timezone"))
+    return document
+
+
+def duration_text(duration: Duration) -> str:
+    if isinstance(duration, str):
+        return duration
+    seconds, micros = divmod(duration // _MICROSECOND, 1_000_000)
+    return f"{seconds}.{micros:06}s" if micros else f"{seconds}s"
+
+
+def _schedule(written: When | str | Sequence[When | str], timezone: str | None) -> dict[str, Any]:
+    entries = [written] if isinstance(written, When | str) else list(written)
+    whens = [entry if isinstance(entry, When) else When(entry) for entry in entries]
+    zones = {when.tz for when in whens if when.tz} | ({timezone} if timezone else set())
+    if len(zones) > 1:
+        raise ValueError(f"a job has one time zone, not {' and '.join(sorted(zones))}")
+    expressions = [when.expression for when in whens]
+    schedule = {"schedule": expressions[0] if len(expressions) == 1 else expressions}
+    return schedule | ({"timezone": zones.pop()} if zones else {})
+
+
+def _plain(value: object) -> Any:
+    match value:
+        case timedelta():
+            return duration_text(value)
+        case datetime():
+            return value.isoformat()
+        case Retry():
+            fields = {name: getattr(value, name) for name in Retry.__dataclass_fields__}
+            return {name: _plain(each) for name, each in fields.items() if each is not None}
+        case Mapping():
+            return {name: _plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return value

@@ -1,0 +1,210 @@
+"""The attempts a worker holds, from dispatch to the acknowledged report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from rota.domain.ids import instant, micros
+from rota.domain.run import AttemptResult
+from rota.domain.spec import Delivery, JobSpec, JobType
+from rota.domain.store_time import StoreTime
+from rota.ports.clock import Clock
+from rota.ports.executor import Assignment, Executor
+from rota.ports.work import Dispatch, Fence, Outcome, OutputChunk, Progress, ReportAnswer, Start
+from rota.worker.output import AttemptOutput
+
+
+
+@dataclass(slots=True)
+class Held:
+    """An attempt this worker answers for."""
+
+    assignment: Assignment
+    received_at: float  # monotonic
+    started_at: int = 0  # store's microseconds; 0: not begun
+    is_announced: bool = False  # the store knows that it began
+    is_cancelled: bool = False
+    is_interrupted: bool = False  # the worker stops: whatever becomes of it, another one tries
+    output: AttemptOutput | None = None
+    outcome: Outcome | None = None  # set when it ended; kept until acknowledged
+
+
+class Attempts:
+    """Implements `rota.ports.executor.Desk` for executors, and keeps the session's books."""
+
+    def __init__(self, clock: Clock, open_output: Callable[[Fence, JobSpec], AttemptOutput]) -> None:
+        self._clock = clock
+        self._open_output = open_output
+        self._executors: Mapping[JobType, Executor] = {}
+        self._specs: dict[tuple[str, int], JobSpec] = {}
+        self._held: dict[Fence, Held] = {}
+        self._store_time = StoreTime(instant(0), clock.monotonic())
+        self._finishing: set[asyncio.Task[None]] = set()
+        self.progress: dict[Fence, Progress] = {}
+        self.has_news = asyncio.Event()  # an outcome waits to be reported
+
+    def serve_with(self, executors: Mapping[JobType, Executor]) -> None:
+        self._executors = executors
+
+    @property
+    def held(self) -> Mapping[Fence, Held]:
+        return self._held
+
+    def learn_time(self, store_now: int, received_at: float) -> None:
+        """What the store's clock said, and when that arrived here."""
+        self._store_time = StoreTime(instant(store_now), received_at)
+
+    # --- from the server
+
+    def accept(self, dispatch: Dispatch) -> tuple[list[Held], list[Held]]:
+        """Take work in. Returns what may begin at once, and what needs a permit first."""
+        for entry in dispatch.specs:
+            self._specs[entry.job_id, entry.job_version] = entry.spec
+        now = self._clock.monotonic()
+        free, guarded = [], []
+        for work in dispatch.work:
+            if work.fence in self._held:
+                continue  # sent twice: harmless
+            spec = self._specs[work.job_id, work.job_version]
+            held = Held(Assignment(work, spec), now)
+            self._held[work.fence] = held
+            (guarded if spec.delivery is Delivery.AT_MOST_ONCE else free).append(held)
+        return free, guarded
+
+    def begin(self, items: Sequence[Held]) -> None:
+        """Hand attempts to the executor of their type."""
+        now = self.store_micros()
+        by_type: dict[JobType, list[Assignment]] = {}
+        for item in items:
+            item.started_at = now
+            by_type.setdefault(item.assignment.spec.type, []).append(item.assignment)
+        for kind, assignments in by_type.items():
+            executor = self._executors.get(kind)
+            if executor is None:
+                self.ended([self._refusal(a, f"this worker does not run {kind} jobs") for a in assignments])
+            else:
+                executor.start(assignments)
+
+    def _refusal(self, assignment: Assignment, message: str) -> Outcome:
+        now = self.store_micros()
+        return Outcome(
+            assignment.work.run, assignment.work.attempt, AttemptResult.FAILED, now, now, message=message
+        )
+
+    def withdraw(self, fences: Sequence[Fence]) -> None:
+        """Attempts that were cancelled before they began."""
+        now = self.store_micros()
+        self.ended([Outcome(f.run, f.attempt, AttemptResult.CANCELLED, 0, now) for f in fences])
+
+    def forget(self, fences: Sequence[Fence]) -> None:
+        """Attempts whose reports were acknowledged or refused for good."""
+        for fence in fences:
+            self._held.pop(fence, None)
+            self.progress.pop(fence, None)
+
+    def cancel(self, fences: Sequence[Fence]) -> None:
+        """Stop attempts; asking again is harmless."""
+        by_type: dict[JobType, list[Fence]] = {}
+        for fence in fences:
+            held = self._held.get(fence)
+            if held is not None and not held.is_cancelled and held.outcome is None:
+                held.is_cancelled = True
+                by_type.setdefault(held.assignment.spec.type, []).append(fence)
+        for kind, stopped in by_type.items():
+            if kind in self._executors:
+                self._executors[kind].cancel(stopped)
+
+    def interrupt(self) -> None:
+        """The worker must stop: end what still runs, to be tried again elsewhere."""
+        going = [fence for fence, held in self._held.items() if held.outcome is None]
+        for fence in going:
+            self._held[fence].is_interrupted = not self._held[fence].is_cancelled
+        self.cancel(going)
+
+    def watch(self, runs: Sequence[str]) -> None:
+        """Somebody follows the output of these runs."""
+        wanted = set(runs)
+        for fence, held in self._held.items():
+            if fence.run in wanted and held.outcome is None:
+                self._output_of(fence, held).set_watched(True)
+
+    # --- from executors
+
+    def store_micros(self) -> int:
+        return micros(self._store_time.at(self._clock.monotonic()))
+
+    def output(self, fence: Fence) -> AttemptOutput:
+        return self._output_of(fence, self._held[fence])
+
+    def _output_of(self, fence: Fence, held: Held) -> AttemptOutput:
+        if held.output is None:
+            held.output = self._open_output(fence, held.assignment.spec)
+        return held.output
+
+    def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None:
+        self.progress[fence] = Progress(fence.run, fence.attempt, done, total, message)
+
+    def ended(self, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            held = self._held.get(Fence(outcome.run, outcome.attempt))
+            if held is None or held.outcome is not None:
+                continue
+            final = _interrupted(outcome) if held.is_interrupted else outcome
+            if held.output is None:
+                held.outcome = final
+                self.has_news.set()
+            else:
+                task = asyncio.get_running_loop().create_task(self._finish_output(held, final))
+                self._finishing.add(task)
+                task.add_done_callback(self._finishing.discard)
+
+    async def _finish_output(self, held: Held, outcome: Outcome) -> None:
+        """The last of the output goes first: an outcome says that its output is complete."""
+        assert held.output is not None
+        rest = await held.output.finish()
+        held.outcome = msgspec.structs.replace(
+            outcome,
+            output=rest.inline,
+            output_bytes=rest.totals.bytes,
+            output_lines=rest.totals.lines,
+            truncated=rest.totals.truncated,
+        )
+        self.has_news.set()
+
+    # --- for the session's loops
+
+    async def send_due_output(self) -> None:
+        for held in list(self._held.values()):
+            if held.output is not None and held.outcome is None:
+                await held.output.send_due()
+
+    def unreported(self) -> list[Outcome]:
+        """Outcomes that no server has acknowledged yet."""
+        return [held.outcome for held in self._held.values() if held.outcome is not None]
+
+    def unannounced(self, older_than: float) -> list[Start]:
+        """Attempts that have run long enough to say so; shorter ones only report their end."""
+        limit = self._clock.monotonic() - older_than
+        return [
+            Start(fence.run, fence.attempt, held.started_at)
+            for fence, held in self._held.items()
+            if held.started_at and not held.is_announced and held.outcome is None and held.received_at < limit
+        ]
+
+    def announced(self, fences: Sequence[Fence]) -> None:
+        for fence in fences:
+            held = self._held.get(fence)
+            if held is not None:
+                held.is_announced = True
+
+
+def _interrupted(outcome: Outcome) -> Outcome:
+    if outcome.result == AttemptResult.COMPLETED:
+        return outcome
+    return msgspec.structs.replace(
+        outcome, result=AttemptResult.LOST, message="its worker was stopped before it ended"
+    )

@@ -1,0 +1,186 @@
+"""The worker's line to its guardian: processes start and end there, and leases are fed to it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from rota.ports.clock import Clock
+from rota.ports.executor import Exit
+
+_MAX_MESSAGE = 4 * 1024 * 1024
+_MAX_DESCRIPTORS = 250
+_DESCRIPTORS_PER_SPAWN = 2
+
+
+class GuardedProcess:
+    """Implements `rota.ports.executor.Process`."""
+
+    def __init__(self, guard: Guard, key: str, ended: asyncio.Future[Exit]) -> None:
+        self._guard = guard
+        self._key = key
+        self.ended = ended
+
+    def signal(self, number: int) -> None:
+        self._guard.send({"do": "signal", "key": self._key, "signal": number})
+
+    def kill(self) -> None:
+        self._guard.send({"do": "kill", "key": self._key})
+
+
+class Guard:
+    """Implements `rota.ports.executor.Spawner` over the guardian's socket.
+
+    Requests of one turn of the event loop travel together: a message costs more than a request.
+    """
+
+    def __init__(self, connection: socket.socket, kill_switch: int) -> None:
+        connection.setblocking(False)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MAX_MESSAGE)
+        self._connection = connection
+        self._kill_switch = kill_switch  # a byte here makes the outer process end everything
+        self._loop = asyncio.get_running_loop()
+        self._keys = itertools.count(1)
+        self._processes: dict[str, asyncio.Future[Exit]] = {}
+        self._outgoing: list[tuple[dict[str, Any], tuple[int, ...]]] = []
+        self._is_flushing = False
+        self._incoming = bytearray(_MAX_MESSAGE)
+        self._hello: asyncio.Future[str] = self._loop.create_future()
+        self.gone: asyncio.Future[None] = self._loop.create_future()  # done: the guardian ended
+        self._loop.add_reader(connection.fileno(), self._receive)
+
+    async def greet(self) -> str:
+        """How the guardian holds its processes: namespace, user-namespace or subreaper."""
+        if self._hello.done():
+            self._hello = self._loop.create_future()
+        self.send({"do": "hello"})
+        return await self._hello
+
+    async def keep_watch(self, clock: Clock, silence: timedelta) -> None:
+        """Guard the guardian: one that does not answer could not enforce a lease either."""
+        while True:
+            try:
+                async with asyncio.timeout(silence.total_seconds()):
+                    await self.greet()
+            except TimeoutError:
+                os.write(self._kill_switch, b"x")
+                return
+            await clock.sleep(silence / 2)
+
+    def prolong(self, deadline: float) -> None:
+        """Everything may live until this boot time, in seconds."""
+        self.send({"do": "lease", "deadline": deadline})
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        stdout: int,
+        stderr: int,
+    ) -> GuardedProcess:
+        key = str(next(self._keys))
+        ended: asyncio.Future[Exit] = self._loop.create_future()
+        self._processes[key] = ended
+        request = {
+            "do": "spawn",
+            "key": key,
+            "argv": list(argv),
+            "env": dict(env),
+            "cwd": cwd,
+            "fds": _DESCRIPTORS_PER_SPAWN,
+        }
+        self.send(request, (stdout, stderr))
+        return GuardedProcess(self, key, ended)
+
+    def send(self, request: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+        """Queue a request; it goes out with the others of this turn."""
+        self._outgoing.append((request, descriptors))
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._connection.fileno())
+        self._loop.remove_writer(self._connection.fileno())
+        self._connection.close()
+
+    def _flush(self) -> None:
+        while self._outgoing:
+            count, descriptors = self._fitting()
+            batch = self._outgoing[:count]
+            data = json.dumps([request for request, _ in batch]).encode()
+            if len(data) > _MAX_MESSAGE // 2 and count > 1:
+                half = count // 2
+                descriptors = [d for _, ds in batch[:half] for d in ds]
+                batch, count = batch[:half], half
+                data = json.dumps([request for request, _ in batch]).encode()
+            try:
+                socket.send_fds(self._connection, [data], descriptors)
+            except BlockingIOError:
+                self._loop.add_writer(self._connection.fileno(), self._flush)
+                return
+            except OSError as error:
+                self._fail(batch, error)
+            del self._outgoing[:count]
+            for descriptor in descriptors:
+                os.close(descriptor)
+        self._loop.remove_writer(self._connection.fileno())
+        self._is_flushing = False
+
+    def _fitting(self) -> tuple[int, list[int]]:
+        """How many waiting requests fit one message, by the descriptors they carry."""
+        descriptors: list[int] = []
+        for count, (_, own) in enumerate(self._outgoing):
+            if len(descriptors) + len(own) > _MAX_DESCRIPTORS:
+                return count, descriptors
+            descriptors.extend(own)
+        return len(self._outgoing), descriptors
+
+    def _fail(self, batch: Sequence[tuple[dict[str, Any], tuple[int, ...]]], error: OSError) -> None:
+        for request, _ in batch:
+            if request["do"] == "spawn":
+                self._end(request["key"], Exit(None, None, error=f"guardian: {error.strerror}"))
+
+    def _receive(self) -> None:
+        while True:
+            try:
+                size = self._connection.recv_into(self._incoming)
+            except BlockingIOError:
+                return
+            except OSError:
+                size = 0
+            if not size:
+                self._loop.remove_reader(self._connection.fileno())
+                if not self.gone.done():
+                    self.gone.set_result(None)
+                return
+            for message in json.loads(self._incoming[:size]):
+                self._accept(message)
+
+    def _accept(self, message: dict[str, Any]) -> None:
+        match message["is"]:
+            case "hello":
+                if not self._hello.done():
+                    self._hello.set_result(message["mode"])
+            case "refused":
+                self._end(message["key"], Exit(None, None, error=message["error"]))
+            case "ended":
+                self._end(
+                    message["key"],
+                    Exit(message["status"], message["signal"], message["cpu"], message["max_rss"]),
+                )
+            case _:
+                pass  # started, error: nothing waits for them
+
+    def _end(self, key: str, exit: Exit) -> None:
+        future = self._processes.pop(key, None)
+        if future is not None and not future.done():
+            future.set_result(exit)

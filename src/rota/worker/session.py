@@ -1,0 +1,203 @@
+"""A worker's presence in the cluster: registers, renews, takes work, reports ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+import structlog
+
+from rota.domain.errors import NotFound, RotaError, Unavailable
+from rota.domain.lease import guard_margin, renewal_interval
+from rota.ports.clock import Clock
+from rota.ports.link import WorkerLink
+from rota.ports.work import Beat, Cancel, Dispatch, Hello, Start, Watch, Welcome
+from rota.worker.attempts import Attempts, Held
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionConfig:
+    announce_after: timedelta = timedelta(milliseconds=200)  # shorter attempts only report their end
+    reconnect_delay: timedelta = timedelta(milliseconds=500)
+    tick: timedelta = timedelta(milliseconds=100)
+    stop_grace: timedelta = timedelta(seconds=10)  # how long attempts may finish after a stop
+
+
+class WorkerSession:
+    """Runs until stopped. A broken connection is mended; running attempts do not notice it."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[WorkerLink]],
+        attempts: Attempts,
+        hello: Hello,
+        prolong: Callable[[float], None],
+        clock: Clock,
+        config: SessionConfig | None = None,
+    ) -> None:
+        self._connect = connect
+        self._attempts = attempts
+        self._hello = hello
+        self._prolong = prolong
+        self._clock = clock
+        self._config = config or SessionConfig()
+        self._link: WorkerLink | None = None
+        self._lease = timedelta(0)
+        self._stopping = asyncio.Event()
+        self._beat_now = asyncio.Event()
+
+    def stop(self) -> None:
+        """Take nothing new; finish what runs, within the grace."""
+        self._stopping.set()
+        self._beat_now.set()
+
+    @property
+    def link(self) -> WorkerLink:
+        """The connection as it is now. `Unavailable` while it is broken."""
+        if self._link is None:
+            raise Unavailable("not connected to a server")
+        return self._link
+
+    async def run(self) -> None:
+        """Serve until stopped and empty-handed."""
+        while not self._is_done():
+            try:
+                await self._serve()
+            except* (Unavailable, NotFound) as group:
+                log.warning("worker.disconnected", error=str(group.exceptions[0]))
+                self._link = None
+                await self._clock.sleep(self._config.reconnect_delay)
+
+    def _is_done(self) -> bool:
+        return self._stopping.is_set() and not self._attempts.held
+
+    async def _serve(self) -> None:
+        link = await self._connect()
+        try:
+            await self._register(link)
+            self._link = link
+            async with asyncio.TaskGroup() as group:
+                loops = [
+                    group.create_task(loop)
+                    for loop in (
+                        self._renew(link),
+                        self._receive(link, group),
+                        self._report(link),
+                        self._tick(link),
+                    )
+                ]
+                group.create_task(self._end_when_done(link, loops))
+        finally:
+            await link.close()
+
+    async def _register(self, link: WorkerLink) -> None:
+        sent_at = self._clock.monotonic()
+        welcome: Welcome = await link.register(self._hello)
+        self._lease = timedelta(seconds=welcome.lease_seconds)
+        if self._hello.resumes and welcome.session != self._hello.resumes:
+            raise SessionLost("the session ended while the worker was away")
+        self._hello = msgspec.structs.replace(self._hello, resumes=welcome.session)
+        self._attempts.learn_time(welcome.store_now, self._clock.monotonic())
+        self._extend(sent_at)
+        log.info("worker.registered", session=welcome.session, lease=welcome.lease_seconds)
+
+    def _extend(self, sent_at: float) -> None:
+        """Counted from when the renewal was sent, so that our end comes before the store's."""
+        self._prolong(sent_at + (self._lease - guard_margin(self._lease)).total_seconds())
+
+    async def _renew(self, link: WorkerLink) -> None:
+        interval = renewal_interval(self._lease).total_seconds()
+        while True:
+            sent_at = self._clock.monotonic()
+            beat = Beat(held=tuple(self._attempts.held), stopping=self._stopping.is_set())
+            answer = await link.beat(beat)
+            if not answer.alive:
+                raise SessionLost("the server ended this worker's session")
+            self._extend(sent_at)
+            self._attempts.learn_time(answer.store_now, self._clock.monotonic())
+            self._attempts.cancel(answer.cancel)
+            self._attempts.cancel(answer.unknown)
+            self._beat_now.clear()
+            try:
+                async with asyncio.timeout(interval):
+                    await self._beat_now.wait()
+            except TimeoutError:
+                pass
+
+    async def _receive(self, link: WorkerLink, group: asyncio.TaskGroup) -> None:
+        while True:
+            match await link.receive():
+                case Dispatch() as dispatch:
+                    free, guarded = self._attempts.accept(dispatch)
+                    self._attempts.begin(free)
+                    if guarded:
+                        group.create_task(self._begin_with_permit(link, guarded))
+                case Cancel(fences=fences):
+                    self._attempts.cancel(fences)
+                case Watch(runs=runs):
+                    self._attempts.watch(runs)
+
+    async def _begin_with_permit(self, link: WorkerLink, guarded: list[Held]) -> None:
+        """At most once: PROCESSING is durable before anything is executed."""
+        now = self._attempts.store_micros()
+        items = {held.assignment.work.fence: held for held in guarded}
+        answer = await link.start([Start(fence.run, fence.attempt, now) for fence in items])
+        self._attempts.announced(answer.granted)
+        self._attempts.begin([items[fence] for fence in answer.granted])
+        self._attempts.withdraw(answer.cancelled)
+        self._attempts.forget(answer.refused)
+
+    async def _report(self, link: WorkerLink) -> None:
+        while True:
+            outcomes = self._attempts.unreported()
+            if outcomes:
+                answer = await link.report(outcomes)
+                self._attempts.forget(answer.accepted)
+                self._attempts.forget(answer.fenced)
+                if answer.fenced:
+                    log.warning("worker.fenced", runs=[fence.run for fence in answer.fenced])
+                continue
+            self._attempts.has_news.clear()
+            await self._attempts.has_news.wait()
+
+    async def _tick(self, link: WorkerLink) -> None:
+        """What may wait a little: starts of longer attempts, progress, output that is due."""
+        while True:
+            await self._clock.sleep(self._config.tick)
+            starts = self._attempts.unannounced(self._config.announce_after.total_seconds())
+            if starts:
+                answer = await link.start(starts)
+                self._attempts.announced(answer.granted)
+                self._attempts.cancel(answer.cancelled)
+            if self._attempts.progress:
+                items, self._attempts.progress = list(self._attempts.progress.values()), {}
+                await link.progress(items)
+            await self._attempts.send_due_output()
+
+    async def _end_when_done(self, link: WorkerLink, loops: list[asyncio.Task[None]]) -> None:
+        """After a stop: let attempts finish within the grace, then end them, then leave."""
+        await self._stopping.wait()
+        try:
+            async with asyncio.timeout(self._config.stop_grace.total_seconds()):
+                await self._until_empty()
+        except TimeoutError:
+            self._attempts.interrupt()
+            await self._until_empty()
+        await link.leave()
+        for loop in loops:
+            loop.cancel()
+
+    async def _until_empty(self) -> None:
+        while self._attempts.held:
+            await self._clock.sleep(timedelta(milliseconds=20))
+
+
+class SessionLost(RotaError):
+    """The cluster gave this worker up: everything it runs must end before it begins anew."""
+
+    code = "session_lost"

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+from tests.unit.domain.jobfile.jobfiles import file_of, job
+
+from rota.domain.errors import Invalid
+from rota.domain.jobfile import read_file, read_job
+from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB
+from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
+from rota.domain.jobfile.sections import Field, Section
+
+SECTIONS = (FILE, JOB, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE)
+Row = tuple[Section, Field]
+
+
+def rows() -> list[Row]:
+    return [(section, row) for section in SECTIONS for row in section.fields]
+
+
+def named(row: Row) -> str:
+    return f"{row[0].title or 'file'}.{row[1].name}"
+
+
+def document_with(section: Section, name: str, value: object) -> dict[str, object]:
+    """A job in which the field of the section has the value."""
+    scheduled = job(schedule="1m")
+    if section is JOB and name == "function":
+        return job(type="python", function=value, steps=None)
+    if section is JOB and name == "type" and value == "python":
+        return job(type="python", function="f", steps=None)
+    if section is JOB:
+        return scheduled | {name: value}
+    if section is STEP:
+        return scheduled | {"steps": [{"run": "true", name: value}]}
+    if section is INPUT:
+        return scheduled | {"inputs": {"given": {name: value}}}
+    return scheduled | {section.title: {name: value}}
+
+
+def with_default() -> list[Row]:
+    return [row for row in rows() if row[1].default is not None and row[0] is not FILE]
+
+
+def with_example() -> list[tuple[Row, object]]:
+    return [
+        ((section, row), example)
+        for section, row in rows()
+        for example in row.examples
+        if section is not FILE
+    ]
+
+
+@pytest.mark.parametrize("row", with_default(), ids=named)
+def test_documented_default_changes_nothing_when_written_out(row: Row) -> None:
+    section, field = row
+    written = document_with(section, field.name, field.default)
+    empty = document_with(section, field.name, None)
+
+    assert read_job(written) == read_job(empty)
+
+
+@pytest.mark.parametrize(("row", "example"), with_example())
+def test_example_is_accepted_and_means_something(row: Row, example: object) -> None:
+    section, field = row
+
+    spec = read_job(document_with(section, field.name, example))
+
+    assert spec != read_job(job(schedule="1m"))
+
+
+@pytest.mark.parametrize("row", [row for row in rows() if not row[1].is_available], ids=named)
+def test_field_of_a_later_version_is_refused_by_name(row: Row) -> None:
+    section, field = row
+    if section is FILE:
+        text = file_of(job(), **{field.name: []})
+    else:
+        text = file_of(document_with(section, field.name, "x"))
+
+    with pytest.raises(Invalid) as caught:
+        read_file(text, name="jobs")
+
+    (problem,) = caught.value.problems
+    assert problem.message == f'"{field.name}" is not available in this version of Rota'
+    assert problem.line is not None
+
+
+@pytest.mark.parametrize("row", rows(), ids=named)
+def test_field_is_documented_in_one_sentence(row: Row) -> None:
+    _, field = row
+
+    assert field.doc.endswith(".")
+    assert ". " not in field.doc
+    assert field.name not in {"on", "off", "yes", "no", "y", "n"}
+
+
+def test_names_are_unique_in_their_section() -> None:
+    for section in (*SECTIONS, DEFAULTS):
+        assert len(section.by_name) == len(section.fields)
+
+
+def test_defaults_cannot_hold_what_makes_a_job_that_job() -> None:
+    own = {row.name for row in JOB.fields} - {row.name for row in DEFAULTS.fields}
+
+    assert own >= {"name", "schedule", "steps", "function"}

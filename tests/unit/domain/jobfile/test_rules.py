@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+from tests.unit.domain.jobfile.jobfiles import (
+    by_message,
+    errors_in,
+    errors_of,
+    file_of,
+    job,
+    spec_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"steps": None}, 'job tidy has no "steps", which type shell needs'),
+        ({"type": "python"}, '"steps" does not go with type python'),
+        ({"type": "python", "steps": None}, 'has no "function", which type python needs'),
+        ({"function": "f"}, '"function" does not go with type shell'),
+        (
+            {"schedule": "@daily", "starts": "2026-02-01", "ends": "2026-01-01"},
+            "ends  ends before it starts",
+        ),
+        (
+            {"schedule": "@daily", "interval_from": "completion"},
+            "interval_from  completion needs exactly one interval",
+        ),
+        ({"retry": {"delay": "10s", "max_delay": "5s"}}, "max_delay is shorter than delay"),
+        (
+            {"steps": [{"run": "x", "retry": {"delay": "10s", "max_delay": "5s"}}]},
+            "steps[0].retry.max_delay  max_delay is shorter than delay",
+        ),
+        (
+            {"inputs": {"host": {}, "HOST": {}}},
+            'inputs "host" and "HOST" would both be the variable INPUT_HOST',
+        ),
+        ({"inputs": {"n": {"default": 5}}}, "default must be text, not 5 — put it in quotes"),
+        (
+            {"inputs": {"n": {"type": "integer", "default": "5"}}},
+            'inputs.n.default  default must be a whole number, not "5"',
+        ),
+        (
+            {"inputs": {"n": {"type": "integer", "default": True}}},
+            "default must be a whole number, not true",
+        ),
+        (
+            {"inputs": {"n": {"type": "boolean", "default": 1}}},
+            "default must be true or false, not 1",
+        ),
+    ],
+    ids=by_message,
+)
+def test_fields_that_do_not_go_together_are_refused(
+    fields: dict[str, object], message: str
+) -> None:
+    assert any(message in error for error in errors_of(**fields))
+
+
+def test_unknown_type_is_not_blamed_for_its_missing_parts() -> None:
+    (error,) = errors_of(type="shel", steps=None)
+
+    assert "type must be" in error
+
+
+def test_faulty_zone_does_not_hide_a_faulty_expression() -> None:
+    errors = errors_in(file_of(job(timezone="Nowhere", schedule="61 * * * *")))
+
+    assert len(errors) == 2
+
+
+def test_faulty_field_does_not_make_up_further_faults() -> None:
+    (error,) = errors_of(steps=["echo"], inputs={"n": {"type": "integer"}})
+
+    assert "steps[0] must be a mapping" in error
+
+
+def test_whole_number_is_a_number_too() -> None:
+    assert spec_of(inputs={"n": {"type": "number", "default": 5}}).inputs["n"].default == 5

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import pytest
+
+from rota.domain.errors import Invalid
+from rota.domain.jobfile.text import MAX_BYTES, MAX_DEPTH, MAX_NODES, Data, Mark, Source, parse_text
+
+
+def parse(text: str) -> Data:
+    source = parse_text(text)
+    assert source.problems == ()
+    return source.data
+
+
+def fault(text: str) -> str:
+    with pytest.raises(Invalid) as caught:
+        parse_text(text)
+    (problem,) = caught.value.problems
+    return str(problem)
+
+
+def mark_at(source: Source, *path: str | int) -> Mark:
+    mark = source.mark
+    for key in path:
+        assert mark.children is not None
+        mark = mark.children[key]
+    return mark
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("yes", "yes"),
+        ("no", "no"),
+        ("on", "on"),
+        ("off", "off"),
+        ("y", "y"),
+        ("true", True),
+        ("False", False),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("12", 12),
+        ("-3", -3),
+        ("0755", 755),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("12:30:45", "12:30:45"),
+        ("1_000", "1_000"),
+        ("2026-01-01", "2026-01-01"),
+        ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
+        ("1.5", 1.5),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("1.2.3", "1.2.3"),
+        ("=", "="),
+        ("'12'", "12"),
+        ('"true"', "true"),
+        ("'~'", "~"),
+        ("9223372036854775807", 2**63 - 1),
+    ],
+)
+def test_scalar_is_read_by_the_core_schema(written: str, value: object) -> None:
+    data = parse(f"key: {written}")
+
+    assert data == {"key": value}
+    assert isinstance(data, dict)
+    assert type(data["key"]) is type(value)
+
+
+def test_json_is_read_as_it_is() -> None:
+    text = '{"a":{"b":[1,2.5,null,true,"x\\/y"]},\n\t"c":"\\ud83d\\ude00\\u00e9"}'
+
+    assert parse(text) == {"a": {"b": [1, 2.5, None, True, "x/y"]}, "c": "\U0001f600é"}
+
+
+def test_escaped_backslash_before_u_is_no_surrogate_pair() -> None:
+    assert parse(r'{"a": "\\ud83d\\ude00"}') == {"a": r"\ud83d\ude00"}
+
+
+def test_keys_are_text_whatever_they_look_like() -> None:
+    assert parse("{1: a, true: b, null: c, on: d}") == {
+        "1": "a",
+        "true": "b",
+        "null": "c",
+        "on": "d",
+    }
+
+
+def test_every_value_has_its_place() -> None:
+    source = parse_text("jobs:\n  - name: é x\n    tags: [a, b]\n")
+
+    name = mark_at(source, "jobs", 0, "name")
+    assert (name.key, name.place) == ((2, 5), (2, 11))
+    assert mark_at(source, "jobs", 0, "tags", 1).place == (3, 15)
+    assert mark_at(source, "jobs", 0).place == (2, 5)
+
+
+def test_unquoted_scalar_keeps_what_was_typed() -> None:
+    source = parse_text("plain: 1.10\nquoted: '1.10'")
+
+    assert mark_at(source, "plain").written == "1.10"
+    assert mark_at(source, "quoted").written is None
+
+
+def test_repeated_keys_are_all_reported_and_the_first_one_counts() -> None:
+    source = parse_text("a: 1\nb: {c: 1, c: {x: 2}}\na: 3\n")
+
+    assert source.data == {"a": 1, "b": {"c": 1}}
+    assert [str(problem) for problem in source.problems] == [
+        '2:11  key "c" is already in line 2',
+        '3:1  key "a" is already in line 1',
+    ]
+
+
+@pytest.mark.parametrize(
+    "number", [".nan", ".inf", "-.INF", "1e999", "9223372036854775808", "1" * 5000]
+)
+def test_number_that_cannot_be_stored_is_reported(number: str) -> None:
+    (problem,) = parse_text(f"key: {number}").problems
+
+    assert (problem.line, problem.column) == (1, 6)
+    assert "quotes" in problem.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: &x 1", "1:4  YAML anchors (&name) are not supported"),
+        ("a: *x", "1:4  YAML aliases (*name) are not supported"),
+        ("a: !!python/object:os.system x", "1:4  YAML tags (!name) are not supported"),
+        ("a: !local x", "1:4  YAML tags (!name) are not supported"),
+        ("!!set {a}", "1:1  YAML tags (!name) are not supported"),
+        ("a: 1\n<<: {b: 2}", "2:1  YAML merge keys (<<) are not supported"),
+        ("? [a]\n: 1", "1:3  a key must be text, not a list or a mapping"),
+        ("a: 1\n---\nb: 2", "2:1  the file has more than one YAML document"),
+        ("", "the file is empty"),
+        ("# nothing\n", "the file is empty"),
+        ("a: [1, 2", "not valid YAML"),
+        ("a: 1\n\tb: 2", "2:1  not valid YAML: found a tab"),
+        ("a: b: c", "1:5  not valid YAML: mapping values are not allowed"),
+        ("a: \0", "1:4  character U+0000 is not allowed"),
+        ("a: 1\nb: \x1b[31m", "2:4  character U+001B is not allowed"),
+        ("a: \ud800", "1:4  character U+D800 is not allowed"),
+        ('{"a": "\\ud800"}', "not valid YAML"),
+    ],
+)
+def test_unsupported_text_is_refused_with_its_place(text: str, message: str) -> None:
+    assert message in fault(text)
+
+
+def test_quoted_merge_key_is_an_ordinary_key() -> None:
+    assert parse("'<<': 1") == {"<<": 1}
+
+
+def test_byte_order_mark_is_ignored() -> None:
+    assert parse("\ufeffa: 1") == {"a": 1}
+
+
+def test_deepest_allowed_nesting_is_read() -> None:
+    parse("[" * MAX_DEPTH + "]" * MAX_DEPTH)
+
+    assert "nested deeper" in fault("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
+
+
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize(
+    ("bomb", "message"),
+    [
+        ("[" * 10_000, "nested deeper"),
+        ("{a: " * 10_000, "nested deeper"),
+        ("- " * 10_000, "nested deeper"),
+        ("? " * 10_000, "must be text"),
+        ("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "anchors"),
+        ("x" * 10_000_000, "larger than 4 MiB"),
+        ("é" * (MAX_BYTES // 2 + 1), "larger than 4 MiB"),
+        ("[" + "1," * MAX_NODES + "]", "more than 300,000"),
+        ("{" + "\\" * (MAX_BYTES - 1), "not valid YAML"),
+        ("\n" * MAX_BYTES, "empty"),
+    ],
+    ids=lambda value: value[:12],
+)
+def test_bomb_is_refused_quickly(bomb: str, message: str) -> None:
+    assert message in fault(bomb)

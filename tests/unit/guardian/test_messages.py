@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.guardian import messages
+from rota.guardian.messages import Bad, Hello, Kill, Lease, Request, Signal, Spawn, decode
+from rota.guardian.spawn import Command
+from rota.guardian.trees import Tree
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+VALUE = st.none() | st.integers() | st.text() | st.lists(st.text()) | st.just({"A": "b"})
+NAMES = ("key", "deadline", "argv", "env", "cwd", "fds", "signal")
+FIELDS = st.fixed_dictionaries(
+    {"do": st.sampled_from(["hello", "lease", "spawn", "signal", "kill"])},
+    optional=dict.fromkeys(NAMES, VALUE),
+)
+
+
+def a_spawn(**changes: object) -> dict[str, Any]:
+    good = {"key": "k", "argv": ["true"], "env": {"A": "b"}, "cwd": "/", "fds": 2}
+    return {"do": "spawn", **good, **changes}
+
+
+def decoded(*requests: object, fds: tuple[int, ...] = ()) -> list[Request]:
+    return decode(json.dumps(requests).encode(), fds)
+
+
+def ended_tree(wait_status: int) -> Tree:
+    return Tree("k", 12, (), wait_status=wait_status, ended_at=5.0, strays={13, 14})
+
+
+def test_requests_keep_their_order() -> None:
+    requests = decoded(
+        {"do": "hello"},
+        {"do": "lease", "deadline": 12.5},
+        {"do": "signal", "key": "k", "signal": 15},
+        {"do": "kill", "key": "k"},
+    )
+
+    assert requests == [Hello(), Lease(12.5), Signal("k", signal.SIGTERM), Kill("k")]
+
+
+def test_spawns_take_descriptors_in_order() -> None:
+    first, second = decoded(a_spawn(key="1"), a_spawn(key="2"), fds=(10, 11, 12, 13))
+
+    assert first == Spawn("1", Command(("true",), {"A": "b"}, "/", {1: 10, 2: 11}))
+    assert second == Spawn("2", Command(("true",), {"A": "b"}, "/", {1: 12, 2: 13}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"argv": []},
+        {"argv": "true"},
+        {"argv": ["true", 1]},
+        {"env": {"A": 1}},
+        {"env": None},
+        {"cwd": None},
+        {"fds": 1},
+    ],
+)
+def test_bad_spawn_is_refused_by_key_and_leaves_its_descriptors_to_nobody(
+    changes: dict[str, object],
+) -> None:
+    bad, good = decoded(a_spawn(**changes), a_spawn(key="good"), fds=(10, 11, 12, 13))
+
+    assert isinstance(bad, Bad)
+    assert bad.key == "k"
+    assert isinstance(good, Spawn)
+    assert good.command.descriptors == {1: 12, 2: 13}
+
+
+@pytest.mark.parametrize("key", ["", "k" * 257, None, 7])
+def test_spawn_without_a_usable_key_is_an_error(key: object) -> None:
+    (bad,) = decoded(a_spawn(key=key), fds=(10, 11))
+
+    assert isinstance(bad, Bad)
+    assert bad.key is None
+
+
+@pytest.mark.parametrize("deadline", ["NaN", "Infinity", "-1", "1e12", '"soon"', "null"])
+def test_deadline_that_would_never_come_is_an_error(deadline: str) -> None:
+    (bad,) = decode(b'[{"do": "lease", "deadline": %s}]' % deadline.encode(), ())
+
+    assert isinstance(bad, Bad)
+
+
+@pytest.mark.parametrize("number", [0, -9, 65, 1.0, True, "9"])
+def test_number_of_no_signal_is_an_error(number: object) -> None:
+    (bad,) = decoded({"do": "signal", "key": "k", "signal": number})
+
+    assert isinstance(bad, Bad)
+
+
+@given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_datagram_is_answered_without_a_crash(datagram: bytes) -> None:
+    assert all(isinstance(request, Bad) for request in decode(datagram, ()))
+
+
+def test_deeply_nested_datagram_is_an_error() -> None:
+    (bad,) = decode(b"[" * 1_000_000, ())
+
+    assert isinstance(bad, Bad)
+
+
+@given(st.lists(FIELDS, max_size=4))
+def test_every_object_gets_exactly_one_answer(objects: list[object]) -> None:
+    assert len(decoded(*objects, fds=(10, 11, 12))) == len(objects)
+
+
+def test_end_by_status_and_by_signal_are_told_apart() -> None:
+    by_status = messages.ended(ended_tree(3 << 8))
+    by_signal = messages.ended(ended_tree(signal.SIGKILL))
+
+    assert (by_status["status"], by_status["signal"], by_status["strays"]) == (3, None, 2)
+    assert (by_signal["status"], by_signal["signal"]) == (None, signal.SIGKILL)

@@ -1,0 +1,117 @@
+"""A run being executed, whose output a test stores and reads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from rota.adapters.blobs.files import FileBlobs, open_files
+from rota.adapters.queue.local import LocalQueue
+from rota.adapters.store.sqlite.opening import open_sqlite
+from rota.domain.ids import RunId, SessionId, new_job_id, new_run_id
+from rota.domain.job import RunRules
+from rota.domain.output import OutputRecorder, Stream
+from rota.domain.run import AttemptResult, Trigger
+from rota.operations.backends import Backends
+from rota.operations.output import store_chunks
+from rota.ports.store import NewJob, NewRun
+from rota.ports.work import ChunkMeta, Hello, Outcome, OutputChunk, ReportAnswer
+
+_NOW = datetime(2026, 5, 4, tzinfo=UTC)
+_NO_LIMIT = 1 << 40
+
+
+class CountingBlobs(FileBlobs):
+    """Counts what is fetched."""
+
+    fetched = 0
+
+    async def get(self, key: str) -> bytes:
+        self.fetched += 1
+        return await super().get(key)
+
+
+@dataclass
+class Printing:
+    """Attempt 1 of a run, held by a session."""
+
+    backends: Backends
+    blobs: CountingBlobs
+    session: SessionId
+    run: RunId
+    recorder: OutputRecorder
+
+    async def prints(self, text: bytes) -> ReportAnswer:
+        """Output that arrives now, in chunks of its own."""
+        return await store_chunks(self.backends, self.session, self.chunks(text))
+
+    def chunks(self, text: bytes) -> list[OutputChunk]:
+        self.recorder.feed(1_000, Stream.STDOUT, 0, text)
+        return [
+            OutputChunk(
+                self.run,
+                1,
+                ChunkMeta(
+                    c.number, c.first_line, c.lines, c.text_bytes, c.first_at_ms, c.last_at_ms
+                ),
+                c.data,
+            )
+            for c in self.recorder.take_chunks(force=True)
+        ]
+
+    async def ends(self) -> None:
+        """The attempt ends well, with what was fed and not taken riding along."""
+        self.recorder.close(at_ms=2_000)
+        totals = self.recorder.totals
+        outcome = Outcome(
+            self.run,
+            1,
+            AttemptResult.COMPLETED,
+            1,
+            2,
+            exit_code=0,
+            output=self.recorder.inline() or b"",
+            output_bytes=totals.bytes,
+            output_lines=totals.lines,
+        )
+        finished = await self.backends.store.finish(self.session, [outcome])
+        assert len(finished.accepted) == 1
+
+
+@asynccontextmanager
+async def printing(folder: Path) -> AsyncIterator[Printing]:
+    await open_files(folder / "blobs")
+    async with AsyncExitStack() as stack:
+        blobs = await stack.enter_async_context(CountingBlobs(folder / "blobs"))
+        store = await open_sqlite(folder / "rota.db")
+        stack.push_async_callback(store.close)
+        backends = Backends(store, LocalQueue(), blobs)
+        session, run = await _claimed_run(backends)
+        yield Printing(backends, blobs, session, run, OutputRecorder(_NO_LIMIT))
+
+
+async def _claimed_run(backends: Backends) -> tuple[SessionId, RunId]:
+    store = backends.store
+    job = NewJob(
+        id=new_job_id(),
+        project="default",
+        name="print",
+        document={"name": "print"},
+        digest="d",
+        rules=RunRules("print", "default"),
+        set_name="",
+        next_at=None,
+        held_from=None,
+        anchor=_NOW,
+        enabled=True,
+    )
+    await store.save_jobs([job], removed=(), actor="test")
+    run = new_run_id(_NOW)
+    await store.submit([NewRun(run, job.id, 1, Trigger.MANUAL, "test")])
+    session, _ = await store.register(Hello("w", "n", "default", 1), timedelta(minutes=5))
+    [work] = await store.claim(session.id, 1)
+    assert work.run == run
+    return session.id, run
