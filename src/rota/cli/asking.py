@@ -49,3 +49,9 @@ def ask_list(client: Client, call: Call[Page[T]], *, limit: int) -> Listing[T]:
         cursor = page.value.next_cursor
         if cursor is None or len(items) >= limit:
             return Listing(items, data, cursor)
+
+
+def ask_all(client: Client, call: Call[Page[T]]) -> Listing[T]:
+    """A list that the server gives in one piece."""
+    page = ask(client, call)
+    return Listing(list(page.value.items), page.data["items"], page.value.next_cursor)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from typing import Protocol
 
 
 class Exit(IntEnum):
@@ -37,11 +38,29 @@ OF_FINAL_STATE: Mapping[str, Exit] = {
 }
 
 
+class Problem(Protocol):
+    """One thing wrong with an input, whether the server found it or this machine."""
+
+    @property
+    def message(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def line(self) -> int | None: ...
+    @property
+    def column(self) -> int | None: ...
+    @property
+    def hint(self) -> str | None: ...
+
+
 class CommandFailed(Exception):
     """Ends the command: what happened, what to type next, and the exit code."""
 
-    def __init__(self, message: str, *, exit: Exit, hint: str = "") -> None:
+    def __init__(
+        self, message: str, *, code: Exit, hint: str = "", problems: Sequence[Problem] = ()
+    ) -> None:
         super().__init__(message)
         self.message = message
-        self.exit = exit
+        self.code = code
         self.hint = hint
+        self.problems = problems

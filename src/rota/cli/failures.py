@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Sequence
 
-from rota.cli.exits import CommandFailed, Exit
+from rota.cli.exits import CommandFailed, Exit, Problem
 from rota.cli.inert import inert
 from rota.sdk import errors
 
@@ -19,34 +18,34 @@ _EXITS: tuple[tuple[type[errors.RotaApiError], Exit], ...] = (
 )
 
 
-class Problem(Protocol):
-    """One thing wrong with an input, whether the server found it or this machine."""
+class FileRefused(CommandFailed):
+    """The server found errors in a file, so nothing was changed."""
 
-    @property
-    def message(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def line(self) -> int | None: ...
-    @property
-    def column(self) -> int | None: ...
-    @property
-    def hint(self) -> str | None: ...
+    def __init__(self, file: str, problems: Sequence[Problem]) -> None:
+        super().__init__(
+            f"{counted(len(problems), 'error')}, nothing was changed",
+            code=Exit.INVALID_FILE,
+            problems=problems,
+        )
+        self.file = file
 
 
 def exit_of(error: CommandFailed | errors.RotaApiError) -> Exit:
     if isinstance(error, CommandFailed):
-        return error.exit
-    return next((exit for kind, exit in _EXITS if isinstance(error, kind)), Exit.UNEXPECTED)
+        return error.code
+    return next((code for kind, code in _EXITS if isinstance(error, kind)), Exit.UNEXPECTED)
 
 
 def explain_failure(error: CommandFailed | errors.RotaApiError) -> str:
     """The lines for standard error."""
+    if isinstance(error, FileRefused):
+        found = [describe_problem(problem, file=error.file) for problem in error.problems]
+        return "\n".join([*found, error.message, ""])
+    problems = error.problems if isinstance(error, CommandFailed) else error.errors
     lines = [f"rota: {inert(error.message)}"]
-    if isinstance(error, errors.RotaApiError):
-        lines += [f"  {describe_problem(problem)}" for problem in error.errors]
-        if exit_of(error) is Exit.UNEXPECTED and error.trace_id:
-            lines.append(f"  trace {inert(error.trace_id)} in the server's log")
+    lines += [f"  {describe_problem(problem)}" for problem in problems]
+    if isinstance(error, errors.RotaApiError) and exit_of(error) is Exit.UNEXPECTED:
+        lines += [f"  trace {inert(error.trace_id)} in the server's log"] if error.trace_id else []
     if error.hint:
         lines.append(f"  {inert(error.hint)}")
     return "\n".join([*lines, ""])
@@ -62,7 +61,6 @@ def describe_problem(problem: Problem, *, file: str = "", label: str = "") -> st
     return inert(f"{place}  {text}" if place else text)
 
 
-def count_of(items: Iterable[object], noun: str) -> str:
+def counted(count: int, noun: str) -> str:
     """`1 error`, `2 errors`."""
-    count = sum(1 for _ in items)
     return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -31,7 +31,7 @@ class HelpPage:
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: object) -> None:
         if usage:
-            _print(console, f"{str(usage).strip()}\n")
+            _print(console, f"Usage: {str(usage).strip()}\n")
 
     def render_description(
         self, console: Console, options: ConsoleOptions, description: object

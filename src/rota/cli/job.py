@@ -12,12 +12,11 @@ from rota.cli.asking import ask, ask_list
 from rota.cli.exits import Exit
 from rota.cli.inert import inert
 from rota.cli.job_views import JOBS, LEDGER, write_job
-from rota.cli.options import Destroying, Format, Limit, Remote, Writing
+from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Format, Limit, Remote, Writing
 from rota.cli.printing import print_data, print_list, print_one
 from rota.cli.references import JobReference, job_named
 from rota.cli.run_views import RUNS
-from rota.cli.triggering import Request, request_run
-from rota.runtime.offline import job_file
+from rota.cli.triggering import NOW, Request, request_run
 from rota.sdk import calls
 from rota.sdk.answers import Job
 from rota.sdk.exchange import Call
@@ -31,7 +30,7 @@ def list_(
     /,
     *,
     limit: Limit = 100,
-    remote: Remote = Remote(),
+    remote: Remote = REMOTE,
 ) -> None:
     """List jobs with their schedules, next and last runs."""
     with remote.connect() as client:
@@ -40,7 +39,7 @@ def list_(
 
 
 @app.command
-def show(job: JobReference, /, *, remote: Remote = Remote()) -> None:
+def show(job: JobReference, /, *, remote: Remote = REMOTE) -> None:
     """Show a job: its schedule, next times and definition."""
     name = job_named(job)
     with remote.connect() as client:
@@ -55,9 +54,7 @@ def show(job: JobReference, /, *, remote: Remote = Remote()) -> None:
 
 
 @app.command
-def trigger(
-    job: JobReference, /, *, request: Request = Request(), writing: Writing = Writing()
-) -> Exit:
+def trigger(job: JobReference, /, *, request: Request = NOW, writing: Writing = WRITING) -> Exit:
     """Start a run of a job, now or at a time.
 
     Without --watch it returns once the run is stored.
@@ -66,31 +63,31 @@ def trigger(
 
 
 @app.command
-def pause(job: JobReference, /, *, writing: Writing = Writing()) -> None:
+def pause(job: JobReference, /, *, writing: Writing = WRITING) -> None:
     """Hold a job's schedule; runs that are going finish."""
     _change(job, calls.pause_job, "paused", writing)
 
 
 @app.command
-def resume(job: JobReference, /, *, writing: Writing = Writing()) -> None:
+def resume(job: JobReference, /, *, writing: Writing = WRITING) -> None:
     """Let a paused job go on; due times that passed meanwhile are not caught up."""
     _change(job, calls.resume_job, "resumed", writing)
 
 
 @app.command
-def enable(job: JobReference, /, *, writing: Writing = Writing()) -> None:
+def enable(job: JobReference, /, *, writing: Writing = WRITING) -> None:
     """Let a disabled job be due again."""
     _change(job, calls.enable_job, "enabled", writing)
 
 
 @app.command
-def disable(job: JobReference, /, *, writing: Writing = Writing()) -> None:
+def disable(job: JobReference, /, *, writing: Writing = WRITING) -> None:
     """Take a job out of service: nothing of it is due."""
     _change(job, calls.disable_job, "disabled", writing)
 
 
 @app.command
-def history(job: JobReference, /, *, limit: Limit = 20, remote: Remote = Remote()) -> None:
+def history(job: JobReference, /, *, limit: Limit = 20, remote: Remote = REMOTE) -> None:
     """List the runs of a job, newest first."""
     with remote.connect() as client:
         listing = ask_list(client, calls.get_history(job_named(job)), limit=limit)
@@ -105,7 +102,7 @@ def ledger(
     since: Annotated[str | None, Parameter(help="From this time on, ISO 8601.")] = None,
     until: Annotated[str | None, Parameter(help="Up to this time, ISO 8601.")] = None,
     limit: Limit = 100,
-    remote: Remote = Remote(),
+    remote: Remote = REMOTE,
 ) -> None:
     """Show what became of each due time: a run, or why there is none."""
     with remote.connect() as client:
@@ -115,7 +112,7 @@ def ledger(
 
 
 @app.command
-def export(*jobs: JobReference, remote: Remote = Remote()) -> None:
+def export(*jobs: JobReference, remote: Remote = REMOTE) -> None:
     """Print jobs as a job file that `rota apply` reads back; all jobs if none is named."""
     with remote.connect() as client:
         names = [job_named(job) for job in jobs]
@@ -125,11 +122,13 @@ def export(*jobs: JobReference, remote: Remote = Remote()) -> None:
     if remote.format in (Format.JSON, Format.JSONL):
         print_data(remote, {"jobs": documents})
     else:
+        from rota.runtime.offline import job_file  # slow to import, and not for the other verbs
+
         remote.terminal().write(job_file(documents).removesuffix("\n"))
 
 
 @app.command
-def delete(job: JobReference, /, *, destroying: Destroying = Destroying()) -> None:
+def delete(job: JobReference, /, *, destroying: Destroying = DESTROYING) -> None:
     """Delete a job; its live runs finish and its history stays."""
     name = job_named(job)
     terminal = destroying.terminal()

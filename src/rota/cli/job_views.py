@@ -80,6 +80,7 @@ def write_job(terminal: Terminal, job: JobDetail, upcoming: Upcoming, present: d
             ("status", f"{job.status} by {job.paused_by}" if job.paused_by else job.status),
             ("schedule", _words(job)),
             ("next", times.moment(job.next_at, present)),
+            ("then", " · ".join(times.absolute(time) for time in upcoming.times[1:])),
             ("last", _last(job)),
             ("usually takes", times.length(expected) if expected is not None else ""),
             ("owner", job.owner),
@@ -88,8 +89,6 @@ def write_job(terminal: Terminal, job: JobDetail, upcoming: Upcoming, present: d
             ("created by", job.created_by),
         ],
     )
-    for time in upcoming.times[1:]:
-        terminal.write(f"  then {times.moment(time, present)}")
     for change in upcoming.clock_changes:
         terminal.write(f"  clocks: {inert(change)}")
     terminal.write()

@@ -10,13 +10,16 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
+from msgspec import to_builtins
+from msgspec.json import encode
 
 from rota.cli.exits import CommandFailed, Exit
-from rota.cli.inert import inert_output
-from rota.cli.options import Format, Remote
-from rota.cli.printing import print_line
+from rota.cli.inert import inert_json, inert_output
+from rota.cli.options import REMOTE, Format, Remote
+from rota.cli.printing import print_data
 from rota.cli.references import RunReference, run_or_latest
 from rota.cli.steps import failed_steps
+from rota.cli.terminal import Terminal
 from rota.sdk import calls
 from rota.sdk.answers import LogLine, LogWindow
 from rota.sdk.client import Client
@@ -50,14 +53,17 @@ class Selection:
         }
         chosen = [flag for flag, is_given in exclusive.items() if is_given]
         if len(chosen) > 1:
-            raise CommandFailed(f"{' and '.join(chosen)} exclude one another", exit=Exit.USAGE)
+            raise CommandFailed(f"{' and '.join(chosen)} exclude one another", code=Exit.USAGE)
         if self.tail is not None and (self.raw or self.search is not None):
-            raise CommandFailed(f"--tail and {chosen[0]} exclude one another", exit=Exit.USAGE)
+            raise CommandFailed(f"--tail and {chosen[0]} exclude one another", code=Exit.USAGE)
+
+
+_EVERYTHING = Selection()
 
 
 def logs(
-    run: RunReference, /, *, selection: Selection = Selection(), remote: Remote = Remote()
-) -> None:
+    run: RunReference, /, *, selection: Selection = _EVERYTHING, remote: Remote = REMOTE
+) -> Exit:
     """Print what a run printed; with a job's name, what its newest run printed.
 
     Escape sequences of the output are left out: only --raw lets them reach the terminal.
@@ -67,9 +73,13 @@ def logs(
         found = run_or_latest(client, run)
         if selection.raw:
             _copy_raw(client, found, selection.attempt)
-            return
-        for line in _lines(client, found, selection):
-            _print(line, selection, remote)
+            return Exit.DONE
+        try:
+            _print(_lines(client, found, selection), found, selection, remote)
+        except KeyboardInterrupt:
+            remote.terminal().tell(f"stopped following; {found} goes on · rota logs {found} -f")
+            return Exit.INTERRUPTED
+    return Exit.DONE
 
 
 def _copy_raw(client: Client, run: str, attempt: int | None) -> None:
@@ -82,19 +92,17 @@ def _copy_raw(client: Client, run: str, attempt: int | None) -> None:
 def _lines(client: Client, run: str, selection: Selection) -> Iterator[LogLine]:
     if selection.search is not None:
         return _matches(client, run, selection.search)
-    if selection.failed:
-        return _failed_lines(client, run, selection)
     if selection.follow:
         return _live_lines(client, run, selection)
-    return _stored_lines(client, run, selection)
+    lines = _stored_lines(client, run, selection)
+    return _of_failed_steps(client, run, selection, lines) if selection.failed else lines
 
 
 def _stored_lines(client: Client, run: str, selection: Selection) -> Iterator[LogLine]:
-    attempt = selection.attempt
-    window = client.get_log(run, attempt=attempt, tail=selection.tail)
+    window = client.get_log(run, attempt=selection.attempt, tail=selection.tail)
     yield from window.lines
     while selection.tail is None and window.lines:
-        window = client.get_log(run, attempt=attempt, first_line=window.next_line)
+        window = client.get_log(run, attempt=window.attempt, first_line=window.next_line)
         yield from window.lines
 
 
@@ -109,16 +117,14 @@ def _live_lines(client: Client, run: str, selection: Selection) -> Iterator[LogL
             yield from news.lines
 
 
-def _failed_lines(client: Client, run: str, selection: Selection) -> Iterator[LogLine]:
+def _of_failed_steps(
+    client: Client, run: str, selection: Selection, lines: Iterable[LogLine]
+) -> Iterator[LogLine]:
+    """What the failed steps printed; all of it where no single step is to blame."""
     attempts = client.get_run(run).attempts
     wanted = selection.attempt or (attempts[-1].number if attempts else 0)
-    bad = [number for each in attempts if each.number == wanted for number in failed_steps(each)]
-    if not bad:
-        raise CommandFailed(
-            f"no step of {run} failed", exit=Exit.NOT_FOUND, hint=f"rota logs {run}"
-        )
-    lines = (line for line in _stored_lines(client, run, selection) if line.step in bad)
-    return iter(lines)
+    bad = {number for each in attempts if each.number == wanted for number in failed_steps(each)}
+    return (line for line in lines if not bad or line.step in bad)
 
 
 def _matches(client: Client, run: str, text: str) -> Iterator[LogLine]:
@@ -131,5 +137,26 @@ def _matches(client: Client, run: str, text: str) -> Iterator[LogLine]:
         position = found.next_line
 
 
-def _print(line: LogLine, selection: Selection, remote: Remote) -> None:
-    ...
+def _print(lines: Iterator[LogLine], run: str, selection: Selection, remote: Remote) -> None:
+    terminal = remote.terminal()
+    match remote.format:
+        case Format.JSON | Format.YAML if not selection.follow:
+            print_data(remote, {"run": run, "lines": [to_builtins(line) for line in lines]})
+        case Format.TABLE | Format.WIDE | Format.NAME:
+            _write(terminal, lines, timestamps=selection.timestamps)
+        case _:
+            for line in lines:
+                terminal.show(inert_json(encode(line).decode()))
+
+
+def _write(terminal: Terminal, lines: Iterator[LogLine], *, timestamps: bool) -> None:
+    is_mid_line = False
+    for line in lines:
+        stamp = ""
+        if timestamps and line.at and not is_mid_line:
+            stamp = f"{line.at.astimezone(UTC):%H:%M:%S.%f}"[:-3] + "  "
+        is_mid_line = line.continues
+        terminal.out.write(stamp + inert_output(line.text) + ("" if is_mid_line else "\n"))
+        terminal.out.flush()
+    if is_mid_line:
+        terminal.out.write("\n")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rota import __version__
 from rota.cli.commands import overview
 
-_OVERVIEW = ([], ["--help"], ["-h"], ["help"], ["help", "--help"])
+_OVERVIEW: tuple[list[str], ...] = ([], ["--help"], ["-h"], ["help"], ["help", "--help"])
 _VERSION = (["version"], ["--version"], ["-V"])
 
 

@@ -38,7 +38,7 @@ class Display:
     ] = Format.TABLE
     json: Annotated[bool, Parameter(help="The same as -o json.")] = False
     no_color: Annotated[bool, Parameter(help="No colours; NO_COLOR says the same.")] = False
-    plain: Annotated[bool, Parameter(help="No colours, and words instead of marks.")] = False
+    plain: Annotated[bool, Parameter(help="No colours, and marks in ASCII only.")] = False
 
     @property
     def format(self) -> Format:
@@ -54,9 +54,10 @@ class Remote(Display):
     """A command that speaks to a server: also which one, and about which project."""
 
     url: Annotated[
-        str | None, Parameter(help="The server. Default: ROTA_URL, or the one on this machine.")
+        str | None,
+        Parameter(metavar="URL", help="The server. Default: ROTA_URL, or the one on this machine."),
     ] = None
-    project: Annotated[str | None, Parameter(help="Default: the project named default.")] = None
+    project: Annotated[str | None, Parameter(metavar="NAME", help="Default: default.")] = None
 
     def connect(self) -> Client:
         return Client(self.url, project=self.project)
@@ -76,3 +77,10 @@ class Destroying(Writing):
     """A command that takes something away: asks first on a terminal, elsewhere needs --yes."""
 
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Do not ask.")] = False
+
+
+# What commands get where none of these options is given.
+DISPLAY = Display()
+REMOTE = Remote()
+WRITING = Writing()
+DESTROYING = Destroying()

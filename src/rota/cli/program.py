@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 from cyclopts import App, CycloptsError, Parameter
 
 from rota import __version__
 from rota.cli.commands import COMMANDS
 from rota.cli.exits import CommandFailed, Exit
-from rota.cli.failures import explain_failure, exit_of
+from rota.cli.failures import exit_of, explain_failure
 from rota.cli.help_pages import HelpPage
 from rota.cli.inert import inert
 from rota.sdk.errors import RotaApiError
+
+_NAMES = frozenset(command.name for command in COMMANDS)
 
 
 def build() -> App:
@@ -29,7 +32,7 @@ def build() -> App:
         suppress_keyboard_interrupt=False,
     )
     for command in COMMANDS:
-        app.command(command.target, name=command.name, help=command.summary)
+        app.command(command.target, name=command.name)
     return app
 
 
@@ -46,12 +49,14 @@ def run(words: Sequence[str]) -> int:
 
 
 def _obey(words: Sequence[str]) -> int:
+    if words[0] not in _NAMES and not words[0].startswith("-"):
+        return _refuse_command(words[0])
     try:
         result = build()(
             words, exit_on_error=False, print_error=False, result_action="return_value"
         )
     except CycloptsError as error:
-        return _refuse_usage(words, error)
+        return _refuse_usage(error)
     except (CommandFailed, RotaApiError) as error:
         sys.stdout.flush()
         sys.stderr.write(explain_failure(error))
@@ -61,7 +66,15 @@ def _obey(words: Sequence[str]) -> int:
     return int(result or Exit.DONE)
 
 
-def _refuse_usage(words: Sequence[str], error: CycloptsError) -> int:
+def _refuse_command(name: str) -> int:
+    """What cyclopts would do too, but only after importing every command there is."""
+    near = get_close_matches(name, _NAMES, n=1)
+    hint = f' Did you mean "{near[0]}"?' if near else ""
+    sys.stderr.write(f'rota: there is no command "{inert(name)}".{hint}\nSee: rota --help\n')
+    return Exit.USAGE
+
+
+def _refuse_usage(error: CycloptsError) -> int:
     error.verbose = False
     command = " ".join(["rota", *(error.command_chain or ())])
     sys.stderr.write(f"rota: {inert(str(error).strip())}\nSee: {inert(command)} --help\n")

@@ -45,7 +45,9 @@ def run_or_latest(client: Client, reference: str) -> str:
         except NotFound:
             raise error from None
         if not history.items:
-            raise NotFound(f"job {reference} has never run", hint=f"rota trigger {reference}") from None
+            raise NotFound(
+                f"job {reference} has never run", hint=f"rota trigger {reference}"
+            ) from None
         return history.items[0].id
 
 

@@ -11,7 +11,7 @@ from rota.cli.asking import ask, ask_list
 from rota.cli.durations import Duration
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.logs import logs
-from rota.cli.options import Destroying, Limit, Remote, Writing
+from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Limit, Remote, Writing
 from rota.cli.printing import print_list, print_one
 from rota.cli.references import RunReference, run_id, run_or_latest
 from rota.cli.run_views import RUNS, write_run, write_why
@@ -33,9 +33,11 @@ def list_(
     where: Where = None,
     active: Annotated[bool, Parameter(help="Only runs that are not over.")] = False,
     state: Annotated[str | None, Parameter(help="Only runs in this state.")] = None,
-    job: Annotated[str | None, Parameter(help="Only runs of this job; * stands for any text.")] = None,
+    job: Annotated[
+        str | None, Parameter(help="Only runs of this job; * stands for any text.")
+    ] = None,
     limit: Limit = 20,
-    remote: Remote = Remote(),
+    remote: Remote = REMOTE,
 ) -> None:
     """List runs, newest first."""
     with remote.connect() as client:
@@ -44,13 +46,13 @@ def list_(
     print_list(remote, listing, RUNS)
 
 
-def ps(*, where: Where = None, limit: Limit = 100, remote: Remote = Remote()) -> None:
+def ps(*, where: Where = None, limit: Limit = 100, remote: Remote = REMOTE) -> None:
     """List the runs that are not over."""
     list_(where=where, active=True, limit=limit, remote=remote)
 
 
 @app.command
-def show(run: RunReference, /, *, remote: Remote = Remote()) -> None:
+def show(run: RunReference, /, *, remote: Remote = REMOTE) -> None:
     """Show a run: state, times, attempts and steps."""
     with remote.connect() as client:
         found = ask(client, calls.get_run(run_or_latest(client, run)))
@@ -70,7 +72,7 @@ def watch(
     timeout: Annotated[
         Duration | None, Parameter(help="Stop watching after this time (30s, 5m).")
     ] = None,
-    remote: Remote = Remote(),
+    remote: Remote = REMOTE,
 ) -> Exit:
     """Follow a run to its end; the exit code says how it ended."""
     with remote.connect() as client:
@@ -78,7 +80,7 @@ def watch(
 
 
 @app.command
-def why(run: RunReference, /, *, remote: Remote = Remote()) -> None:
+def why(run: RunReference, /, *, remote: Remote = REMOTE) -> None:
     """Explain why a run is where it is, and what would move it on."""
     with remote.connect() as client:
         found = run_or_latest(client, run)
@@ -92,11 +94,11 @@ def why(run: RunReference, /, *, remote: Remote = Remote()) -> None:
 
 
 @app.command
-def cancel(*runs: RunReference, destroying: Destroying = Destroying()) -> None:
+def cancel(*runs: RunReference, destroying: Destroying = DESTROYING) -> None:
     """Cancel runs; what is running is asked to stop, then killed after its grace."""
     terminal = destroying.terminal()
     if not runs:
-        raise CommandFailed("no run was named", exit=Exit.USAGE, hint="rota run cancel RUN…")
+        raise CommandFailed("no run was named", code=Exit.USAGE, hint="rota run cancel RUN…")
     with destroying.connect() as client:
         ids = [run_id(client, run) for run in runs]
         if destroying.dry_run:
@@ -112,7 +114,9 @@ def cancel(*runs: RunReference, destroying: Destroying = Destroying()) -> None:
                 destroying,
                 cancelled,
                 name=lambda run: run.id,
-                page=lambda terminal, run: terminal.tell(f"cancelling {run.id}, {run.state.lower()} now"),
+                page=lambda terminal, run: terminal.tell(
+                    f"cancelling {run.id}, {run.state.lower()} now"
+                ),
             )
 
 
@@ -125,7 +129,7 @@ def retry(
     timeout: Annotated[
         Duration | None, Parameter(help="With --watch: stop watching after this time (30s, 5m).")
     ] = None,
-    writing: Writing = Writing(),
+    writing: Writing = WRITING,
 ) -> Exit:
     """Run it again: a new run with the same inputs."""
     terminal = writing.terminal()
@@ -154,7 +158,7 @@ def resolve(
     as_: Annotated[
         Literal["completed", "failed", "retry"], Parameter(name="--as", help="What happened to it.")
     ],
-    writing: Writing = Writing(),
+    writing: Writing = WRITING,
 ) -> None:
     """Say how an unknown run ended, or that it shall be tried again."""
     with writing.connect() as client:

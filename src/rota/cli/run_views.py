@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from rota.cli import times
+from rota.cli.failures import counted
 from rota.cli.printing import ListView
 from rota.cli.steps import step_line
 from rota.cli.table import Column, write_pairs, write_table
@@ -46,6 +47,11 @@ RUNS: ListView[Run] = ListView(
     empty="no runs match; start one with: rota trigger JOB",
 )
 
+
+def _output(attempt: Attempt) -> str:
+    return f"{counted(attempt.output.lines, 'line')} ({attempt.output.state})"
+
+
 _ATTEMPTS: tuple[Column[Attempt], ...] = (
     Column("ATTEMPT", lambda attempt: str(attempt.number)),
     Column("RESULT", lambda attempt: (attempt.result or "going").lower(), is_state=True),
@@ -54,7 +60,7 @@ _ATTEMPTS: tuple[Column[Attempt], ...] = (
     Column("TOOK", lambda attempt: _length(attempt.duration_seconds)),
     Column("CPU", lambda attempt: times.length(attempt.cpu_seconds)),
     Column("MEMORY", lambda attempt: f"{attempt.max_memory_bytes / 2**20:.0f} MiB"),
-    Column("OUTPUT", lambda attempt: f"{attempt.output.lines:,} lines ({attempt.output.state})"),
+    Column("OUTPUT", _output),
 )
 
 
@@ -115,7 +121,7 @@ def _write_steps(terminal: Terminal, attempt: Attempt) -> None:
     terminal.write()
     width = max(len(step.name) for step in attempt.steps)
     for step in attempt.steps:
-        terminal.write(terminal.plain(step_line(step, width)))
+        terminal.write(step_line(step, width))
 
 
 def write_why(terminal: Terminal, run: str, why: Why, present: datetime) -> None:

@@ -21,7 +21,7 @@ _STATE_COLOURS = {
     "processing": "cyan",
     "claimed": "cyan",
 }
-_MARKS = {"✔": "ok", "✖": "failed", "→": "->", "·": "-"}
+_PLAIN_MARKS = {"✔": "ok", "✖": "!!", "→": "->", "·": "|", "–": "-", "…": "..."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Terminal:
     out: TextIO
     err: TextIO
     has_colour: bool
-    is_plain: bool  # words instead of marks
+    is_plain: bool  # no marks but those of ASCII
     width: int | None  # cells of a line; None: no limit, standard output is no terminal
 
     @classmethod
@@ -48,16 +48,16 @@ class Terminal:
 
     def write(self, line: str = "") -> None:
         """A line of data."""
-        self.out.write(line + "\n")
+        self.out.write(self.plain(line) + "\n")
 
     def tell(self, line: str = "") -> None:
         """A line of talk."""
         self.out.flush()
-        self.err.write(line + "\n")
+        self.err.write(self.plain(line) + "\n")
 
     def show(self, line: str) -> None:
         """A line of data that somebody waits for."""
-        self.write(self.plain(line))
+        self.write(line)
         self.out.flush()
 
     def colour(self, text: str, name: str) -> str:
@@ -71,10 +71,10 @@ class Terminal:
         return self.colour(word, _STATE_COLOURS.get(word, ""))
 
     def plain(self, text: str) -> str:
-        """The text with words for marks where that was asked for."""
+        """The text, its marks in ASCII where that was asked for."""
         if self.is_plain:
-            for mark, word in _MARKS.items():
-                text = text.replace(mark, word)
+            for mark, ascii_mark in _PLAIN_MARKS.items():
+                text = text.replace(mark, ascii_mark)
         return text
 
     def confirm(self, question: str, *, yes: bool, otherwise: str) -> None:
@@ -82,8 +82,8 @@ class Terminal:
         if yes:
             return
         if not (sys.stdin.isatty() and self.err.isatty()):
-            raise CommandFailed(question, exit=Exit.USAGE, hint=otherwise)
+            raise CommandFailed(question, code=Exit.USAGE, hint=otherwise)
         self.err.write(f"{question} [y/N] ")
         self.err.flush()
         if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-            raise CommandFailed("nothing was changed", exit=Exit.USAGE)
+            raise CommandFailed("nothing was changed", code=Exit.USAGE)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from rota.cli import times
 from rota.cli.inert import inert, width_of
-from rota.cli.run_views import ended_by
 from rota.cli.steps import failed_steps, output_tail, step_line
 from rota.cli.terminal import Terminal
-from rota.sdk.answers import Attempt, RunDetail
+from rota.sdk.answers import Attempt, LogLine, RunDetail
 from rota.sdk.client import Client
 
 _WAITING = frozenset({"SCHEDULED", "BLOCKED", "QUEUED"})
@@ -23,38 +23,39 @@ class Transcript:
         self._client = client
         self._terminal = terminal
         self._stream = stream
-        self._is_mid_line = False
         self._told: set[str] = set()
+        self._separator = ""  # before the next piece of the line being written; "": there is none
 
     def take(self, run: RunDetail) -> bool:
         """Tell what is new about the run; whether there was anything."""
         before = len(self._told)
-        if self._is_new("run"):
-            self._add(f"run {run.id}")
         for attempt in run.attempts:
             self._take_attempt(run, attempt)
-        if run.state in _WAITING:
+        is_between = not run.attempts or run.attempts[-1].result is not None
+        if run.state in _WAITING and is_between:
             self._take_waiting(run)
         if run.is_settled:
             self._take_end(run)
         return len(self._told) > before
 
     def end_line(self) -> None:
-        if self._is_mid_line:
+        if self._separator:
             self._write("\n")
-            self._is_mid_line = False
+            self._separator = ""
 
     def _take_waiting(self, run: RunDetail) -> None:
-        state = run.state.lower()
-        if self._is_new(f"{state} before attempt {run.attempt + 1}"):
-            reason = f": {inert(run.waiting)}" if run.waiting and run.state != "QUEUED" else ""
-            self._add(f"{state}{reason}")
+        number = run.attempt + 1
+        if self._is_new(f"{run.state} before attempt {number}"):
+            self._begin(run, number)
+            self._add(run.state.lower() + _waiting_for(run))
 
     def _take_attempt(self, run: RunDetail, attempt: Attempt) -> None:
         which = f"attempt {attempt.number}"
         if self._is_new(f"{which} claimed"):
-            again = f"{which} " if attempt.number > 1 else ""
-            self._add(f"{again}claimed by {inert(attempt.worker)}{_waited(run, attempt)}")
+            self._begin(run, attempt.number)
+            if run.queued_at and self._is_new(f"QUEUED before {which}"):
+                self._add("queued")
+            self._add(f"claimed by {inert(attempt.worker)}{_waited(run, attempt)}")
         if attempt.started_at is not None and self._is_new(f"{which} started"):
             self._add("processing")
             self.end_line()
@@ -63,11 +64,8 @@ class Transcript:
 
     def _take_result(self, run: RunDetail, attempt: Attempt) -> None:
         self.end_line()
-        lines = ()
+        lines = self._last_lines(run, attempt)
         bad_steps = failed_steps(attempt)
-        if attempt.result != "COMPLETED" and attempt.output.lines:
-            window = self._client.get_log(run.id, attempt=attempt.number, tail=_LINES_LOOKED_AT)
-            lines = window.lines
         width = max((width_of(inert(step.name)) for step in attempt.steps), default=0)
         for number, step in enumerate(attempt.steps):
             self._line(step_line(step, width))
@@ -78,41 +76,49 @@ class Transcript:
         if attempt.message and not bad_steps:
             self._line(f"  {inert(attempt.message)}")
         if not (run.is_settled and attempt.number == run.attempt):
-            how = ended_by(attempt)
-            self._line(f"  attempt {attempt.number} {_words(attempt, how)}; it is tried again")
+            result = (attempt.result or "").lower().replace("_", " ")
+            self._line(f"  attempt {attempt.number} of {run.max_attempts} {result}")
+
+    def _last_lines(self, run: RunDetail, attempt: Attempt) -> Sequence[LogLine]:
+        if attempt.result == "COMPLETED" or not attempt.output.lines:
+            return ()
+        return self._client.get_log(run.id, attempt=attempt.number, tail=_LINES_LOOKED_AT).lines
 
     def _take_end(self, run: RunDetail) -> None:
-        self.end_line()
-        took = "" if run.duration_seconds is None else times.length(run.duration_seconds)
-        address = f"{self._client.server.url}{run.url}"
-        state = self._terminal.state(run.state)
+        if self._is_new("end"):
+            self._line(f"{self._verdict(run)} · {self._client.server.url}{run.url}")
+
+    def _verdict(self, run: RunDetail) -> str:
+        state, took = self._terminal.state(run.state), _took(run)
         match run.state:
             case "COMPLETED":
-                self._line(f"✔ {state} in {took or 'no time'} · rota logs {run.id} · {address}")
+                return f"✔ {state}{f' in {took}' if took else ''} · rota logs {run.id}"
             case "UNKNOWN":
                 action = f"rota run resolve {run.id} --as completed|failed|retry"
-                self._line(f"✖ {state}: a person must decide · {action} · {address}")
+                return f"✖ {state}: a person must decide · {action}"
             case _:
                 after = f" after {took}" if took else ""
                 cause = f" ({inert(run.cause)})" if run.cause else ""
                 logs = f" · rota logs {run.id} --failed" if run.attempts else ""
-                self._line(f"✖ {state}{after}{cause}{logs} · {address}")
+                return f"✖ {state}{after}{cause}{logs}"
 
     def _is_new(self, fact: str) -> bool:
-        if fact in self._told:
-            return False
+        is_new = fact not in self._told
         self._told.add(fact)
-        return True
+        return is_new
+
+    def _begin(self, run: RunDetail, attempt: int) -> None:
+        """Start the line that tells how the run comes to this attempt."""
+        if self._is_new(f"way to attempt {attempt}"):
+            self.end_line()
+            self._write(f"run {run.id}" if attempt == 1 else f"attempt {attempt}")
+            self._separator = " "
 
     def _add(self, text: str) -> None:
-        """Go on with the line of what led from one state to the next."""
-        separator = " → " if self._is_mid_line else ""
-        if separator and len(self._told) == 2:
-            separator = " "
-        self._write(f"{separator}{text}")
-        self._is_mid_line = True
+        self._write(f"{self._separator}{text}")
+        self._separator = " → "
 
-    def _quote(self, lines: list[str]) -> None:
+    def _quote(self, lines: Iterable[str]) -> None:
         for line in lines:
             self._line(f"    | {line}")
 
@@ -125,13 +131,23 @@ class Transcript:
         self._stream.flush()
 
 
+def _waiting_for(run: RunDetail) -> str:
+    if run.state == "QUEUED":
+        return ""
+    if run.waiting:
+        return f": {inert(run.waiting)}"
+    return f" {times.relative(run.eligible_at, times.now())}" if run.eligible_at else ""
+
+
 def _waited(run: RunDetail, attempt: Attempt) -> str:
-    if run.queued_at is None or attempt.claimed_at is None or attempt.number > 1:
+    if run.queued_at is None or attempt.claimed_at is None or attempt.number != run.attempt:
         return ""
     waited = (attempt.claimed_at - run.queued_at).total_seconds()
     return f" ({times.length(waited)})" if waited >= 0 else ""
 
 
-def _words(attempt: Attempt, how: str) -> str:
-    result = (attempt.result or "").lower().replace("_", " ")
-    return f"{result} ({how})" if how else result
+def _took(run: RunDetail) -> str:
+    """From its first start to its end, back-offs included."""
+    if run.first_started_at is None or run.ended_at is None:
+        return ""
+    return times.length((run.ended_at - run.first_started_at).total_seconds())

@@ -31,17 +31,23 @@ class Request:
             name=["--input", "-i"], metavar="NAME=VALUE", help="An input of the job; repeatable."
         ),
     ] = ()
-    at: Annotated[str | None, Parameter(help="Not now but at this time, ISO 8601.")] = None
-    priority: Annotated[int | None, Parameter(help="0 to 9; 9 goes first.")] = None
-    key: Annotated[
-        str | None, Parameter(help="Idempotency key: the same key again gives the same run.")
+    at: Annotated[
+        str | None, Parameter(metavar="TIME", help="Not now but at this time, ISO 8601.")
     ] = None
-    watch: Annotated[
-        bool, Parameter(name=["--watch", "-w"], help="Follow the run to its end.")
-    ] = False
+    priority: Annotated[int | None, Parameter(metavar="N", help="0 to 9; 9 goes first.")] = None
+    key: Annotated[
+        str | None,
+        Parameter(metavar="KEY", help="Idempotency key: the same key again gives the same run."),
+    ] = None
+    watch: Annotated[bool, Parameter(name=["--watch", "-w"], help="Follow the run to its end.")] = (
+        False
+    )
     timeout: Annotated[
         Duration | None, Parameter(help="With --watch: stop watching after this time (30s, 5m).")
     ] = None
+
+
+NOW = Request()
 
 
 def request_run(job: str, request: Request, writing: Writing) -> Exit:
@@ -70,6 +76,6 @@ def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise CommandFailed(
-            f'--input "{text}" is not NAME=VALUE', exit=Exit.USAGE, hint="--input target=orders"
+            f'--input "{text}" is not NAME=VALUE', code=Exit.USAGE, hint="--input target=orders"
         )
     return name, value

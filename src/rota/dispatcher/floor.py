@@ -186,7 +186,9 @@ class Floor:
 
     async def _new_specs(self, desk: _Desk, refs: set[tuple[str, int]]) -> tuple[SpecEntry, ...]:
         unseen = refs - desk.known_specs
-        missing = [(JobId(job), version) for job, version in unseen if (job, version) not in self._specs]
+        missing = [
+            (JobId(job), version) for job, version in unseen if (job, version) not in self._specs
+        ]
         if missing:
             for entry in await serving.specs(self._backends, missing):
                 self._specs[entry.job_id, entry.job_version] = entry

@@ -16,9 +16,7 @@ from rota.domain.spec import Overlap
 from rota.domain.states import RunState
 
 # A run in one of these holds a slot of its job: it may be executing now, or at any moment.
-SLOT_STATES = frozenset(
-    {RunState.QUEUED, RunState.CLAIMED, RunState.PROCESSING, RunState.UNKNOWN}
-)
+SLOT_STATES = frozenset({RunState.QUEUED, RunState.CLAIMED, RunState.PROCESSING, RunState.UNKNOWN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ def admit(rules: JobRules, run: ActiveRun, active: Sequence[ActiveRun]) -> Admis
     if rules.is_paused:
         return paused(rules)
     supersedes: tuple[RunId, ...] = ()
-    if _is_exclusive(rules, run):
+    if _is_exclusive(rules, run.trigger):
         others = [other for other in active if _goes_before(other, run)]
         if others and rules.overlap is Overlap.SKIP and run.attempt == 0:
             return Admission(RunState.SKIPPED, cause="overlap")
@@ -102,8 +100,8 @@ def paused(rules: JobRules) -> Admission:
     return Admission(RunState.BLOCKED, blocked_on=reason.key, reasons=(reason,))
 
 
-def _is_exclusive(rules: JobRules, run: ActiveRun) -> bool:
-    return run.trigger is Trigger.SCHEDULE and rules.overlap is not Overlap.ALLOW
+def _is_exclusive(rules: JobRules, trigger: Trigger) -> bool:
+    return trigger is Trigger.SCHEDULE and rules.overlap is not Overlap.ALLOW
 
 
 def _goes_before(other: ActiveRun, run: ActiveRun) -> bool:
@@ -116,9 +114,7 @@ def _goes_before(other: ActiveRun, run: ActiveRun) -> bool:
     return other.seq < run.seq or other.state in SLOT_STATES
 
 
-def _superseded(
-    rules: JobRules, run: ActiveRun, others: Sequence[ActiveRun]
-) -> tuple[RunId, ...]:
+def _superseded(rules: JobRules, run: ActiveRun, others: Sequence[ActiveRun]) -> tuple[RunId, ...]:
     if rules.overlap not in (Overlap.QUEUE_ONE, Overlap.CANCEL_PREVIOUS):
         return ()
     return tuple(
@@ -131,17 +127,11 @@ def _superseded(
 def _overlapping(
     rules: JobRules, run: ActiveRun, ahead: Sequence[ActiveRun], supersedes: tuple[RunId, ...]
 ) -> Admission:
-    reason = Reason(
-        gate="overlap",
-        message=f"another scheduled run of {rules.name} is active (overlap: {rules.overlap})",
-        key=job_key(rules.job_id),
-        action=f"rota run list --active --job {rules.name}",
-    )
     is_cancelling = rules.overlap is Overlap.CANCEL_PREVIOUS
     return Admission(
         RunState.BLOCKED,
-        blocked_on=reason.key,
-        reasons=(reason,),
+        blocked_on=job_key(rules.job_id),
+        reasons=(_overlap_reason(rules),),
         supersedes=supersedes,
         cancels=tuple(o.id for o in ahead if o.seq < run.seq) if is_cancelling else (),
     )
@@ -150,13 +140,37 @@ def _overlapping(
 def _concurrent(rules: JobRules, active: Sequence[ActiveRun]) -> Admission:
     if _free_slots(rules, active) > 0:
         return QUEUED
-    reason = Reason(
+    return Admission(
+        RunState.BLOCKED,
+        blocked_on=job_key(rules.job_id),
+        reasons=(_concurrency_reason(rules),),
+    )
+
+
+# The messages name no other run: they stay true while the runs ahead come and go.
+def _overlap_reason(rules: JobRules) -> Reason:
+    return Reason(
+        gate="overlap",
+        message=f"another scheduled run of {rules.name} is active (overlap: {rules.overlap})",
+        key=job_key(rules.job_id),
+        action=f"rota run list --active --job {rules.name}",
+    )
+
+
+def _concurrency_reason(rules: JobRules) -> Reason:
+    return Reason(
         gate="max_concurrency",
         message=f"{rules.name} has no free slot (max_concurrency: {rules.max_concurrency})",
         key=job_key(rules.job_id),
         action=f"rota run list --active --job {rules.name}",
     )
-    return Admission(RunState.BLOCKED, blocked_on=reason.key, reasons=(reason,))
+
+
+def waiting_reason(rules: JobRules, trigger: Trigger) -> Reason:
+    """Why a run that is left behind by the end of a pause still waits."""
+    if _is_exclusive(rules, trigger):
+        return _overlap_reason(rules)
+    return _concurrency_reason(rules)
 
 
 def releasable(
@@ -174,7 +188,7 @@ def releasable(
     for run in waiting:
         if len(released) >= free:
             break
-        if _is_exclusive(rules, run):
+        if _is_exclusive(rules, run.trigger):
             if any(_goes_before(other, run) for other in scheduled):
                 continue
             scheduled.append(replace(run, state=RunState.QUEUED))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 BOOST_SECONDS = 30.0  # head start of one step of priority, in pool-seconds
 DEFAULT_EXPECTED_SECONDS = 1.0
+LEAST_CHARGED_SECONDS = 0.001  # handing a run out costs something too, however short it is
 OLDEST_EVERY = 16  # every 16th slot goes to the oldest queued run: the bound on waiting
 
 
@@ -75,6 +76,6 @@ def activation_tag(tag: float, others: PoolTags) -> float:
     return tag
 
 
-def cost_of(expected_seconds: float, pool_slots: int) -> float:
-    """Fraction of the pool's capacity × expected seconds."""
-    return expected_seconds / max(pool_slots, 1)
+def cost_of(seconds: float, capacity: float) -> float:
+    """What a run of this length costs that takes a fraction of the pool's capacity."""
+    return max(seconds, LEAST_CHARGED_SECONDS) * capacity

@@ -50,7 +50,7 @@ def parse_filter(where: str, terms: Iterable[Term], now: datetime) -> RunFilter:
             "the filter cannot be read",
             problems,
             code="bad_filter",
-            hint=f"keys are {listed(_READERS, 'and')}, as in state:failed since:6h",
+            hint=f"keys are {', '.join(_READERS)}, as in state:failed since:6h",
         )
     return wanted
 

@@ -42,7 +42,7 @@ def decode_cursor(kind: str, cursor: str | None, default: Position) -> Position:
     except (ValueError, TypeError, RecursionError):
         given, position = None, None
     if given == kind and type(position) is type(default) and _is_usable(position):
-        return position  # type: ignore[no-any-return]  # checked right above
+        return position
     raise Invalid(
         "this cursor does not belong to this list",
         code="bad_cursor",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
@@ -18,10 +19,10 @@ _RECHECK_SECONDS = 5.0
 Frames = AsyncGenerator[bytes, None]
 
 
-def frame(event: str, data: str, event_id: str = "") -> bytes:
+def frame(data: str, *, event: str = "", event_id: str = "") -> bytes:
     """One event. `data` is JSON, which has no raw line breaks."""
-    head = f"id: {event_id}\n" if event_id else ""
-    return f"{head}event: {event}\ndata: {data}\n\n".encode()
+    fields = {"id": event_id, "event": event, "data": data}
+    return "".join(f"{name}: {value}\n" for name, value in fields.items() if value).encode() + b"\n"
 
 
 class EventStream(StreamingResponse):
@@ -72,4 +73,6 @@ async def while_allowed(frames: Frames, check: Callable[[], Awaitable[bool]]) ->
 
 
 # What OpenAPI says of a stream.
-STREAM_RESPONSES = {200: {"description": "events", "content": {"text/event-stream": {}}}}
+STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "events", "content": {"text/event-stream": {}}}
+}

@@ -39,7 +39,9 @@ class StrictRoute(APIRoute):
             raise Invalid(
                 "the address has unknown parameters",
                 [
-                    Problem(f"unknown parameter {quoted(name)}", hint=did_you_mean(name, self._known))
+                    Problem(
+                        f"unknown parameter {quoted(name)}", hint=did_you_mean(name, self._known)
+                    )
                     for name in unknown
                 ],
                 code="unknown_parameter",

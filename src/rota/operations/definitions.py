@@ -86,7 +86,9 @@ async def apply(
         backends.announce(wakes)
     ids = {job.name: job.id for job in prepared.new}
     changes = tuple(
-        c if c.job_id else PlannedChange(c.name, c.change, ids[c.name], c.schedule, c.next_at, notes=c.notes)
+        c
+        if c.job_id
+        else PlannedChange(c.name, c.change, ids[c.name], c.schedule, c.next_at, notes=c.notes)
         for c in prepared.plan.changes
     )
     return Plan(changes, prepared.plan.warnings, prepared.plan.etag)
@@ -207,7 +209,9 @@ def _notes(spec: JobSpec, anchor: datetime, next_at: datetime | None, now: datet
     if next_at is None:
         notes.append("its schedule has no due time left: it will never run by itself")
     elif spec.schedule.run_once:
-        notes.append(f"run_once: next start {next_at:%Y-%m-%d %H:%M:%S} UTC, then the job is finished")
+        notes.append(
+            f"run_once: next start {next_at:%Y-%m-%d %H:%M:%S} UTC, then the job is finished"
+        )
     notes += [change.text for change in clock_changes(table, now) if change.is_affected]
     return notes
 

@@ -85,7 +85,9 @@ def _worker_reason(run: Run, shape: str, sessions: list[Session]) -> Reason:
     if not pool:
         others = sorted({session.pool for session in sessions})
         known = f" (workers serve {', '.join(others)})" if others else ""
-        return Reason("worker", f"no worker serves pool {run.pool}{known}", action="rota worker list")
+        return Reason(
+            "worker", f"no worker serves pool {run.pool}{known}", action="rota worker list"
+        )
     lacking = [unmet(shape, session.labels, session.functions) for session in pool]
     if all(lacking):
         missing = "; ".join(sorted({", ".join(lacks) for lacks in lacking}))

@@ -9,6 +9,7 @@ from rota.domain.ids import JobId, SessionId, micros
 from rota.domain.jobfile import read_job
 from rota.domain.spec import JobSpec
 from rota.operations.backends import Backends
+from rota.ports.queue import output as output_topic
 from rota.ports.store import Renewal, Session
 from rota.ports.work import (
     Fence,
@@ -70,6 +71,8 @@ async def finish(
     """Take a worker's word for how attempts ended, as far as it still has the right to say."""
     finished = await backends.store.finish(session, outcomes)
     backends.announce(finished.wakes)
+    for fence in finished.accepted:
+        backends.queue.announce(output_topic(fence.run))
     return ReportAnswer(finished.accepted, finished.fenced)
 
 

@@ -301,7 +301,9 @@ class StoredChunk:
 
 
 class JobStore(Protocol):
-    async def save_jobs(self, jobs: Sequence[NewJob], *, removed: Sequence[JobId], actor: str) -> Wakes:
+    async def save_jobs(
+        self, jobs: Sequence[NewJob], *, removed: Sequence[JobId], actor: str
+    ) -> Wakes:
         """Create, change and delete jobs, all or none. `Conflict` if one is not as expected."""
         ...
 
@@ -317,7 +319,9 @@ class JobStore(Protocol):
         """Job documents by (job, version); never changes for a version."""
         ...
 
-    async def ledger(self, job: JobId, since: datetime, until: datetime, limit: int) -> list[LedgerEntry]: ...
+    async def ledger(
+        self, job: JobId, since: datetime, until: datetime, limit: int
+    ) -> list[LedgerEntry]: ...
 
 
 class ScheduleStore(Protocol):
@@ -347,7 +351,9 @@ class ScheduleStore(Protocol):
 
 
 class RunStore(Protocol):
-    async def submit(self, runs: Sequence[NewRun], idempotency: Idempotency | None = None) -> Submitted: ...
+    async def submit(
+        self, runs: Sequence[NewRun], idempotency: Idempotency | None = None
+    ) -> Submitted: ...
 
     async def claim(self, session: SessionId, slots: int) -> list[Work]:
         """Give up to `slots` queued runs to a session in order of service, each a new attempt."""
@@ -397,7 +403,9 @@ class SessionStore(Protocol):
 
     async def renew(self, session: SessionId, *, stopping: bool) -> Renewal: ...
 
-    async def reap(self, expected_beats: Mapping[SessionId, int]) -> tuple[frozenset[SessionId], Wakes]:
+    async def reap(
+        self, expected_beats: Mapping[SessionId, int]
+    ) -> tuple[frozenset[SessionId], Wakes]:
         """End sessions whose lease has expired by the store's clock and whose beat count is still
         the expected one; their attempts are lost."""
         ...
@@ -420,7 +428,9 @@ class SessionStore(Protocol):
 class TokenStore(Protocol):
     async def add_token(self, token: NewToken) -> None: ...
 
-    async def token_by_digest(self, digest: str, *, uses_up_login: bool = False) -> tuple[Token, str] | None:
+    async def token_by_digest(
+        self, digest: str, *, uses_up_login: bool = False
+    ) -> tuple[Token, str] | None:
         """A valid token and its kind; None if unknown, expired, revoked or used up."""
         ...
 

@@ -16,9 +16,10 @@ from typing import Any
 from rota.domain.durations import format_duration, parse_duration
 from rota.domain.errors import Invalid, Problem
 from rota.domain.lease import MAX_LEASE, MIN_LEASE
+from rota.guardian import NamespaceWish
 
 _FILES = (Path("rota.toml"), Path("~/.config/rota/rota.toml"), Path("/etc/rota/rota.toml"))
-_SECRET_SUFFIX = "_FILE"  # ROTA_TOKEN_FILE: read the value from that file
+_FROM_FILE = "_FILE"  # ROTA_TOKEN_FILE: read the value from that file
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Settings:
     pool: str = "default"
     labels: Mapping[str, str] | None = None
     app: str = ""
-    namespace: str = "auto"
+    namespace: NamespaceWish = "auto"
     stop_grace: timedelta = timedelta(seconds=10)
     log_level: str = "info"
     url: str = ""
@@ -96,7 +97,9 @@ class Origin:
     origin: str  # flag, environment variable, file, default
 
 
-def load(flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+def load(
+    flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
+) -> Settings:
     """The settings in force. `Invalid` has every problem found."""
     return load_with_origins(flags, environ)[0]
 
@@ -139,11 +142,13 @@ def _environment_layer(
         variable = f"ROTA_{name.upper()}"
         if variable in environ:
             layer[name] = environ[variable], variable
-        elif (path := environ.get(variable + _SECRET_SUFFIX)) is not None:
+        elif (path := environ.get(variable + _FROM_FILE)) is not None:
             try:
-                layer[name] = Path(path).read_text("utf-8").strip(), variable + _SECRET_SUFFIX
+                layer[name] = Path(path).read_text("utf-8").strip(), variable + _FROM_FILE
             except OSError as error:
-                problems.append(Problem(f"{path}: {error.strerror}", path=variable + _SECRET_SUFFIX))
+                problems.append(
+                    Problem(f"{path}: {error.strerror}", path=variable + _FROM_FILE)
+                )
     return layer
 
 
@@ -163,7 +168,9 @@ def _file_layer(problems: list[Problem]) -> dict[str, tuple[Any, str]]:
                 layer[name] = value, str(path)
             else:
                 near = difflib.get_close_matches(name, MEANINGS, 1)
-                hint = f'did you mean "{near[0]}"?' if near else "rota config show lists the settings"
+                hint = (
+                    f'did you mean "{near[0]}"?' if near else "rota config show lists the settings"
+                )
                 problems.append(Problem(f'unknown setting "{name}"', path=str(path), hint=hint))
     return layer
 
@@ -220,7 +227,9 @@ def _address(kind: str, *schemes: str) -> Callable[[Any], str]:
     def read(raw: Any) -> str:
         text = str(raw)
         if text and not text.startswith(schemes):
-            raise ValueError(f'{kind} "{text}" is not available in this version: {" or ".join(schemes)}PATH')
+            raise ValueError(
+                f'{kind} "{text}" is not available in this version: {" or ".join(schemes)}PATH'
+            )
         return text
 
     return read

@@ -71,7 +71,9 @@ def _folder(settings: Settings) -> Iterator[Finding]:
     home = settings.home.absolute()
     existing = next(path for path in (home, *home.parents) if path.exists())
     if not os.access(existing, os.W_OK):
-        yield Finding("data folder", Verdict.PROBLEM, f"{existing} is not writable", "set ROTA_HOME")
+        yield Finding(
+            "data folder", Verdict.PROBLEM, f"{existing} is not writable", "set ROTA_HOME"
+        )
         return
     free = shutil.disk_usage(existing).free
     message = f"{home}, {free // 2**20} MiB free"
@@ -160,7 +162,9 @@ def _server(settings: Settings) -> Iterator[Finding]:
 
 def _guardian(settings: Settings) -> Iterator[Finding]:
     command = guardian_command(["/bin/true"], namespace="require")
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=_GUARDIAN_SECONDS, check=False)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=_GUARDIAN_SECONDS, check=False
+    )
     if ended.returncode == 0:
         yield Finding("guardian", Verdict.OK, "process namespaces work: no job survives its worker")
     else:

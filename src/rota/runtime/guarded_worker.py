@@ -43,7 +43,7 @@ class GuardedWorker:
         lock = _lock(folder, self._settings.name)
         pause = _FIRST_PAUSE
         try:
-            while not self._is_stopping:
+            while True:
                 began = self._clock.monotonic()
                 self.exit_code = await self._run_once(folder)
                 if self._is_stopping:
@@ -67,7 +67,10 @@ class GuardedWorker:
         )
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *command, pass_fds=(alive,), stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+                *command,
+                pass_fds=(alive,),
+                stdin=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
             )
             os.close(alive)
             if self._is_stopping:

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from rota.domain import crontab, durations, jobfile
-from rota.domain.errors import Invalid, Problem
+from rota.domain.errors import (
+    Conflict,
+    Denied,
+    Invalid,
+    NotFound,
+    Problem,
+    RotaError,
+    Unavailable,
+)
 from rota.domain.schedule import (
     clock_changes,
     clock_remark,
@@ -20,6 +28,26 @@ from rota.domain.schedule import (
 )
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import Schedule
+
+__all__ = [
+    "CheckedFile",
+    "Conflict",
+    "Denied",
+    "DueTime",
+    "ExplainedSchedule",
+    "Invalid",
+    "NotFound",
+    "Problem",
+    "RotaError",
+    "Unavailable",
+    "check_file",
+    "explain",
+    "file_schema",
+    "host_timezone",
+    "import_crontab",
+    "job_file",
+    "parse_duration",
+]
 
 _LOCAL_ZONE = Path("/etc/localtime")
 

@@ -23,7 +23,7 @@ _LOOK_AGAIN = timedelta(milliseconds=20)
 def leave_note(folder: Path) -> None:
     """Called by the worker itself, inside its namespace, before it registers."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    note = {"boot": _boot_id(), "namespace": os.readlink("/proc/self/ns/pid")}
+    note = {"boot": _boot_id(), "namespace": _own_namespace()}
     temporary = folder / f"{_NOTE}.new"
     temporary.write_text(json.dumps(note), "utf-8")
     temporary.replace(folder / _NOTE)
@@ -39,7 +39,7 @@ async def is_gone(folder: Path, clock: Clock) -> bool:
         return False
     if note["boot"] != _boot_id():
         return True
-    if note["namespace"] == os.readlink("/proc/self/ns/pid"):
+    if note["namespace"] == _own_namespace():
         return False  # it shared our namespace: nothing can be told
     deadline = clock.monotonic() + _PATIENCE.total_seconds()
     while clock.monotonic() < deadline:
@@ -53,9 +53,13 @@ def _is_inhabited(namespace: str) -> bool:
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with suppress(OSError):  # it ended while we looked
-                if os.readlink(f"{entry.path}/ns/pid") == namespace:
+                if str(Path(entry.path, "ns/pid").readlink()) == namespace:
                     return True
     return False
+
+
+def _own_namespace() -> str:
+    return str(Path("/proc/self/ns/pid").readlink())
 
 
 def _boot_id() -> str:

@@ -188,7 +188,7 @@ async def write_client_file(backends: Backends, settings: Settings, url: str) ->
 
 async def _kept_token(backends: Backends, path: Path) -> str:
     with contextlib.suppress(OSError, Denied):
-        secret = path.read_text("utf-8").strip()
+        secret = _read(path)
         await tokens.authenticate(backends, secret)
         return secret
     _, secret = await tokens.create_token(
@@ -198,6 +198,10 @@ async def _kept_token(backends: Backends, path: Path) -> str:
     with os.fdopen(descriptor, "w") as file:
         file.write(secret)
     return secret
+
+
+def _read(path: Path) -> str:
+    return path.read_text("utf-8").strip()
 
 
 def _shown_host(host: str) -> str:

@@ -12,7 +12,9 @@ from rota.ports.store import Role
 from rota.runtime.config import Settings
 
 
-def create(settings: Settings, name: str, role: str, lifetime: timedelta | None = None) -> tuple[str, str]:
+def create(
+    settings: Settings, name: str, role: str, lifetime: timedelta | None = None
+) -> tuple[str, str]:
     """A new token as (id, secret); works with and without a running server."""
     if role not in set(Role):
         raise Invalid(f'"{role}" is not a role', hint=f"one of {', '.join(Role)}")

@@ -24,6 +24,8 @@ async def _run(
 ) -> None:
     server = Server(settings, files)
     ready: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
-    ready.add_done_callback(lambda future: None if future.cancelled() else on_ready(future.result()))
+    ready.add_done_callback(
+        lambda future: None if future.cancelled() else on_ready(future.result())
+    )
     stop_on_signals(server)
     await server.run(ready)

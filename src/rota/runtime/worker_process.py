@@ -67,7 +67,9 @@ async def _run(options: argparse.Namespace) -> None:
     }
     functions: tuple[str, ...] = ()
     if options.app:
-        from rota.adapters.executors.python import PythonExecutor  # only workers with an app need it
+        from rota.adapters.executors.python import (
+            PythonExecutor,
+        )  # only workers with an app need it
 
         python = PythonExecutor(attempts, guard, options.app)
         guard.prolong(clock.monotonic() + _STARTING.total_seconds())

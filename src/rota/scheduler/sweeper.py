@@ -22,7 +22,9 @@ class Sweeper:
 
     name = "sweeper"
 
-    def __init__(self, backends: Backends, clock: Clock, config: SweeperConfig | None = None) -> None:
+    def __init__(
+        self, backends: Backends, clock: Clock, config: SweeperConfig | None = None
+    ) -> None:
         self._backends = backends
         self._clock = clock
         self._config = config or SweeperConfig()
@@ -54,7 +56,9 @@ class LeaseReaper:
 
     name = "lease-reaper"
 
-    def __init__(self, backends: Backends, clock: Clock, interval: timedelta = timedelta(seconds=1)) -> None:
+    def __init__(
+        self, backends: Backends, clock: Clock, interval: timedelta = timedelta(seconds=1)
+    ) -> None:
         self._backends = backends
         self._clock = clock
         self._interval = interval

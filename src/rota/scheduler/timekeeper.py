@@ -45,7 +45,9 @@ class Timekeeper:
 
     name = "timekeeper"
 
-    def __init__(self, backends: Backends, clock: Clock, config: TimekeeperConfig | None = None) -> None:
+    def __init__(
+        self, backends: Backends, clock: Clock, config: TimekeeperConfig | None = None
+    ) -> None:
         self._backends = backends
         self._clock = clock
         self._config = config or TimekeeperConfig()
@@ -106,7 +108,11 @@ class Timekeeper:
 
     async def _learn(self, due: Iterable[DueSchedule]) -> None:
         """Compile the timetables of job versions seen for the first time."""
-        new = {(d.job_id, d.job_version): d for d in due if (d.job_id, d.job_version) not in self._tables}
+        new = {
+            (d.job_id, d.job_version): d
+            for d in due
+            if (d.job_id, d.job_version) not in self._tables
+        }
         if len(self._tables) > self._config.max_upcoming:
             self._tables.clear()
         documents = await self._backends.store.documents(list(new)) if new else {}
@@ -149,9 +155,20 @@ class Timekeeper:
         if next_at > self._now() + self._config.look_ahead:
             return
         due = DueSchedule(
-            entry.job_id, next_at, entry.due.schedule_version, entry.due.job_version, entry.due.anchor
+            entry.job_id,
+            next_at,
+            entry.due.schedule_version,
+            entry.due.job_version,
+            entry.due.anchor,
         )
         heapq.heappush(
             self._upcoming,
-            _Upcoming(next_at, entry.job_id, due, entry.table, entry.misfire, entry.table.next_after(next_at)),
+            _Upcoming(
+                next_at,
+                entry.job_id,
+                due,
+                entry.table,
+                entry.misfire,
+                entry.table.next_after(next_at),
+            ),
         )

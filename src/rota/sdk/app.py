@@ -6,7 +6,8 @@ import asyncio
 import difflib
 import importlib
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -27,6 +28,7 @@ from rota.sdk.options import JobOptions
 
 if TYPE_CHECKING:
     from rota.sdk.answers import Plan
+    from rota.sdk.async_client import AsyncClient
     from rota.sdk.client import Client
 
 P = ParamSpec("P")
@@ -64,7 +66,8 @@ class App:
         self.name = name
         self.jobs: dict[str, JobFunction[..., Any, Any]] = {}  # by the job's name
         self._client: RunClient | None = None
-        self._async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncRunClient]
+        self._async_client: AsyncRunClient | None = None  # for all event loops; None: one for each
+        self._async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient]
         self._async_clients = WeakKeyDictionary()
 
     @property
@@ -83,6 +86,8 @@ class App:
     @property
     def async_client(self) -> AsyncRunClient:
         """The client of the running event loop."""
+        if self._async_client is not None:
+            return self._async_client
         loop = asyncio.get_running_loop()
         if loop not in self._async_clients:
             from rota.sdk.async_client import AsyncClient
@@ -98,6 +103,22 @@ class App:
             return self._add(JobFunction(self, function, options))
 
         return cast("JobDecorator", decorate)
+
+    @contextmanager
+    def submitting_to(self, client: RunClient, async_client: AsyncRunClient) -> Iterator[None]:
+        """Within, runs go to these clients: for tests, or another server than the usual one."""
+        before = self._client, self._async_client
+        self._client, self._async_client = client, async_client
+        try:
+            yield
+        finally:
+            self._client, self._async_client = before
+
+    async def aclose(self) -> None:
+        """Close the connections that `asubmit` opened on this event loop."""
+        client = self._async_clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
 
     def documents(self) -> list[dict[str, Any]]:
         """The jobs as entries of a job file."""

@@ -14,9 +14,8 @@ from rota.domain.spec import Delivery, JobSpec, JobType
 from rota.domain.store_time import StoreTime
 from rota.ports.clock import Clock
 from rota.ports.executor import Assignment, Executor
-from rota.ports.work import Dispatch, Fence, Outcome, OutputChunk, Progress, ReportAnswer, Start
+from rota.ports.work import Dispatch, Fence, Outcome, Progress, Start
 from rota.worker.output import AttemptOutput
-
 
 
 @dataclass(slots=True)
@@ -36,7 +35,9 @@ class Held:
 class Attempts:
     """Implements `rota.ports.executor.Desk` for executors, and keeps the session's books."""
 
-    def __init__(self, clock: Clock, open_output: Callable[[Fence, JobSpec], AttemptOutput]) -> None:
+    def __init__(
+        self, clock: Clock, open_output: Callable[[Fence, JobSpec], AttemptOutput]
+    ) -> None:
         self._clock = clock
         self._open_output = open_output
         self._executors: Mapping[JobType, Executor] = {}
@@ -65,7 +66,8 @@ class Attempts:
         for entry in dispatch.specs:
             self._specs[entry.job_id, entry.job_version] = entry.spec
         now = self._clock.monotonic()
-        free, guarded = [], []
+        free: list[Held] = []
+        guarded: list[Held] = []
         for work in dispatch.work:
             if work.fence in self._held:
                 continue  # sent twice: harmless
@@ -85,14 +87,21 @@ class Attempts:
         for kind, assignments in by_type.items():
             executor = self._executors.get(kind)
             if executor is None:
-                self.ended([self._refusal(a, f"this worker does not run {kind} jobs") for a in assignments])
+                self.ended(
+                    [self._refusal(a, f"this worker does not run {kind} jobs") for a in assignments]
+                )
             else:
                 executor.start(assignments)
 
     def _refusal(self, assignment: Assignment, message: str) -> Outcome:
         now = self.store_micros()
         return Outcome(
-            assignment.work.run, assignment.work.attempt, AttemptResult.FAILED, now, now, message=message
+            assignment.work.run,
+            assignment.work.attempt,
+            AttemptResult.FAILED,
+            now,
+            now,
+            message=message,
         )
 
     def withdraw(self, fences: Sequence[Fence]) -> None:
@@ -178,9 +187,13 @@ class Attempts:
     # --- for the session's loops
 
     async def send_due_output(self) -> None:
-        for held in list(self._held.values()):
-            if held.output is not None and held.outcome is None:
-                await held.output.send_due()
+        due = [
+            held.output.send_due()
+            for held in self._held.values()
+            if held.output is not None and held.outcome is None and held.output.due_at is not None
+        ]
+        if due:
+            await asyncio.gather(*due)
 
     def unreported(self) -> list[Outcome]:
         """Outcomes that no server has acknowledged yet."""
@@ -192,7 +205,10 @@ class Attempts:
         return [
             Start(fence.run, fence.attempt, held.started_at)
             for fence, held in self._held.items()
-            if held.started_at and not held.is_announced and held.outcome is None and held.received_at < limit
+            if held.started_at
+            and not held.is_announced
+            and held.outcome is None
+            and held.received_at < limit
         ]
 
     def announced(self, fences: Sequence[Fence]) -> None:

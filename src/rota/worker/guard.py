@@ -15,7 +15,7 @@ from rota.ports.clock import Clock
 from rota.ports.executor import Exit
 
 _MAX_MESSAGE = 4 * 1024 * 1024
-_MAX_DESCRIPTORS = 250
+_MAX_DESCRIPTORS = 32  # 16 spawns: the guardian reports nothing before a message is done
 _DESCRIPTORS_PER_SPAWN = 2
 
 
@@ -144,7 +144,9 @@ class Guard:
             descriptors.extend(own)
         return len(self._outgoing), descriptors
 
-    def _fail(self, batch: Sequence[tuple[dict[str, Any], tuple[int, ...]]], error: OSError) -> None:
+    def _fail(
+        self, batch: Sequence[tuple[dict[str, Any], tuple[int, ...]]], error: OSError
+    ) -> None:
         for request, _ in batch:
             if request["do"] == "spawn":
                 self._end(request["key"], Exit(None, None, error=f"guardian: {error.strerror}"))
@@ -180,7 +182,7 @@ class Guard:
             case _:
                 pass  # started, error: nothing waits for them
 
-    def _end(self, key: str, exit: Exit) -> None:
+    def _end(self, key: str, ending: Exit) -> None:
         future = self._processes.pop(key, None)
         if future is not None and not future.done():
-            future.set_result(exit)
+            future.set_result(ending)

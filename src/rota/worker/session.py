@@ -22,7 +22,9 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class SessionConfig:
-    announce_after: timedelta = timedelta(milliseconds=200)  # shorter attempts only report their end
+    announce_after: timedelta = timedelta(
+        milliseconds=200
+    )  # shorter attempts only report their end
     reconnect_delay: timedelta = timedelta(milliseconds=500)
     tick: timedelta = timedelta(milliseconds=100)
     stop_grace: timedelta = timedelta(seconds=10)  # how long attempts may finish after a stop

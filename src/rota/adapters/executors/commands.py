@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import dataclass
 
+from rota.adapters.executors.work_folder import WorkFolder
 from rota.domain.spec import Step
 
-_INLINE_LIMIT = 100_000  # bytes; longer scripts go through a file (the kernel's limit is 128 KiB)
-# Shells stop at the first failing command, as a step that failed half-way must not look well.
-_INLINE: Mapping[str, tuple[str, ...]] = {
-    "sh": ("sh", "-ec"),
-    "bash": ("bash", "-eo", "pipefail", "-c"),
-}
-_BY_FILE: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "sh": (("sh", "-e"), ".sh"),
-    "bash": (("bash", "-eo", "pipefail"), ".sh"),
-    "python": (("python3",), ".py"),
-    "node": (("node",), ".js"),
+_INLINE_LIMIT = 100_000  # characters; longer scripts go through a file (the kernel takes 128 KiB)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shell:
+    """How a shell takes a script. Shells stop at the first command that fails: a step that failed
+    half-way must not look well."""
+
+    by_file: tuple[str, ...]
+    suffix: str = ""
+    inline: tuple[str, ...] = ()  # empty: only from a file
+
+
+_SHELLS: Mapping[str, _Shell] = {
+    "sh": _Shell(("sh", "-e"), ".sh", ("sh", "-ec")),
+    "bash": _Shell(("bash", "-eo", "pipefail"), ".sh", ("bash", "-eo", "pipefail", "-c")),
+    "python": _Shell(("python3",), ".py"),
+    "node": _Shell(("node",), ".js"),
 }
 
 
-def command_of(step: Step, script_file: Path) -> tuple[str, ...]:
-    """The argument list; writes the script to a file beside `script_file` where one is needed."""
+def command_of(step: Step, number: int, folder: WorkFolder) -> tuple[str, ...]:
+    """The argument list; writes the script to a file where one is needed."""
     if isinstance(step.run, tuple):
         return step.run
-    if not step.interpreter and step.shell in _INLINE and len(step.run) <= _INLINE_LIMIT:
-        return (*_INLINE[step.shell], step.run)
-    command, suffix = _BY_FILE.get(step.shell, ((step.shell,), ""))
-    path = script_file.with_name(script_file.name + suffix)
+    shell = _SHELLS.get(step.shell, _Shell((step.shell,)))
+    if shell.inline and not step.interpreter and len(step.run) <= _INLINE_LIMIT:
+        return (*shell.inline, step.run)
+    script = folder.script(number)
+    path = script.with_name(script.name + shell.suffix)
     path.write_text(step.run, "utf-8")
     path.chmod(0o700)
-    return (*(step.interpreter or command), str(path))
+    return (*(step.interpreter or shell.by_file), str(path))

@@ -30,7 +30,9 @@ def told_by_rota(assignment: Assignment, output: Path, progress: Path) -> dict[s
         "ROTA_RUN_ID": work.run,
         "ROTA_JOB": spec.name,
         "ROTA_PROJECT": spec.project,
-        "ROTA_DUE_AT": instant(work.due_at).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "ROTA_DUE_AT": instant(work.due_at)
+        .isoformat(timespec="microseconds")
+        .replace("+00:00", "Z"),
         "ROTA_ATTEMPT": str(work.attempt),
         "ROTA_FENCE": str(work.attempt),
         "ROTA_OUTPUT": str(output),

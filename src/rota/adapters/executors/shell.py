@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import shutil
 import signal
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from rota.adapters.executors.commands import command_of
 from rota.adapters.executors.environment import given_inputs, inherited, told_by_rota
 from rota.adapters.executors.pipes import Pipe
+from rota.adapters.executors.work_folder import WorkFolder, parse_progress
 from rota.domain.output import Stream
 from rota.domain.retry import backoff
 from rota.domain.run import AttemptResult
@@ -27,7 +24,6 @@ from rota.ports.executor import Assignment, Desk, Exit, OutputSink, Process, Spa
 from rota.ports.work import Fence, Outcome, StepOutcome
 
 _PROGRESS_INTERVAL = timedelta(seconds=1)
-_MAX_OUTPUTS = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -35,15 +31,14 @@ class _Attempt:
     """An attempt while it is executed."""
 
     assignment: Assignment
-    folder: Path
+    folder: WorkFolder
     env: dict[str, str]
     sink: OutputSink
     started_at: int
     deadline: float | None  # monotonic; None: no timeout
-    process: Process | None = None
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     result: AttemptResult = AttemptResult.COMPLETED
-    failure: Exit | None = None
+    failure: Exit | None = None  # of the step that decided the result
     message: str = ""
     steps: list[StepOutcome] = field(default_factory=list)
     cpu_seconds: float = 0.0
@@ -58,6 +53,10 @@ class _Attempt:
     def is_well(self) -> bool:
         return self.result is AttemptResult.COMPLETED
 
+    @property
+    def grace(self) -> float:
+        return self.assignment.spec.grace.total_seconds()
+
 
 class ShellExecutor:
     """Implements `rota.ports.executor.Executor`."""
@@ -70,7 +69,7 @@ class ShellExecutor:
         self._base_env = inherited()
         self._attempts: dict[Fence, _Attempt] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        shutil.rmtree(work_root, ignore_errors=True)
+        shutil.rmtree(work_root, ignore_errors=True)  # left behind by a worker that was killed
         work_root.mkdir(parents=True, mode=0o700)
         self._progress = asyncio.get_running_loop().create_task(self._watch_progress())
 
@@ -82,9 +81,8 @@ class ShellExecutor:
 
     def cancel(self, fences: Sequence[Fence]) -> None:
         for fence in fences:
-            attempt = self._attempts.get(fence)
-            if attempt is not None:
-                attempt.stop.set()
+            if fence in self._attempts:
+                self._attempts[fence].stop.set()
 
     async def close(self) -> None:
         self._progress.cancel()
@@ -99,17 +97,17 @@ class ShellExecutor:
         self._attempts[attempt.fence] = attempt
         try:
             await self._run_steps(attempt)
+            outcome = self._outcome(attempt)
         finally:
             del self._attempts[attempt.fence]
-        outcome = self._outcome(attempt)
-        self._clean(attempt)
+            attempt.folder.remove()
         self._desk.ended([outcome])
 
     def _prepare(self, assignment: Assignment) -> _Attempt:
         work, spec = assignment.work, assignment.spec
-        folder = self._root / f"{work.run}.{work.attempt}"
-        folder.mkdir(mode=0o700)
-        timeout = spec.timeout.total_seconds() if spec.timeout else None
+        folder = WorkFolder(self._root, f"{work.run}.{work.attempt}")
+        folder.make()
+        now, timeout = self._clock.monotonic(), spec.timeout
         return _Attempt(
             assignment=assignment,
             folder=folder,
@@ -117,11 +115,11 @@ class ShellExecutor:
                 **self._base_env,
                 **spec.env,
                 **given_inputs(work.inputs),
-                **told_by_rota(assignment, _output_file(folder), _progress_file(folder)),
+                **told_by_rota(assignment, folder.output, folder.progress),
             },
             sink=self._desk.output(work.fence),
             started_at=self._desk.store_micros(),
-            deadline=None if timeout is None else time.monotonic() + timeout,
+            deadline=None if timeout is None else now + timeout.total_seconds(),
         )
 
     def _not_started(self, assignment: Assignment, error: OSError) -> Outcome:
@@ -137,86 +135,90 @@ class ShellExecutor:
 
     async def _run_steps(self, attempt: _Attempt) -> None:
         for number, step in enumerate(attempt.assignment.spec.steps):
-            if not _is_wanted(step, attempt):
+            if _is_wanted(step, attempt):
+                await self._run_step(attempt, number, step)
+            else:
                 attempt.steps.append(StepOutcome(step.name, "skipped"))
-                continue
-            await self._run_step(attempt, number, step)
 
     async def _run_step(self, attempt: _Attempt, number: int, step: Step) -> None:
         """One step with its own retries; a bad end is noted on the attempt."""
-        began = time.monotonic()
-        limit = _limit(attempt, step)
+        began = self._clock.monotonic()
+        limit = self._limit(attempt, step)
         tries = 0
         while True:
             tries += 1
-            exit, result = await self._try(attempt, number, step, limit)
-            if result != AttemptResult.FAILED or tries >= step.retry.attempts:
+            ending, result = await self._try(attempt, number, step, limit)
+            if result is not AttemptResult.FAILED or tries >= step.retry.attempts:
                 break
             if not await _pause(attempt, backoff(step.retry, tries - 1, 0.0).total_seconds()):
                 result = AttemptResult.CANCELLED
                 break
+        seconds = round(self._clock.monotonic() - began, 3)
         attempt.steps.append(
-            StepOutcome(
-                step.name,
-                result.lower(),
-                exit.status,
-                exit.signal,
-                round(time.monotonic() - began, 3),
-                tries,
-            )
+            StepOutcome(step.name, result.lower(), ending.status, ending.signal, seconds, tries)
         )
         is_excused = step.continue_on_error and result is AttemptResult.FAILED
         if result is not AttemptResult.COMPLETED and not is_excused and attempt.is_well:
-            attempt.result, attempt.failure = result, exit
-            attempt.message = f"step {step.name}: {_words(exit, result, limit)}"
+            attempt.result, attempt.failure = result, ending
+            attempt.message = f"step {step.name}: {_words(ending, result)}"
+
+    def _limit(self, attempt: _Attempt, step: Step) -> float | None:
+        """When a step must be over: its own timeout, the attempt's, or the grace after its end."""
+        now = self._clock.monotonic()
+        limits = [] if step.timeout is None else [now + step.timeout.total_seconds()]
+        if attempt.result in (AttemptResult.TIMED_OUT, AttemptResult.CANCELLED):
+            limits.append(now + attempt.grace)
+        elif attempt.deadline is not None:
+            limits.append(attempt.deadline)
+        return min(limits, default=None)
 
     async def _try(
         self, attempt: _Attempt, number: int, step: Step, limit: float | None
     ) -> tuple[Exit, AttemptResult]:
         streams = [Pipe(attempt.sink, stream, number) for stream in (Stream.STDOUT, Stream.STDERR)]
-        cwd = attempt.assignment.spec.path or str(attempt.folder)
-        script = attempt.folder.with_name(f"{attempt.folder.name}.step{number}")
         process = self._spawner.spawn(
-            command_of(step, script),
+            command_of(step, number, attempt.folder),
             env={**attempt.env, **step.env},
-            cwd=cwd,
+            cwd=attempt.assignment.spec.path or str(attempt.folder.path),
             stdout=streams[0].writer,
             stderr=streams[1].writer,
         )
-        exit, result = await self._supervise(attempt, process, limit)
+        ending, result = await self._supervise(attempt, process, limit)
         for stream in streams:
             await stream.close()
-        if exit.error:
-            attempt.sink.feed(Stream.ROTA, number, f"{exit.error}\n".encode())
-        attempt.cpu_seconds += exit.cpu_seconds
-        attempt.max_memory = max(attempt.max_memory, exit.max_memory_bytes)
-        return exit, result
+        if ending.error:
+            attempt.sink.feed(Stream.ROTA, number, f"{ending.error}\n".encode())
+        attempt.cpu_seconds += ending.cpu_seconds
+        attempt.max_memory = max(attempt.max_memory, ending.max_memory_bytes)
+        return ending, result
 
     async def _supervise(
         self, attempt: _Attempt, process: Process, limit: float | None
     ) -> tuple[Exit, AttemptResult]:
         """Wait for the end, or bring it about when time is up or somebody cancels."""
-        result = AttemptResult.CANCELLED
-        if not (attempt.stop.is_set() and attempt.is_well):
-            stop = None if attempt.stop.is_set() else asyncio.ensure_future(attempt.stop.wait())
-            waits = {process.ended} if stop is None else {process.ended, stop}
-            timeout = None if limit is None else max(limit - time.monotonic(), 0)
-            await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            if stop is not None:
-                stop.cancel()
-            if process.ended.done():
-                exit = process.ended.result()
-                is_good = exit.status == 0
-                return exit, AttemptResult.COMPLETED if is_good else AttemptResult.FAILED
-            if not attempt.stop.is_set() or stop is None:
-                result = AttemptResult.TIMED_OUT
+        is_stopped_before = attempt.stop.is_set()
+        if is_stopped_before and attempt.is_well:
+            return await self._terminate(attempt, process), AttemptResult.CANCELLED
+        waits: set[asyncio.Future[Exit] | asyncio.Task[bool]] = {process.ended}
+        stop = None if is_stopped_before else asyncio.ensure_future(attempt.stop.wait())
+        if stop is not None:
+            waits.add(stop)
+        timeout = None if limit is None else max(limit - self._clock.monotonic(), 0)
+        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        is_stopped = stop is not None and stop.done()
+        if stop is not None:
+            stop.cancel()
+        if process.ended.done():
+            ending = process.ended.result()
+            is_good = ending.status == 0
+            return ending, AttemptResult.COMPLETED if is_good else AttemptResult.FAILED
+        result = AttemptResult.CANCELLED if is_stopped else AttemptResult.TIMED_OUT
         return await self._terminate(attempt, process), result
 
     async def _terminate(self, attempt: _Attempt, process: Process) -> Exit:
         """TERM, the job's grace, KILL: of the whole tree."""
         process.signal(signal.SIGTERM)
-        grace = attempt.assignment.spec.grace.total_seconds()
-        await asyncio.wait({process.ended}, timeout=grace)
+        await asyncio.wait({process.ended}, timeout=attempt.grace)
         if not process.ended.done():
             process.kill()
         return await process.ended
@@ -226,50 +228,31 @@ class ShellExecutor:
         while True:
             await self._clock.sleep(_PROGRESS_INTERVAL)
             for attempt in self._attempts.values():
-                with suppress(OSError, ValueError, KeyError, TypeError):
-                    text = _progress_file(attempt.folder).read_text("utf-8").strip()
-                    line = text.rsplit("\n", 1)[-1]
-                    if line and line != attempt.progress:
-                        attempt.progress = line
-                        self._desk.progressed(attempt.fence, *_progress(line))
+                line = attempt.folder.read_progress()
+                progress = parse_progress(line) if line != attempt.progress else None
+                if progress is not None:
+                    attempt.progress = line
+                    self._desk.progressed(attempt.fence, *progress)
 
     def _outcome(self, attempt: _Attempt) -> Outcome:
-        failure = attempt.failure
-        outputs, complaint = _read_outputs(attempt.folder)
+        outputs, complaint = attempt.folder.read_outputs()
         if complaint:
-            attempt.sink.feed(Stream.ROTA, len(attempt.steps), f"{complaint}\n".encode())
-        work = attempt.assignment.work
+            attempt.sink.feed(Stream.ROTA, len(attempt.steps) - 1, f"{complaint}\n".encode())
+        work, failure = attempt.assignment.work, attempt.failure
         return Outcome(
             run=work.run,
             attempt=work.attempt,
             result=attempt.result,
             started_at=attempt.started_at,
             ended_at=self._desk.store_micros(),
-            exit_code=0 if attempt.is_well else failure.status if failure else None,
-            signal=failure.signal if failure else None,
+            exit_code=0 if failure is None else failure.status,
+            signal=None if failure is None else failure.signal,
             message=attempt.message,
             outputs=outputs,
             steps=tuple(attempt.steps),
             cpu_seconds=round(attempt.cpu_seconds, 6),
             max_memory_bytes=attempt.max_memory,
         )
-
-    def _clean(self, attempt: _Attempt) -> None:
-        """Remove the work folder and what lies beside it."""
-        folder = attempt.folder
-        try:
-            folder.rmdir()  # nearly always empty: cheaper than a walk
-        except OSError:
-            shutil.rmtree(folder, ignore_errors=True)
-        for path in (_output_file(folder), _progress_file(folder)):
-            path.unlink(missing_ok=True)
-        if any(not _is_inline(step) for step in attempt.assignment.spec.steps):
-            for path in folder.parent.glob(f"{folder.name}.step*"):
-                path.unlink(missing_ok=True)
-
-
-def _is_inline(step: Step) -> bool:
-    return isinstance(step.run, tuple) or (not step.interpreter and step.shell in ("sh", "bash"))
 
 
 def _is_wanted(step: Step, attempt: _Attempt) -> bool:
@@ -282,38 +265,23 @@ def _is_wanted(step: Step, attempt: _Attempt) -> bool:
             return attempt.result is AttemptResult.FAILED
 
 
-def _limit(attempt: _Attempt, step: Step) -> float | None:
-    """When a step must be over: its own timeout, the attempt's, or the grace after a bad end."""
-    now = time.monotonic()
-    limits = [] if step.timeout is None else [now + step.timeout.total_seconds()]
-    if attempt.result in (AttemptResult.TIMED_OUT, AttemptResult.CANCELLED):
-        limits.append(now + attempt.assignment.spec.grace.total_seconds())
-    elif attempt.deadline is not None:
-        limits.append(attempt.deadline)
-    return min(limits, default=None)
-
-
 async def _pause(attempt: _Attempt, seconds: float) -> bool:
     """Wait between tries of a step; False if somebody cancelled meanwhile."""
-    if attempt.stop.is_set():
-        return False
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await attempt.stop.wait()
             return False
-    return True
+    return not attempt.stop.is_set()
 
 
-def _words(exit: Exit, result: AttemptResult, limit: float | None) -> str:
-    if exit.error:
-        return exit.error
-    if result is AttemptResult.TIMED_OUT:
-        return "timed out"
-    if result is AttemptResult.CANCELLED:
-        return "cancelled"
-    if exit.signal is not None:
-        return f"killed by signal {exit.signal} ({_signal_name(exit.signal)})"
-    return f"exit {exit.status}"
+def _words(ending: Exit, result: AttemptResult) -> str:
+    if ending.error:
+        return ending.error
+    if result is not AttemptResult.FAILED:
+        return result.lower().replace("_", " ")
+    if ending.signal is not None:
+        return f"killed by signal {ending.signal} ({_signal_name(ending.signal)})"
+    return f"exit {ending.status}"
 
 
 def _signal_name(number: int) -> str:
@@ -321,39 +289,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return "unknown"
-
-
-def _output_file(folder: Path) -> Path:
-    return folder.with_name(folder.name + ".output")
-
-
-def _progress_file(folder: Path) -> Path:
-    return folder.with_name(folder.name + ".progress")
-
-
-def _read_outputs(folder: Path) -> tuple[Any, str]:
-    """What the job wrote to $ROTA_OUTPUT, and a complaint if that is not usable."""
-    path = _output_file(folder)
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_OUTPUTS + 1)
-    except FileNotFoundError:
-        return None, ""
-    except OSError as error:
-        return None, f"$ROTA_OUTPUT could not be read: {os.strerror(error.errno or 0)}"
-    if len(data) > _MAX_OUTPUTS:
-        return None, "$ROTA_OUTPUT is over 1 MiB and was not kept"
-    try:
-        return json.loads(data), ""
-    except ValueError as error:
-        return None, f"$ROTA_OUTPUT is not JSON and was not kept: {error}"
-
-
-def _progress(line: str) -> tuple[float, float | None, str]:
-    """`done[/total] [message]`, or a JSON object with these names."""
-    if line.startswith("{"):
-        value = json.loads(line)
-        return float(value["done"]), value.get("total"), str(value.get("message", ""))
-    numbers, _, message = line.partition(" ")
-    done, _, total = numbers.partition("/")
-    return float(done), float(total) if total else None, message

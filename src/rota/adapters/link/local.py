@@ -160,9 +160,7 @@ class LocalLinkServer:
         self._path.unlink(missing_ok=True)
         previous = os.umask(0o177)
         try:
-            self._server = await asyncio.start_unix_server(
-                self._serve, self._path, limit=MAX_FRAME
-            )
+            self._server = await asyncio.start_unix_server(self._serve, self._path, limit=MAX_FRAME)
         finally:
             os.umask(previous)
 
@@ -188,7 +186,9 @@ class LocalLinkServer:
 
 def _is_same_user(writer: asyncio.StreamWriter) -> bool:
     connection: socket.socket = writer.get_extra_info("socket")
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    credentials = connection.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+    )
     _, uid, _ = struct.unpack("3i", credentials)
     return uid in (os.geteuid(), 0)
 

@@ -7,20 +7,21 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar
 
-from rota.adapters.store.rows import token_from
 from rota.adapters.store.script import MakeScript, Many, Script, query
 from rota.adapters.store.scripts import (
     claiming,
     finishing,
+    firing,
     jobs,
     reading,
+    releasing,
     running,
     sessions,
     submitting,
+    tokens,
 )
-from rota.adapters.store.scripts.queueing import record
 from rota.adapters.store.scripts.rules import RulesBook
-from rota.domain.ids import JobId, RunId, SessionId, instant, micros
+from rota.domain.ids import JobId, RunId, SessionId, instant
 from rota.domain.job import Job
 from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.states import RunState
@@ -28,7 +29,7 @@ from rota.ports import store as port
 from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer, Work
 
 T = TypeVar("T")
-_TOUCH_EVERY = 60_000_000  # microseconds between records of a token's use
+_NOTE_USE_EVERY = timedelta(minutes=1)  # a token's last use is known this exactly
 
 
 class Urgency(IntEnum):
@@ -59,16 +60,17 @@ class SqlStore:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._book = RulesBook()
+        self._swept_to = ""  # where the next sweep goes on
 
     # --- jobs
 
     async def save_jobs(
-        self, new: Sequence[port.NewJob], *, removed: Sequence[JobId] = (), actor: str
+        self, saved: Sequence[port.NewJob], *, removed: Sequence[JobId] = (), actor: str
     ) -> port.Wakes:
-        return await self._write(lambda now: jobs.save(now, new, removed, actor, self._book))
+        return await self._write(lambda now: jobs.save(now, saved, removed, actor))
 
     async def move_schedules(self, moves: Sequence[port.ScheduleMove], *, actor: str) -> port.Wakes:
-        return await self._write(lambda now: jobs.move(now, moves, actor, self._book))
+        return await self._write(lambda now: jobs.move(now, moves, actor))
 
     async def jobs(self, query: port.JobQuery) -> list[Job]:
         return await self._driver.read(lambda _: reading.jobs(query))
@@ -89,7 +91,7 @@ class SqlStore:
         return await self._driver.read(lambda _: reading.due_schedules(before, limit))
 
     async def fire(self, firings: Sequence[port.Firing]) -> port.Fired:
-        return await self._write(lambda now: submitting.fire(now, firings, self._book), Urgency.FIRE)
+        return await self._write(lambda now: firing.fire(now, firings, self._book), Urgency.FIRE)
 
     async def next_eligible_at(self) -> datetime | None:
         def script(_: int) -> Script[datetime | None]:
@@ -99,12 +101,13 @@ class SqlStore:
         return await self._driver.read(script)
 
     async def release_eligible(self, limit: int) -> port.Released:
-        return await self._write(
-            lambda now: submitting.release_eligible(now, limit, self._book), Urgency.FIRE
-        )
+        return await self._write(lambda now: releasing.release_eligible(now, limit), Urgency.FIRE)
 
     async def release_forgotten(self, limit: int) -> port.Released:
-        return await self._write(lambda now: running.sweep(now, limit, self._book))
+        released, self._swept_to = await self._write(
+            lambda now: releasing.sweep(now, limit, self._swept_to)
+        )
+        return released
 
     # --- runs
 
@@ -127,10 +130,10 @@ class SqlStore:
     async def cancel(
         self, runs: Sequence[RunId], *, actor: str
     ) -> tuple[frozenset[RunId], port.Wakes]:
-        return await self._write(lambda now: running.cancel_runs(now, runs, actor, self._book))
+        return await self._write(lambda now: running.cancel_runs(now, runs, actor))
 
     async def resolve(self, run: RunId, state: RunState, *, actor: str) -> port.Wakes:
-        return await self._write(lambda now: running.resolve(now, run, state, actor, self._book))
+        return await self._write(lambda now: running.resolve(now, run, state, actor))
 
     async def record_progress(self, session: SessionId, items: Sequence[Progress]) -> None:
         await self._write(lambda _: running.record_progress(session, items))
@@ -190,62 +193,31 @@ class SqlStore:
     # --- tokens
 
     async def add_token(self, token: port.NewToken) -> None:
-        def script(now: int) -> Script[None]:
-            lifetime = token.lifetime
-            expires = None if lifetime is None else now + lifetime // timedelta(microseconds=1)
-            values = (
-                token.id,
-                token.name,
-                token.role,
-                token.digest,
-                token.kind,
-                token.created_by,
-                now,
-                expires,
-            )
-            yield Many("insert_token", [values])
-            yield record("token.created", now, [token.id], actor=token.created_by, kind=token.kind)
-
-        await self._write(script)
+        await self._write(lambda now: tokens.add(now, token))
 
     async def token_by_digest(
         self, digest: str, *, uses_up_login: bool = False
     ) -> tuple[port.Token, str] | None:
-        def find(now: int) -> Script[tuple[port.Token, str, bool] | None]:
-            rows = yield query("token_by_digest", digest=digest, now=now)
-            if not rows:
-                return None
-            is_stale = now - (rows[0]["last_used_at"] or 0) > _TOUCH_EVERY
-            return token_from(rows[0]), rows[0]["kind"], is_stale
-
-        def use_up(now: int) -> Script[bool]:
-            return len((yield query("revoke_token", id=token.id, now=now))) == 1
-
-        def touch(now: int) -> Script[None]:
-            yield Many("touch_token", [(now, token.id)])
-
-        found = await self._driver.read(find)
+        found = await self._driver.read(lambda now: tokens.find(now, digest))
         if found is None:
             return None
-        token, kind, is_stale = found
+        token, kind = found
         if uses_up_login:
-            is_first = kind == "login" and await self._write(use_up)
-            return (token, kind) if is_first else None
-        if is_stale:
-            await self._write(touch)
-        return token, kind
+            is_first = kind == "login" and await self.revoke_token(token.id, actor=token.name)
+            return found if is_first else None
+        await self._note_use(token)
+        return found
+
+    async def _note_use(self, token: port.Token) -> None:
+        now = await self.now()
+        if token.last_used_at is None or now - token.last_used_at > _NOTE_USE_EVERY:
+            await self._write(lambda now: tokens.note_use(now, token.id))
 
     async def tokens(self) -> list[port.Token]:
         return await self._driver.read(lambda _: reading.tokens())
 
     async def revoke_token(self, token_id: str, *, actor: str) -> bool:
-        def script(now: int) -> Script[bool]:
-            revoked = yield query("revoke_token", id=token_id, now=now)
-            if revoked:
-                yield record("token.revoked", now, [token_id], actor=actor)
-            return bool(revoked)
-
-        return await self._write(script)
+        return await self._write(lambda now: tokens.revoke(now, token_id, actor))
 
     # --- the whole
 
@@ -264,7 +236,7 @@ class SqlStore:
 
     async def check(self) -> None:
         def script(now: int) -> Script[None]:
-            yield query("drop_stale_tokens", before=now - micros(instant(86_400_000_000)))
+            yield Many("set_meta", [("checked_at", str(now))])
 
         await self._write(script)
 

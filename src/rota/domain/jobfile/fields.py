@@ -23,7 +23,7 @@ from rota.domain.jobfile.parts import (
     WEEK,
 )
 from rota.domain.jobfile.sections import Field, ListOf, MapOf, Section
-from rota.domain.jobfile.sizes import format_size
+from rota.domain.sizes import format_size
 from rota.domain.jobfile.vocabulary import (
     ENV,
     LABELS,

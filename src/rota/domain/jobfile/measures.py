@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from rota.domain.durations import format_duration, parse_duration
 from rota.domain.jobfile.kinds import Refused, Scalar, Schema
 from rota.domain.jobfile.report import At
-from rota.domain.jobfile.sizes import PATTERN, format_size, parse_size
+from rota.domain.sizes import PATTERN, format_size, parse_size
 from rota.domain.jobfile.wording import shown
 from rota.domain.schedule.zones import load_zone
 

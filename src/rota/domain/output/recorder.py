@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rota.domain.jobfile.sizes import format_size
+from rota.domain.sizes import format_size
 from rota.domain.output.chunks import Chunk, ChunkWriter
 from rota.domain.output.records import Stream
 

@@ -46,9 +46,7 @@ class LogWindow(Answer):
     output_state: OutputState
 
     @classmethod
-    def of(
-        cls, run: str, attempt: int, window: OutputWindow, summary: OutputSummary
-    ) -> LogWindow:
+    def of(cls, run: str, attempt: int, window: OutputWindow, summary: OutputSummary) -> LogWindow:
         return cls(
             run=run,
             attempt=attempt,

@@ -182,7 +182,7 @@ class WhyShape(Answer):
 class TriggerBody(Body):
     """How a run is asked for."""
 
-    inputs: dict[str, Any] = {}
+    inputs: dict[str, Any] = Field(default_factory=dict)
     at: AwareDatetime | None = None  # not before; None: now
     priority: Annotated[int, Field(ge=0, le=9)] | None = None  # None: the job's
 

@@ -10,8 +10,11 @@ import threading
 from collections import deque
 from itertools import groupby
 from queue import SimpleQueue
+from typing import TypeVar
 
 from rota.sdk.host import wire
+
+T = TypeVar("T")
 
 _MOST_PRINTED = 4 * 1024 * 1024  # bytes that may wait; whoever prints more has to wait too
 
@@ -23,7 +26,7 @@ class Outbox:
         self._connection = connection
         self._done: deque[wire.Done] = deque()
         self._printed: deque[wire.Printed] = deque()
-        self._progressed: dict[int, wire.Progressed] = {}
+        self._progressed: deque[wire.Progressed] = deque()
         self._waiting_bytes = 0
         self._has_room = threading.Event()
         self._has_room.set()
@@ -45,8 +48,7 @@ class Outbox:
         self._ring()
 
     def progressed(self, progressed: wire.Progressed) -> None:
-        """Only the latest of each task is sent."""
-        self._progressed[progressed.key] = progressed
+        self._progressed.append(progressed)
         self._ring()
 
     def _ring(self) -> None:
@@ -58,21 +60,22 @@ class Outbox:
         while True:
             self._bell.get()
             self._rung = False
-            # Ends first: what their tasks had printed is then certainly among the printed.
-            done = tuple(_drain(self._done))
-            printed = _joined(_drain(self._printed))
-            progressed, self._progressed = self._progressed, {}
             try:
-                wire.send(
-                    self._connection, wire.News(printed, tuple(progressed.values()), done)
-                )
+                wire.send(self._connection, self._take())
             except OSError:
                 return  # the worker is gone, and the reader of its orders ends the process
             self._waiting_bytes = 0
             self._has_room.set()
 
+    def _take(self) -> wire.News:
+        # Ends first: what their tasks had printed is then certainly among the printed.
+        done = _drain(self._done)
+        printed = _drain(self._printed)
+        latest = {each.key: each for each in _drain(self._progressed)}
+        return wire.News(_joined(printed), tuple(latest.values()), tuple(done))
 
-def _drain(queue: deque[wire.Done] | deque[wire.Printed]) -> list:
+
+def _drain(queue: deque[T]) -> list[T]:
     return [queue.popleft() for _ in range(len(queue))]
 
 

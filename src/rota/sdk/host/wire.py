@@ -84,7 +84,6 @@ class Unusable(msgspec.Struct, frozen=True, array_like=True, tag="unusable"):
     """The app could not be loaded; the host exits."""
 
     message: str
-    traceback: str
 
 
 class News(msgspec.Struct, frozen=True, array_like=True, tag="news"):

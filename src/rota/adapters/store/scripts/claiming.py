@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 from rota.adapters.store.rows import from_json
 from rota.adapters.store.script import Many, Row, Script, query
-from rota.adapters.store.scripts.queueing import record
+from rota.adapters.store.scripts.effects import record
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, Chain, allot, cost_of, oldest_slots
 from rota.domain.shape import unmet
 from rota.ports.work import Work
 
 
 def claim(now: int, session_id: str, slots: int) -> Script[list[Work]]:
-    """Up to `slots` runs for a live session with room, each as a new attempt."""
+    """Up to `slots` runs for a session with a lease and room, each as a new attempt."""
     rows = yield query("session", id=session_id)
-    if not rows or not rows[0]["alive"] or rows[0]["stopping"]:
+    if not rows or not _may_claim(rows[0], now):
         return []
     session = rows[0]
     [held] = yield query("count_held", session=session_id)
@@ -25,18 +25,20 @@ def claim(now: int, session_id: str, slots: int) -> Script[list[Work]]:
     if slots <= 0 or not chains:
         return []
     [pool] = yield query("pool_state", pool=session["pool"])
-    pool_slots = pool["slots"] or session["slots"]
+    capacity = 1 / pool["slots"]
     shapes = yield from _fitting_shapes(session)
-    seqs = yield from _pick(session["pool"], chains, shapes, slots, pool["served"] or 0, pool_slots)
+    seqs = yield from _pick(session["pool"], chains, shapes, slots, pool["served"] or 0, capacity)
     if not seqs:
         return []
-    claimed = yield query(
-        "claim_runs", seqs=seqs, session=session_id, now=now, pool_slots=float(pool_slots)
-    )
-    yield from _charge(session["pool"], claimed)
+    claimed = yield query("claim_runs", seqs=seqs, session=session_id, now=now, capacity=capacity)
+    yield from _charge(session["pool"], claimed, capacity)
     yield record("run.claimed", now, [row["id"] for row in claimed], actor=session_id)
     order = {seq: place for place, seq in enumerate(seqs)}
     return [_work(row) for row in sorted(claimed, key=lambda row: order[row["seq"]])]
+
+
+def _may_claim(session: Row, now: int) -> bool:
+    return session["alive"] and not session["stopping"] and session["expires_at"] > now
 
 
 def _fitting_shapes(session: Row) -> Script[list[str]]:
@@ -46,7 +48,12 @@ def _fitting_shapes(session: Row) -> Script[list[str]]:
 
 
 def _pick(
-    pool: str, rows: Sequence[Row], shapes: Sequence[str], slots: int, served: int, pool_slots: int
+    pool: str,
+    rows: Sequence[Row],
+    shapes: Sequence[str],
+    slots: int,
+    served: int,
+    capacity: float,
 ) -> Script[list[int]]:
     """Sequence numbers of the runs to claim, in order of service."""
     picked: dict[int, None] = {}
@@ -55,30 +62,24 @@ def _pick(
         found = yield query("oldest_runs", pool=pool, shapes=shapes, limit=oldest)
         picked.update(dict.fromkeys(row["seq"] for row in found))
     chains = [Chain(row["id"], row["priority"], row["tag"], row["weight"]) for row in rows]
-    cost = cost_of(DEFAULT_EXPECTED_SECONDS, pool_slots)
-    empty: list[str] = []
+    cost = cost_of(DEFAULT_EXPECTED_SECONDS, capacity)
     while chains and len(picked) < slots:
         before = len(picked)
         exhausted = set()
         for chain, share in allot(chains, slots - before, cost):
-            found = yield query(
-                "chain_heads", chain=chain, shapes=shapes, limit=share + before
-            )
+            found = yield query("chain_heads", chain=chain, shapes=shapes, limit=share + before)
             fresh = [row["seq"] for row in found if row["seq"] not in picked][:share]
             picked.update(dict.fromkeys(fresh))
             if len(fresh) < share:
                 exhausted.add(chain)
-        empty.extend(exhausted)
         chains = [chain for chain in chains if chain.id not in exhausted]
-    if empty:
-        yield query("rest_chains", ids=empty)
     return list(picked)
 
 
-def _charge(pool: str, claimed: Sequence[Row]) -> Script[None]:
+def _charge(pool: str, claimed: Sequence[Row], capacity: float) -> Script[None]:
     costs: dict[str, float] = defaultdict(float)
     for row in claimed:
-        costs[row["chain"]] += row["cost"]
+        costs[row["chain"]] += cost_of(row["expected"], capacity)
     yield Many("charge_chain", [(cost, chain) for chain, cost in costs.items()])
     yield query("rest_chains", ids=costs)
     yield query("count_served", pool=pool, served=len(claimed))

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import random
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from rota.adapters.store.rows import optional_instant, optional_micros, to_json
 from rota.adapters.store.script import Many, Row, Script, query
-from rota.adapters.store.scripts.queueing import Effects, count_ends, record, release_jobs
+from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.rules import RulesBook
-from rota.domain.ids import instant
+from rota.adapters.store.scripts.settling import Ended, settle
+from rota.domain.ids import instant, stable_fraction
 from rota.domain.job import RunRules
-from rota.domain.retry import SUCCEEDED, Ending, Verdict, attempt_ended
+from rota.domain.retry import Ending, Verdict, attempt_ended
 from rota.domain.run import AttemptResult, OutputState
 from rota.domain.spec import Delivery
 from rota.domain.states import LEASED_STATES, RunState, is_final
 from rota.ports.store import Finished
 from rota.ports.work import Fence, Outcome
 
-_MEMORY = 0.2  # weight of the newest duration in a job's moving average
+_RESULTS = frozenset(AttemptResult)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +33,65 @@ class _End:
     ended_at: int
 
 
-def finish(now: int, session: str, outcomes: Sequence[Outcome], book: RulesBook) -> Script[Finished]:
-    """End attempts a worker reports."""
-    rows = yield query("runs_to_change", ids=[outcome.run for outcome in outcomes])
-    by_id = {row["id"]: row for row in rows}
-    valid, doubtful = [], []
-    seen: set[str] = set()
-    for outcome in outcomes:
-        is_valid = outcome.run not in seen and _holds(by_id.get(outcome.run), session, outcome)
-        (valid if is_valid else doubtful).append(outcome)
-        seen.add(outcome.run)
+def finish(
+    now: int, session: str, outcomes: Sequence[Outcome], book: RulesBook
+) -> Script[Finished]:
+    """End attempts a worker reports. What it reports more than once counts once."""
     effects = Effects()
-    ends = yield from _decide(now, valid, by_id, book)
-    yield from _end(now, session, ends, book, effects)
-    repeated, fenced = yield from _sort_out(now, session, doubtful, rows)
-    accepted = tuple(Fence(outcome.run, outcome.attempt) for outcome in valid)
-    return Finished(accepted + repeated, fenced, effects.wakes())
+    reports = {Fence(o.run, o.attempt): o for o in reversed(outcomes)}
+    done = yield from _complete(now, session, reports.values(), effects)
+    rest = [outcome for fence, outcome in reports.items() if fence not in done]
+    rows = yield from _rows(rest)
+    valid = [o for o in rest if _holds(rows.get(o.run), session, o)]
+    yield from _end(now, session, valid, rows, book, effects)
+    done.update(Fence(o.run, o.attempt) for o in valid)
+    doubtful = [outcome for fence, outcome in reports.items() if fence not in done]
+    late = yield from _late(now, session, doubtful, rows)
+    accepted = tuple(fence for fence in reports if fence not in late)
+    return Finished(accepted, tuple(late), effects.wakes())
+
+
+def _complete(
+    now: int, session: str, outcomes: Collection[Outcome], effects: Effects
+) -> Script[set[Fence]]:
+    """The short way, for attempts that ended well and have little to tell."""
+    reports = [_report(now, outcome) for outcome in outcomes if _is_plain(outcome)]
+    if not reports:
+        return set()
+    rows = yield query("complete_runs", reports=to_json(reports), session=session)
+    ends = [Ended._make(row) for row in rows]
+    yield from settle(now, ends, effects, actor=session)
+    return {Fence(end.run, end.attempt) for end in ends}
+
+
+def _is_plain(outcome: Outcome) -> bool:
+    return outcome.result == AttemptResult.COMPLETED and not (
+        outcome.exit_code is not None
+        or outcome.message
+        or outcome.steps
+        or outcome.output_bytes
+        or outcome.max_memory_bytes
+    )
+
+
+def _report(now: int, outcome: Outcome) -> tuple[object, ...]:
+    """Values for `complete_runs`, in its order."""
+    started_at = min(outcome.started_at, now) or None
+    return (
+        outcome.run,
+        outcome.attempt,
+        started_at,
+        max(started_at or 0, min(outcome.ended_at or now, now)),
+        None if outcome.outputs is None else to_json(outcome.outputs),
+        outcome.cpu_seconds,
+    )
+
+
+def _rows(outcomes: Sequence[Outcome]) -> Script[dict[str, Row]]:
+    if not outcomes:
+        return {}
+    rows = yield query("runs_to_change", ids={outcome.run for outcome in outcomes})
+    return {row["id"]: row for row in rows}
 
 
 def _holds(row: Row | None, session: str, outcome: Outcome) -> bool:
@@ -61,31 +103,30 @@ def _holds(row: Row | None, session: str, outcome: Outcome) -> bool:
     )
 
 
-def _sort_out(
-    now: int, session: str, outcomes: Sequence[Outcome], rows: Sequence[Row]
-) -> Script[tuple[tuple[Fence, ...], tuple[Fence, ...]]]:
-    """Tell reports that were accepted before from those that came too late."""
+def _late(
+    now: int, session: str, outcomes: Sequence[Outcome], rows: dict[str, Row]
+) -> Script[set[Fence]]:
+    """Tell reports that were accepted before from those that came too late, and keep the latter."""
     if not outcomes:
-        return (), ()
-    earlier = yield query("ended_attempts", ids=[outcome.run for outcome in outcomes])
+        return set()
+    earlier = yield query("ended_attempts", ids={outcome.run for outcome in outcomes})
     ended = [(r["run_id"], r["number"], r["session"], r["result"]) for r in earlier]
-    ended += [(r["id"], r["attempt"], r["session"], r["result"]) for r in rows]
+    ended += [(r["id"], r["attempt"], r["session"], r["result"]) for r in rows.values()]
     reported = {
         Fence(run, attempt)
         for run, attempt, holder, result in ended
         if holder == session and result not in (None, AttemptResult.LOST)
     }
-    fences = [(Fence(outcome.run, outcome.attempt), outcome) for outcome in outcomes]
-    late = [(fence, outcome) for fence, outcome in fences if fence not in reported]
-    if late:
+    late = {Fence(o.run, o.attempt): o for o in outcomes if Fence(o.run, o.attempt) not in reported}
+    known = {fence: outcome for fence, outcome in late.items() if fence.run in rows}
+    if known:
         yield Many(
             "insert_late_result",
-            [(o.run, o.attempt, session, now, o.result, o.message) for _, o in late],
+            [(o.run, o.attempt, session, now, o.result, o.message) for o in known.values()],
             exactly=False,
         )
-        yield record("run.late_result", now, [fence.run for fence, _ in late], actor=session)
-    repeated = tuple(fence for fence, _ in fences if fence in reported)
-    return repeated, tuple(fence for fence, _ in late)
+        yield record("run.late_result", now, [fence.run for fence in known], actor=session)
+    return set(late)
 
 
 def lose(now: int, held: Sequence[Row], book: RulesBook, effects: Effects) -> Script[None]:
@@ -93,18 +134,16 @@ def lose(now: int, held: Sequence[Row], book: RulesBook, effects: Effects) -> Sc
     if not held:
         return
     ids = [row["id"] for row in held]
-    rows = yield query("runs_to_change", ids=ids)
-    by_id = {row["id"]: row for row in rows}
+    rows = {row["id"]: row for row in (yield query("runs_to_change", ids=ids))}
     arrived = yield query("sum_chunks", ids=ids)
     torn = {(row["run_id"], row["attempt"]): row for row in arrived}
-    by_session: dict[str, list[Outcome]] = defaultdict(list)
-    for row in held:
-        outcome = _lost_outcome(by_id[row["id"]], torn.get((row["id"], row["attempt"])), now)
-        if _holds(by_id[row["id"]], row["session"], outcome):
-            by_session[row["session"]].append(outcome)
-    for session, outcomes in by_session.items():
-        ends = yield from _decide(now, outcomes, by_id, book)
-        yield from _end(now, session, ends, book, effects)
+    for session in sorted({row["session"] for row in held}):
+        outcomes = [
+            _lost_outcome(rows[row["id"]], torn.get((row["id"], row["attempt"])), now)
+            for row in held
+            if row["session"] == session
+        ]
+        yield from _end(now, session, outcomes, rows, book, effects)
 
 
 def _lost_outcome(row: Row, torn: Row | None, now: int) -> Outcome:
@@ -120,14 +159,24 @@ def _lost_outcome(row: Row, torn: Row | None, now: int) -> Outcome:
     )
 
 
-def _decide(
-    now: int, outcomes: Sequence[Outcome], rows: dict[str, Row], book: RulesBook
-) -> Script[list[_End]]:
+def _end(
+    now: int,
+    session: str,
+    outcomes: Sequence[Outcome],
+    rows: dict[str, Row],
+    book: RulesBook,
+    effects: Effects,
+) -> Script[None]:
+    """Decide what becomes of the runs, write it, and settle what follows."""
+    if not outcomes:
+        return
     rules = yield from book.load({_ref(rows[outcome.run]) for outcome in outcomes})
-    return [
-        _decided(now, outcome, rows[outcome.run], rules[_ref(rows[outcome.run])][0])
-        for outcome in outcomes
-    ]
+    ends = [_decided(now, o, rows[o.run], rules[_ref(rows[o.run])][0]) for o in outcomes]
+    yield Many("end_attempt", [_values(end, session) for end in ends])
+    repeated = [end.row["seq"] for end in ends if not is_final(end.verdict.state)]
+    if repeated:
+        yield query("keep_attempts", seqs=repeated, now=now)
+    yield from settle(now, [_ended(end) for end in ends], effects, actor=session)
 
 
 def _ref(row: Row) -> tuple[str, int]:
@@ -138,17 +187,21 @@ def _decided(now: int, outcome: Outcome, row: Row, rules: RunRules) -> _End:
     claimed_at = row["claimed_at"]
     started_at = _clamp(outcome.started_at, claimed_at, now)
     ended_at = _clamp(outcome.ended_at, started_at or claimed_at, now) or now
-    if outcome.result == AttemptResult.COMPLETED:
-        verdict = SUCCEEDED  # nothing to weigh: by far the most frequent end
-    else:
-        verdict = attempt_ended(_ending(row, outcome, now), rules.retry, rules.max_losses, random.random())
+    ending = _ending(row, outcome, now)
+    fraction = stable_fraction(outcome.run, str(outcome.attempt))
+    verdict = attempt_ended(ending, rules.retry, rules.max_losses, fraction)
     return _End(row, outcome, verdict, started_at, ended_at)
+
+
+def _clamp(value: int, low: int, high: int) -> int | None:
+    """A worker's estimate of the store's time, kept within what the store knows."""
+    return None if value == 0 else max(low, min(value, high))
 
 
 def _ending(row: Row, outcome: Outcome, now: int) -> Ending:
     return Ending(
         state=RunState(row["state"]),
-        result=AttemptResult(outcome.result),
+        result=_result(outcome),
         now=instant(now),
         exit_code=outcome.exit_code,
         signal=outcome.signal,
@@ -160,35 +213,15 @@ def _ending(row: Row, outcome: Outcome, now: int) -> Ending:
     )
 
 
-def _clamp(value: int, low: int, high: int) -> int | None:
-    """A worker's estimate of the store's time, kept within what the store knows."""
-    return None if value == 0 else max(low, min(value, high))
-
-
-def _end(
-    now: int, session: str, ends: Sequence[_End], book: RulesBook, effects: Effects
-) -> Script[None]:
-    """Write ended attempts, correct what they were charged, and wake who waited for them."""
-    if not ends:
-        return
-    yield Many("end_attempt", [_values(end, session) for end in ends])
-    repeated = [end.row["seq"] for end in ends if not is_final(end.verdict.state)]
-    if repeated:
-        yield query("keep_attempts", seqs=repeated, now=now)
-        effects.times = True
-    yield from _correct_charges(ends)
-    yield from _learn_durations(ends)
-    yield from count_ends(
-        (end.row["job"], end.verdict.state) for end in ends if is_final(end.verdict.state)
-    )
-    yield from _record_ends(now, ends, session)
-    yield from release_jobs(now, {end.row["job_id"] for end in ends}, book, effects)
+def _result(outcome: Outcome) -> AttemptResult:
+    """How it ended; a word that only a newer worker knows counts as a failure."""
+    return AttemptResult(outcome.result) if outcome.result in _RESULTS else AttemptResult.FAILED
 
 
 def _values(end: _End, session: str) -> tuple[object, ...]:
     """Values for `end_attempt`, in its order."""
-    row, outcome, state = end.row, end.outcome, end.verdict.state
-    is_failed = outcome.result in (AttemptResult.FAILED, AttemptResult.TIMED_OUT)
+    row, outcome, state, result = end.row, end.outcome, end.verdict.state, _result(end.outcome)
+    is_failed = result in (AttemptResult.FAILED, AttemptResult.TIMED_OUT)
     return (
         state,
         end.verdict.cause,
@@ -198,11 +231,11 @@ def _values(end: _End, session: str) -> tuple[object, ...]:
         outcome.signal,
         None if outcome.outputs is None else to_json(outcome.outputs),
         row["failures"] + is_failed,
-        row["losses"] + (outcome.result == AttemptResult.LOST),
+        row["losses"] + (result is AttemptResult.LOST),
         end.started_at,
         row["first_started_at"] or end.started_at,
         end.ended_at if is_final(state) else None,
-        outcome.result,
+        result,
         to_json(outcome.steps) if outcome.steps else None,
         outcome.cpu_seconds,
         outcome.max_memory_bytes,
@@ -225,50 +258,19 @@ def _output_state(outcome: Outcome) -> OutputState:
     return OutputState.STORED if outcome.output_bytes else OutputState.NONE
 
 
-def _correct_charges(ends: Sequence[_End]) -> Script[None]:
-    """What was charged was expected; the truth acts on what still waits."""
-    corrections: dict[str, float] = defaultdict(float)
-    for end in ends:
-        expected = end.row["expected"]
-        fraction = end.row["cost"] / expected if expected else 0.0
-        corrections[end.row["chain"]] += fraction * (_seconds(end) - expected)
-    yield Many("charge_chain", [(cost, chain) for chain, cost in corrections.items()])
-
-
-def _seconds(end: _End) -> float:
-    return (end.ended_at - (end.started_at or end.row["claimed_at"])) / 1e6
-
-
-def _learn_durations(ends: Sequence[_End]) -> Script[None]:
-    durations: dict[str, list[float]] = defaultdict(list)
-    for end in ends:
-        if end.outcome.result == AttemptResult.COMPLETED:
-            durations[end.row["job_id"]].append(_seconds(end))
-    if not durations:
-        return
-    rows = yield query("job_flags", ids=durations)
-    updates = []
-    for row in rows:
-        seconds = durations[row["id"]]
-        mean = sum(seconds) / len(seconds)
-        old = row["expected_seconds"]
-        keep = (1 - _MEMORY) ** len(seconds)
-        updates.append((mean if old is None else old * keep + mean * (1 - keep), row["id"]))
-    yield Many("set_expected_seconds", updates)
-
-
-def _record_ends(now: int, ends: Iterable[_End], session: str) -> Script[None]:
-    groups: dict[tuple[RunState, str], list[_End]] = defaultdict(list)
-    for end in ends:
-        groups[end.verdict.state, end.verdict.cause].append(end)
-    for (state, cause), group in groups.items():
-        kind = "run.finished" if is_final(state) else f"run.{state.lower()}"
-        yield record(
-            kind,
-            now,
-            [end.row["id"] for end in group],
-            actor=session,
-            state=state,
-            cause=cause,
-            attempts=[end.row["attempt"] for end in group],
-        )
+def _ended(end: _End) -> Ended:
+    row, verdict = end.row, end.verdict
+    return Ended(
+        row["id"],
+        row["attempt"],
+        row["job_id"],
+        row["job"],
+        row["chain"],
+        row["capacity"],
+        row["expected"],
+        row["claimed_at"],
+        end.started_at,
+        end.ended_at,
+        verdict.state,
+        verdict.cause,
+    )

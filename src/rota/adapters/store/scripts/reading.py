@@ -19,7 +19,7 @@ from rota.adapters.store.rows import (
     session_from,
     token_from,
 )
-from rota.adapters.store.script import Script, query
+from rota.adapters.store.script import Query, Script, query
 from rota.domain.ids import JobId, RunId, SessionId, instant, micros
 from rota.domain.job import Job
 from rota.domain.run import Attempt, LateResult, Run
@@ -41,22 +41,25 @@ _MAX_SESSIONS = 1_000
 
 
 def jobs(wanted: JobQuery) -> Script[list[Job]]:
-    rows = yield query(
-        "select_jobs",
-        project=wanted.project,
-        after_name=wanted.after_name,
-        any_name=int(wanted.names is None),
-        names=wanted.names or (),
-        any_id=int(wanted.ids is None),
-        ids=wanted.ids or (),
-        name_like=like_pattern(wanted.name_like),
-        set_name=wanted.set_name,
-        limit=wanted.limit,
-    )
-    return [job_from(row) for row in rows]
+    if wanted.ids is not None:
+        rows = yield query("select_jobs_by_id", ids=wanted.ids, project=wanted.project)
+    elif wanted.names is not None:
+        rows = yield query("select_jobs_by_name", names=wanted.names, project=wanted.project)
+    else:
+        rows = yield query(
+            "select_jobs",
+            project=wanted.project,
+            after_name=wanted.after_name,
+            name_like=like_pattern(wanted.name_like),
+            set_name=wanted.set_name,
+            limit=wanted.limit,
+        )
+    return sorted((job_from(row) for row in rows), key=lambda job: job.name)
 
 
-def documents(refs: Sequence[tuple[JobId, int]]) -> Script[dict[tuple[JobId, int], Mapping[str, Any]]]:
+def documents(
+    refs: Sequence[tuple[JobId, int]],
+) -> Script[dict[tuple[JobId, int], Mapping[str, Any]]]:
     rows = yield query("select_documents", ids={job for job, _ in refs})
     wanted = set(refs)
     return {
@@ -85,45 +88,53 @@ def ledger(job: JobId, since: datetime, until: datetime, limit: int) -> Script[l
     runs = yield query("select_ledger_runs", **bounds)
     stretches = yield query("select_unanswered", **bounds)
     entries = [
-        LedgerEntry(instant(r["due_at"]), instant(r["due_at"]), 1, r["state"], r["cause"], RunId(r["id"]))
+        LedgerEntry(
+            instant(r["due_at"]), instant(r["due_at"]), 1, r["state"], r["cause"], RunId(r["id"])
+        )
         for r in runs
     ]
     entries += [
-        LedgerEntry(instant(s["first"]), instant(s["last"]), s["count"], s["state"], s["cause"], None)
+        LedgerEntry(
+            instant(s["first"]), instant(s["last"]), s["count"], s["state"], s["cause"], None
+        )
         for s in stretches
     ]
     return sorted(entries, key=lambda entry: entry.first)[:limit]
 
 
 def runs(wanted: RunQuery) -> Script[list[Run]]:
+    rows = yield _runs_query(wanted)
+    return [run_from(row) for row in rows]
+
+
+def _runs_query(wanted: RunQuery) -> Query:
+    """Each way to look has its own statement, so that an index leads."""
     if wanted.ids is not None:
-        rows = yield query("select_runs_by_id", ids=wanted.ids, project=wanted.project)
-        return [run_from(row) for row in rows]
-    states = list(wanted.states)
-    is_active = bool(states) and not FINAL_STATES.intersection(states)
-    parameters = {
+        return query("select_runs_by_id", ids=wanted.ids, project=wanted.project)
+    if wanted.id_prefix is not None:
+        return query(
+            "select_runs_by_prefix",
+            id_from=wanted.id_prefix,
+            id_to=wanted.id_prefix + "\x7f",
+            project=wanted.project,
+            limit=wanted.limit,
+        )
+    filters = {
         "project": wanted.project,
         "before_seq": sys.maxsize if wanted.before_seq is None else wanted.before_seq,
-        "states": states,
-        "job": wanted.job_id,
-        "job_like": like_pattern(wanted.job_like),
+        "states": wanted.states,
         "trigger": wanted.trigger,
         "since": optional_micros(wanted.since),
         "until": optional_micros(wanted.until),
         "limit": wanted.limit,
     }
-    if is_active and wanted.id_prefix is None:
-        rows = yield query("select_active_runs", **parameters)
-    else:
-        prefix = wanted.id_prefix
-        rows = yield query(
-            "select_runs",
-            id_from=prefix,
-            id_to=None if prefix is None else prefix + "\x7f",
-            any_state=int(not states),
-            **parameters,
-        )
-    return [run_from(row) for row in rows]
+    job_like = like_pattern(wanted.job_like)
+    any_state = int(not wanted.states)
+    if wanted.states and FINAL_STATES.isdisjoint(wanted.states):
+        return query("select_active_runs", job=wanted.job_id, job_like=job_like, **filters)
+    if wanted.job_id is not None:
+        return query("select_runs_of_job", job=wanted.job_id, any_state=any_state, **filters)
+    return query("select_runs", job_like=job_like, any_state=any_state, **filters)
 
 
 def attempts(run: RunId) -> Script[list[Attempt]]:
@@ -150,7 +161,9 @@ def chunks(run: RunId, attempt: int) -> Script[list[StoredChunk]]:
     rows = yield query("select_chunks", run=run, attempt=attempt)
     return [
         StoredChunk(
-            ChunkMeta(r["number"], r["first_line"], r["lines"], r["bytes"], r["first_at"], r["last_at"]),
+            ChunkMeta(
+                r["number"], r["first_line"], r["lines"], r["bytes"], r["first_at"], r["last_at"]
+            ),
             r["key"],
         )
         for r in rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from rota.adapters.store.rows import rules_from
 from rota.adapters.store.script import Script, query
@@ -10,24 +10,27 @@ from rota.domain.job import RunRules
 from rota.domain.shape import shape_of
 
 Ref = tuple[str, int]  # job id, version
-_MAX_ENTRIES = 100_000
+_MAX_ENTRIES = 10_000
 
 
 class RulesBook:
-    """A cache of rules; safe to keep across transactions, even those that were undone."""
+    """A cache of rules and shapes.
+
+    To be asked only about versions that somebody has seen committed: the version a transaction
+    is about to write may be undone and written again with other rules.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[Ref, tuple[RunRules, str]] = {}
 
-    def load(self, refs: Iterable[Ref]) -> Script[Mapping[Ref, tuple[RunRules, str]]]:
-        """Rules and shape of each version."""
-        wanted = set(refs)
-        missing = {job for job, version in wanted if (job, version) not in self._entries}
+    def load(self, refs: Collection[Ref]) -> Script[Mapping[Ref, tuple[RunRules, str]]]:
+        """Rules and shape of each version; those that do not exist are left out."""
+        if len(self._entries) > _MAX_ENTRIES:
+            self._entries.clear()
+        missing = [ref for ref in refs if ref not in self._entries]
         if missing:
-            if len(self._entries) > _MAX_ENTRIES:
-                self._entries.clear()
-            rows = yield query("select_rules", ids=missing)
-            for row in rows:
+            jobs, versions = {job for job, _ in missing}, {version for _, version in missing}
+            for row in (yield query("select_rules", ids=jobs, versions=versions)):
                 rules = rules_from(row["rules"])
                 self._entries[row["job_id"], row["version"]] = (rules, shape_of(rules))
-        return self._entries
+        return {ref: self._entries[ref] for ref in refs if ref in self._entries}

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
+from enum import Enum
 
 from rota.adapters.store.rows import session_from, to_json
 from rota.adapters.store.script import Many, Row, Script, query
+from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.finishing import lose
-from rota.adapters.store.scripts.queueing import Effects, record
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.ids import SessionId, instant, new_session_id
+from rota.domain.states import RunState
 from rota.ports.store import Renewal, Session, Wakes
 from rota.ports.work import Fence, Hello, Start, StartAnswer
 
 
-def register(now: int, hello: Hello, lease: timedelta, book: RulesBook) -> Script[tuple[Session, Wakes]]:
+def register(
+    now: int, hello: Hello, lease: timedelta, book: RulesBook
+) -> Script[tuple[Session, Wakes]]:
     """A worker arrives; what its earlier life held is lost at once if that is provably over."""
     effects = Effects()
     if hello.predecessor_is_gone:
-        older = yield query("sessions_of_worker", worker=hello.worker)
-        yield from _end(now, [row["id"] for row in older], book, effects)
+        older = [row["id"] for row in (yield query("sessions_of_worker", worker=hello.worker))]
+        yield from _end(now, older, book, effects)
+        if older:
+            yield record("worker.lost", now, older, actor=hello.worker, workers=[hello.worker])
     session = new_session_id()
     lease_micros = lease // timedelta(microseconds=1)
     yield query(
@@ -95,7 +101,9 @@ def _end(now: int, sessions: Collection[str], book: RulesBook, effects: Effects)
     yield from lose(now, held, book, effects)
 
 
-def lose_held(now: int, session: SessionId, fences: Sequence[Fence], book: RulesBook) -> Script[Wakes]:
+def lose_held(
+    now: int, session: SessionId, fences: Sequence[Fence], book: RulesBook
+) -> Script[Wakes]:
     """Attempts that a live worker does not know although it should."""
     effects = Effects()
     wanted = {(fence.run, fence.attempt) for fence in fences}
@@ -107,25 +115,38 @@ def lose_held(now: int, session: SessionId, fences: Sequence[Fence], book: Rules
 
 def start(now: int, session: SessionId, starts: Sequence[Start]) -> Script[StartAnswer]:
     """PROCESSING, durable. A cancel that came first wins."""
-    rows = yield query("runs_to_change", ids=[start.run for start in starts])
+    rows = yield query("runs_to_change", ids={start.run for start in starts})
     by_id = {row["id"]: row for row in rows}
-    granted, cancelled, refused, fresh = [], [], [], []
-    for item in starts:
+    answers: dict[Fence, _Permit] = {}
+    fresh: list[tuple[int, str, int, str]] = []
+    for item in {Fence(start.run, start.attempt): start for start in starts}.values():
         row = by_id.get(item.run)
-        fence = Fence(item.run, item.attempt)
-        if row is None or (row["session"], row["attempt"]) != (session, item.attempt):
-            refused.append(fence)
-        elif row["state"] == "PROCESSING":
-            granted.append(fence)
-        elif row["state"] != "CLAIMED":
-            refused.append(fence)
-        elif row["cancel_at"] is not None:
-            cancelled.append(fence)
-        else:
-            granted.append(fence)
+        permit = _permit(row, session, item)
+        answers[Fence(item.run, item.attempt)] = permit
+        if row is not None and permit is _Permit.GRANTED and row["state"] == RunState.CLAIMED:
             started_at = max(row["claimed_at"], min(item.started_at, now))
             fresh.append((started_at, item.run, item.attempt, session))
     if fresh:
         yield Many("start_runs", fresh)
         yield record("run.started", now, [run for _, run, _, _ in fresh], actor=session)
-    return StartAnswer(tuple(granted), tuple(cancelled), tuple(refused))
+    return StartAnswer(
+        *(tuple(f for f, given in answers.items() if given is permit) for permit in _Permit)
+    )
+
+
+class _Permit(Enum):
+    """In the order of `StartAnswer`."""
+
+    GRANTED = 1
+    CANCELLED = 2
+    REFUSED = 3
+
+
+def _permit(row: Row | None, session: SessionId, item: Start) -> _Permit:
+    if row is None or (row["session"], row["attempt"]) != (session, item.attempt):
+        return _Permit.REFUSED
+    if row["state"] == RunState.PROCESSING:
+        return _Permit.GRANTED  # the answer to the first request was lost
+    if row["state"] != RunState.CLAIMED:
+        return _Permit.REFUSED
+    return _Permit.GRANTED if row["cancel_at"] is None else _Permit.CANCELLED

@@ -56,7 +56,7 @@ ORDER BY name LIMIT :limit;
 
 -- name: select_jobs_by_id
 -- These jobs.
-SELECT * FROM current_job WHERE id = ANY(:ids) AND project = :project;
+SELECT * FROM current_job WHERE id = ANY(:ids) AND coalesce(project, '') = :project;
 
 -- name: select_jobs_by_name
 -- The jobs of these names.

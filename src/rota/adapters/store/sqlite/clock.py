@@ -20,7 +20,8 @@ class FileClock:
     """
 
     def __init__(self, mark: int) -> None:
-        self._base = max(time.time_ns() // 1000, mark)
+        wall = time.time_ns() // 1000  # noqa: TID251 - where the store's own clock comes from
+        self._base = max(wall, mark)
         self._started = _boottime()
 
     def now(self) -> int:

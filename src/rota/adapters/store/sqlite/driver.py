@@ -8,6 +8,7 @@ import itertools
 import re
 import sqlite3
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,14 +21,16 @@ import msgspec
 from rota.adapters.store.queries import Statement, shared_statements
 from rota.adapters.store.script import MakeScript, Many, Query, Row, Rows, Script
 from rota.adapters.store.sqlite.clock import Ticker
+from rota.adapters.store.sqlite.connection import connect, translated
 from rota.adapters.store.store import Urgency
-from rota.domain.errors import RotaError, StaleTransition, Unavailable
+from rota.domain.errors import StaleTransition, Unavailable
 
 T = TypeVar("T")
 _LIST = re.compile(r"= ANY\(:(\w+)\)")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 _MAX_GROUP = 64  # scripts that share one commit
+_GROUP_SECONDS = 0.02  # after this a group takes no more: who comes next waits for its commit
 _READERS = 3
-_BUSY_SECONDS = 10.0
 _MARK_EVERY = 1_000_000  # microseconds between writes of the clock's high-water mark
 
 
@@ -45,10 +48,8 @@ class _Prepared:
     def __init__(self, statement: Statement) -> None:
         self.lists = frozenset(_LIST.findall(statement.text))
         self.text = _LIST.sub(r"IN (SELECT value FROM json_each(:\1))", statement.text)
-        self.positional = re.sub(
-            r"(?<![:\w]):([a-z_]+)",
-            lambda match: f"?{statement.parameters.index(match.group(1)) + 1}",
-            self.text,
+        self.positional = _PARAMETER.sub(
+            lambda match: f"?{statement.parameters.index(match.group(1)) + 1}", self.text
         )
 
     def bind(self, query: Query) -> dict[str, Any]:
@@ -74,7 +75,10 @@ class SqliteDriver:
         self._local = threading.local()
         self._readers = ThreadPoolExecutor(_READERS, "rota-store-reader")
         self._reader_connections: list[sqlite3.Connection] = []
-        self._writer = threading.Thread(target=self._write_loop, name="rota-store-writer", daemon=True)
+        self._connection = connect(path)
+        self._writer = threading.Thread(
+            target=self._write_loop, name="rota-store-writer", daemon=True
+        )
         self._writer.start()
 
     async def write(self, make: MakeScript[T], urgency: Urgency) -> T:
@@ -120,58 +124,74 @@ class SqliteDriver:
             raise translated(error) from error
 
     def _write_loop(self) -> None:
-        connection = connect(self._path)
-        while tasks := self._take():
-            answers = self._commit(connection, tasks)
+        while self._wait_for_work():
+            tasks, answers = self._commit_group()
             with suppress(RuntimeError):  # the loop is gone: nobody waits any more
                 self._loop.call_soon_threadsafe(_answer, tasks, answers)
-        connection.close()
+        self._connection.close()
 
-    def _take(self) -> list[_Task]:
+    def _wait_for_work(self) -> bool:
         with self._changed:
-            while not self._waiting and not self._is_closed:
-                self._changed.wait()
-            count = min(len(self._waiting), _MAX_GROUP)
-            return [heapq.heappop(self._waiting) for _ in range(count)]
+            self._changed.wait_for(lambda: self._waiting or self._is_closed)
+            return bool(self._waiting)
 
-    def _commit(self, connection: sqlite3.Connection, tasks: Sequence[_Task]) -> list[Any]:
+    def _next_task(self) -> _Task | None:
+        with self._changed:
+            return heapq.heappop(self._waiting) if self._waiting else None
+
+    def _commit_group(self) -> tuple[list[_Task], list[Any]]:
+        """Run what waits, most urgent first, and commit it together."""
+        tasks: list[_Task] = []
+        answers: list[Any] = []
+        full_at = time.monotonic() + _GROUP_SECONDS
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            now = self._clock.now()
-            answers = [self._run(connection, task, now) for task in tasks]
-            self._mark(connection, now)
-            connection.execute("COMMIT")
+            self._connection.execute("BEGIN IMMEDIATE")
+            while len(tasks) < _MAX_GROUP and (task := self._next_task()):
+                tasks.append(task)
+                answers.append(self._run(task))
+                if time.monotonic() > full_at:
+                    break
+            self._mark()
+            self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-            return [translated(error)] * len(tasks)
-        return answers
+                self._connection.execute("ROLLBACK")
+            if not tasks and (task := self._next_task()):
+                tasks.append(task)
+            answers = [translated(error)] * len(tasks)
+        return tasks, answers
 
-    def _run(self, connection: sqlite3.Connection, task: _Task, now: int) -> Any:
+    def _run(self, task: _Task) -> Any:
         """One script inside the group; its failure undoes it alone."""
+        connection = self._connection
         connection.execute("SAVEPOINT script")
         try:
-            answer = self._drive(connection, task.make(now))
-        except sqlite3.OperationalError:
-            raise  # disk full, I/O: the whole group is lost
-        except Exception as error:
+            answer = self._drive(connection, task.make(self._clock.now()))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the caller's to handle
+            if not connection.in_transaction:
+                raise  # disk full, I/O: SQLite has undone the whole group
             connection.execute("ROLLBACK TO script")
             answer = translated(error) if isinstance(error, sqlite3.Error) else error
         connection.execute("RELEASE script")
         return answer
 
-    def _mark(self, connection: sqlite3.Connection, now: int) -> None:
+    def _mark(self) -> None:
+        now = self._clock.now()
         if now - self._marked_at >= _MARK_EVERY:
-            connection.execute(
-                "INSERT OR REPLACE INTO meta (key, value) VALUES ('clock', ?)", (str(now),)
-            )
+            mark = self._statements["set_meta"].positional
+            self._connection.execute(mark, ("clock", str(now)))
             self._marked_at = now
 
     def _drive(self, connection: sqlite3.Connection, script: Script[T]) -> T:
         try:
             step = next(script)
             while True:
-                step = script.send(self._execute(connection, step))
+                try:
+                    rows = self._execute(connection, step)
+                except StaleTransition as error:
+                    step = script.throw(error)
+                else:
+                    step = script.send(rows)
         except StopIteration as stop:
             answer: T = stop.value
             return answer
@@ -195,32 +215,3 @@ def _answer(tasks: Sequence[_Task], answers: Sequence[Any]) -> None:
             task.future.set_exception(answer)
         else:
             task.future.set_result(answer)
-
-
-def connect(path: Path) -> sqlite3.Connection:
-    """A connection with the settings every part relies on."""
-    connection = sqlite3.connect(
-        path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-    )
-    connection.row_factory = sqlite3.Row
-    for pragma in (
-        "journal_mode = WAL",
-        "synchronous = FULL",
-        "temp_store = MEMORY",
-        "cache_size = -16384",
-        "wal_autocheckpoint = 4000",
-    ):
-        connection.execute(f"PRAGMA {pragma}")
-    return connection
-
-
-def translated(error: sqlite3.Error) -> RotaError:
-    """A driver's exception in Rota's words."""
-    if isinstance(error, sqlite3.OperationalError):
-        return Unavailable(
-            f"the store cannot be used: {error}",
-            hint="check free space and permissions of the data folder (rota doctor)",
-        )
-    return Unavailable(f"the store refused a statement: {error}", code="store_error")
-
-

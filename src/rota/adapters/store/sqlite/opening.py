@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
 
 from rota.adapters.store.sqlite.clock import FileClock, Ticker
-from rota.adapters.store.sqlite.driver import SqliteDriver, connect, translated
+from rota.adapters.store.sqlite.connection import connect, translated
+from rota.adapters.store.sqlite.driver import SqliteDriver
 from rota.adapters.store.store import SqlStore
 from rota.domain.errors import Conflict, Unavailable
 
@@ -30,20 +32,27 @@ class SqliteStore(SqlStore):
             self._lock = None
 
 
-async def open_sqlite(path: Path, *, exclusive: bool = True, clock: Ticker | None = None) -> SqliteStore:
+async def open_sqlite(
+    path: Path, *, exclusive: bool = True, clock: Ticker | None = None
+) -> SqliteStore:
     """Open or create the store. `Conflict` if another server has it, `Unavailable` if it cannot."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = _lock(path) if exclusive else None
-        mark = _prepare(path)
-    except OSError as error:
-        raise Unavailable(
-            f"the data folder {path.parent} cannot be used: {error.strerror or error}",
-            hint="make it writable, free some space, or set ROTA_HOME to another folder",
-        ) from error
-    except sqlite3.Error as error:
-        raise translated(error) from error
-    return SqliteStore(SqliteDriver(path, clock or FileClock(mark)), lock)
+    with ExitStack() as undo:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = _lock(path) if exclusive else None
+            if lock is not None:
+                undo.callback(os.close, lock)
+            mark = _prepare(path)
+            store = SqliteStore(SqliteDriver(path, clock or FileClock(mark)), lock)
+        except OSError as error:
+            raise Unavailable(
+                f"the data folder {path.parent} cannot be used: {error.strerror or error}",
+                hint="make it writable, free some space, or set ROTA_HOME to another folder",
+            ) from error
+        except sqlite3.Error as error:
+            raise translated(error) from error
+        undo.pop_all()
+    return store
 
 
 def _lock(path: Path) -> int:
@@ -77,20 +86,24 @@ def _prepare(path: Path) -> int:
 
 def migrate(connection: sqlite3.Connection) -> None:
     """Apply the migrations that are missing, each whole or not at all."""
-    for file in sorted(_MIGRATIONS.iterdir(), key=lambda file: file.name):
-        number = int(file.name.split("_")[0])
+    migrations = {int(file.name.split("_")[0]): file for file in _MIGRATIONS.iterdir()}
+    _refuse_newer(connection, max(migrations))
+    for number, file in sorted(migrations.items()):
         connection.execute("BEGIN IMMEDIATE")
-        [version] = connection.execute("PRAGMA user_version").fetchone()
-        if version < number:
+        if _version(connection) < number:
             for statement in _statements(file.read_text("utf-8")):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number}")
         connection.execute("COMMIT")
-    _refuse_newer(connection, number)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    [version] = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
 
 
 def _refuse_newer(connection: sqlite3.Connection, newest: int) -> None:
-    [version] = connection.execute("PRAGMA user_version").fetchone()
+    version = _version(connection)
     if version > newest:
         raise Conflict(
             f"the store was made by a newer Rota (schema {version}, this one knows {newest})",
@@ -100,5 +113,5 @@ def _refuse_newer(connection: sqlite3.Connection, newest: int) -> None:
 
 
 def _statements(text: str) -> list[str]:
-    code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    code = "\n".join(line.split("--")[0] for line in text.splitlines())
     return [statement for statement in code.split(";") if statement.strip()]

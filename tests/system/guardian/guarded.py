@@ -19,11 +19,22 @@ from typing import Any
 
 from rota.guardian import NamespaceWish, guardian_command
 
-WORKER = Path(__file__).with_name("guardian_worker.py")
+WORKER = Path(__file__).with_name("fake_worker.py")
 PATIENCE_SECONDS = 20.0
 MARK_VARIABLE = "ROTA_TEST_MARK"
 
 Message = dict[str, Any]
+
+# Each leaves processes behind that escape simpler ways of finding them, once the file is there.
+DAEMONS = {
+    "background": "sh -c 'touch up; sleep 100' &",
+    "deaf to TERM": "sh -c 'trap \"\" TERM; touch up; while :; do sleep 1; done' &",
+    "own session": "setsid sh -c 'touch up; sleep 100' &",
+    "twice forked": "(setsid sh -c 'trap \"\" TERM; touch up; sleep 100 & sleep 100' &)",
+    "without environment": "(env -i setsid sh -c 'touch up; sleep 100 & : MARK; sleep 100' &)",
+    "with family": "(setsid sh -c 'sleep 100 & (setsid sh -c \"touch up; sleep 100\" &) & wait' &)",
+}
+ALL_DAEMONS = "\n".join(DAEMONS.values())
 
 
 def boottime() -> float:
@@ -67,6 +78,7 @@ class Guarded:
     ) -> None:
         self.mark = f"mark-{os.urandom(8).hex()}"
         self._heard: list[Message] = []
+        self._folder = folder
         self._control_path = str(folder / "control")
         self._lifeline: int | None = None
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -152,6 +164,12 @@ class Guarded:
         """Spawns and waits for the end of the whole tree."""
         self.spawn(key, *argv, **options)
         return self.heard("ended", key)
+
+    def start_daemons(self) -> None:
+        """Spawns a tree with daemons of every kind, and waits until they live."""
+        script = ALL_DAEMONS.replace("MARK", self.mark)
+        self.spawn("daemons", "sh", "-c", f"{script}\nsleep 100", cwd=str(self._folder))
+        eventually(lambda: len(self.living()) >= 12, "the daemons did not start")
 
     def living(self) -> list[int]:
         return marked(self.mark)

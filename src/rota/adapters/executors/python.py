@@ -1,0 +1,230 @@
+"""The job type `python`: functions of an app, run by a host process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+
+import msgspec
+
+from rota.adapters.executors.function_host import FunctionHost, HostConnection, how, start_host
+from rota.adapters.executors.host_wire import Cancel, Done, News, Printed, Run, Task
+from rota.domain.durations import format_duration
+from rota.domain.output import Stream
+from rota.domain.run import AttemptResult
+from rota.ports.executor import Assignment, Desk, Exit, OutputSink, Spawner
+from rota.ports.work import Fence, Outcome, StepOutcome
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """An attempt from its assignment to its end."""
+
+    assignment: Assignment
+    began_at: int  # microseconds of the store's clock; the host knows better, if it lives to tell
+    timer: asyncio.TimerHandle | None = None  # of its timeout, later of its grace
+    stopped_as: AttemptResult | None = None  # CANCELLED or TIMED_OUT once it is to stop
+
+    def set_timer(self, timer: asyncio.TimerHandle | None) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = timer
+
+
+class PythonExecutor:
+    """Implements `rota.ports.executor.Executor`.
+
+    One host runs all attempts, since a thread is cheap and a process is not. An attempt that does
+    not stop within its grace costs the host: what else it ran is LOST, and a new one is started.
+    """
+
+    def __init__(self, desk: Desk, spawner: Spawner, app: str) -> None:
+        self._desk = desk
+        self._spawner = spawner
+        self._app = app
+        self._loop = asyncio.get_running_loop()
+        self._keys = count(1)
+        self._held: dict[int, _Held] = {}
+        self._unsent: dict[int, Task] = {}  # held, but given to no host yet
+        self._host: FunctionHost | None = None
+        self._starting: asyncio.Task[FunctionHost] | None = None
+        self._full: list[OutputSink] = []  # why nothing is read from the host
+        self._draining: asyncio.Task[None] | None = None
+        self._is_closing = False
+
+    async def ready(self) -> tuple[str, ...]:
+        """The names of the functions, once a host has loaded them; `Invalid` if it cannot."""
+        if self._host is None:
+            await asyncio.shield(self._start_host())
+        assert self._host is not None
+        return self._host.functions
+
+    def start(self, assignments: Sequence[Assignment]) -> None:
+        now = self._desk.store_micros()
+        tasks = [self._hold(assignment, now) for assignment in assignments]
+        self._unsent.update((task.key, task) for task in tasks)
+        if self._host is None:
+            self._start_host()
+        elif self._host.is_open:
+            self._send_all(self._host)
+
+    def cancel(self, fences: Sequence[Fence]) -> None:
+        wanted = set(fences)
+        keys = [key for key, held in self._held.items() if held.assignment.work.fence in wanted]
+        self._stop(keys, AttemptResult.CANCELLED)
+
+    async def close(self) -> None:
+        self._is_closing = True
+        if self._starting is not None:
+            await asyncio.wait({self._starting})
+        if self._host is not None:
+            await self._host.stop()
+
+    def _hold(self, assignment: Assignment, now: int) -> Task:
+        key = next(self._keys)
+        work, spec = assignment.work, assignment.spec
+        held = self._held[key] = _Held(assignment, now)
+        if spec.timeout is not None:
+            seconds = spec.timeout.total_seconds()
+            held.timer = self._loop.call_later(seconds, self._stop, [key], AttemptResult.TIMED_OUT)
+        return Task(
+            key,
+            spec.function,
+            work.run,
+            work.attempt,
+            spec.name,
+            spec.project,
+            work.due_at,
+            work.inputs,
+        )
+
+    def _send_all(self, host: FunctionHost) -> None:
+        if self._unsent:
+            host.connection.send(Run(tuple(self._unsent.values())))
+            self._unsent.clear()
+
+    def _start_host(self) -> asyncio.Task[FunctionHost]:
+        if self._starting is None:
+            starting = start_host(self._app, self._spawner, self._hear)
+            self._starting = self._loop.create_task(starting)
+            self._starting.add_done_callback(self._host_started)
+        return self._starting
+
+    def _host_started(self, starting: asyncio.Task[FunctionHost]) -> None:
+        self._starting = None
+        error = starting.exception()
+        if error is not None:
+            self._end(list(self._unsent), AttemptResult.FAILED, str(error))
+            return
+        self._host = starting.result()
+        self._host.ended.add_done_callback(partial(self._host_ended, self._host))
+        self._send_all(self._host)
+
+    def _host_ended(self, host: FunctionHost, ended: asyncio.Future[Exit]) -> None:
+        """Settle what it ran: one alone was its own undoing, of several nobody can tell."""
+        self._host = None
+        ran = {key: held for key, held in self._held.items() if key not in self._unsent}
+        for result in (AttemptResult.CANCELLED, AttemptResult.TIMED_OUT):
+            stopped = [key for key, held in ran.items() if held.stopped_as is result]
+            self._end(stopped, result, "killed: it did not stop within its grace")
+        others = [key for key, held in ran.items() if held.stopped_as is None]
+        is_culprit = len(ran) == 1 and not host.is_killed
+        result = AttemptResult.FAILED if is_culprit else AttemptResult.LOST
+        self._end(others, result, f"the function host died ({how(ended.result())})")
+        if not self._is_closing:
+            self._start_host()
+
+    def _stop(self, keys: Sequence[int], result: AttemptResult) -> None:
+        """Interrupt functions; what does not end within its grace is ended with its host."""
+        self._end([key for key in keys if key in self._unsent], result, "it had not begun")
+        stopping = [key for key in keys if key in self._held and not self._held[key].stopped_as]
+        for key in stopping:
+            held = self._held[key]
+            held.stopped_as = result
+            grace = held.assignment.spec.grace.total_seconds()
+            held.set_timer(self._loop.call_later(grace, self._kill_host))
+        if self._host is not None and stopping:
+            self._host.connection.send(Cancel(tuple(stopping)))
+
+    def _kill_host(self) -> None:
+        if self._host is not None:
+            self._host.kill()
+
+    def _hear(self, news: News) -> None:
+        for printed in news.printed:
+            if printed.key in self._held:
+                self._feed(self._held[printed.key], printed)
+        for each in news.progressed:
+            if each.key in self._held:
+                fence = self._held[each.key].assignment.work.fence
+                self._desk.progressed(fence, each.done, each.total, each.message)
+        if news.done:
+            shift = self._desk.store_micros() - time.monotonic_ns() // 1000
+            self._desk.ended([_outcome(self._release(done.key), done, shift) for done in news.done])
+
+    def _feed(self, held: _Held, printed: Printed) -> None:
+        sink = self._desk.output(held.assignment.work.fence)
+        sink.feed(Stream(printed.stream), printed.step, printed.data)
+        if sink.is_full and sink not in self._full:
+            self._full.append(sink)
+            if self._draining is None and self._host is not None:
+                self._draining = self._loop.create_task(self._drain(self._host.connection))
+
+    async def _drain(self, connection: HostConnection) -> None:
+        """Hear nothing more until there is room for output: printing functions then wait."""
+        connection.pause_reading()
+        while self._full:
+            await self._full[0].drained()
+            del self._full[0]
+        self._draining = None
+        connection.resume_reading()
+
+    def _release(self, key: int) -> _Held:
+        held = self._held.pop(key)
+        self._unsent.pop(key, None)
+        held.set_timer(None)
+        return held
+
+    def _end(self, keys: Sequence[int], result: AttemptResult, message: str) -> None:
+        """Report attempts that no host reported."""
+        now = self._desk.store_micros()
+        released = [self._release(key) for key in keys]
+        if released:
+            self._desk.ended([_unreported(held, result, now, message) for held in released])
+
+
+def _unreported(held: _Held, result: AttemptResult, now: int, message: str) -> Outcome:
+    work = held.assignment.work
+    return Outcome(work.run, work.attempt, result, held.began_at, now, message=message)
+
+
+def _outcome(held: _Held, done: Done, shift: int) -> Outcome:
+    """`shift` turns the machine's monotonic time into the store's."""
+    work = held.assignment.work
+    result, message = _result(held, done)
+    return Outcome(
+        work.run,
+        work.attempt,
+        result,
+        done.started + shift,
+        done.ended + shift,
+        message=message,
+        outputs=msgspec.json.decode(done.output) if done.output else None,
+        steps=tuple(
+            StepOutcome(step.name, step.result, seconds=step.seconds) for step in done.steps
+        ),
+        cpu_seconds=done.cpu / 1e6,
+    )
+
+
+def _result(held: _Held, done: Done) -> tuple[AttemptResult, str]:
+    timeout = held.assignment.spec.timeout
+    if held.stopped_as is AttemptResult.TIMED_OUT and timeout is not None:
+        return AttemptResult.TIMED_OUT, f"timed out after {format_duration(timeout)}"
+    if done.result == "completed":
+        return AttemptResult.COMPLETED, ""
+    return held.stopped_as or AttemptResult.FAILED, done.message

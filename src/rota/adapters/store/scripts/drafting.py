@@ -1,0 +1,179 @@
+"""Inserting runs, in the state that the gates give them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
+
+from rota.adapters.store.rows import reasons_to
+from rota.adapters.store.script import Many, Row, Script
+from rota.adapters.store.scripts.effects import Effects, count_ends, record
+from rota.adapters.store.scripts.gatekeeper import Gatekeeper
+from rota.adapters.store.scripts.queueing import Line, activate
+from rota.adapters.store.scripts.releasing import apply_side_effects
+from rota.adapters.store.scripts.rules import RulesBook
+from rota.domain.errors import NotFound
+from rota.domain.gates import Admission
+from rota.domain.ids import RunId
+from rota.domain.job import RunRules
+from rota.domain.order import DEFAULT_EXPECTED_SECONDS, LEAST_CHARGED_SECONDS
+from rota.domain.run import Trigger
+from rota.domain.states import RunState, is_final
+
+_FOR_LATER = Admission(RunState.SCHEDULED)
+
+
+class Draft(NamedTuple):
+    """A run about to be inserted. A tuple, as thousands are made in one transaction."""
+
+    id: RunId
+    job_id: str
+    job_version: int
+    trigger: Trigger
+    due_at: int
+    release_at: int
+    created_by: str
+    priority: int | None = None
+    inputs: str | None = None
+    retry_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """What runs of one job version and priority have in common."""
+
+    rules: RunRules
+    shape: str
+    line: Line
+    chain: str
+    deadline: int | None  # microseconds after the due time
+    expected: float
+
+
+class _Entry(NamedTuple):
+    draft: Draft
+    pattern: _Pattern
+    admission: Admission
+
+
+def insert_drafts(
+    now: int, drafts: Sequence[Draft], book: RulesBook, effects: Effects, *, actor: str
+) -> Script[None]:
+    """Pass new runs through the gates and insert them."""
+    if not drafts:
+        return
+    rules = yield from book.load({(draft.job_id, draft.job_version) for draft in drafts})
+    gatekeeper = Gatekeeper()
+    yield from gatekeeper.load(now, {draft.job_id for draft in drafts})
+    patterns = {key: _pattern(key, rules, gatekeeper.jobs) for key in map(_key, drafts)}
+    entries = [_Entry(d, patterns[_key(d)], _admit(now, d, gatekeeper)) for d in drafts]
+    yield Many("insert_shape", [(p.shape,) for p in patterns.values()], exactly=False)
+    yield Many("insert_run", [_row(now, entry, gatekeeper) for entry in entries])
+    yield from _enter_lines(entries, effects)
+    yield from _tell(now, entries, actor)
+    yield from apply_side_effects(now, gatekeeper, effects, actor)
+
+
+def _enter_lines(entries: Sequence[_Entry], effects: Effects) -> Script[None]:
+    lines = {e.pattern.line for e in entries if e.admission.state is RunState.QUEUED}
+    if lines:
+        yield from activate(lines)
+    effects.pools.update(line.pool for line in lines)
+    effects.times |= any(e.admission.state is RunState.SCHEDULED for e in entries)
+
+
+def _key(draft: Draft) -> tuple[str, int, int | None]:
+    return draft.job_id, draft.job_version, draft.priority
+
+
+def _pattern(
+    key: tuple[str, int, int | None],
+    book: Mapping[tuple[str, int], tuple[RunRules, str]],
+    jobs: Mapping[str, Row],
+) -> _Pattern:
+    job, version, priority = key
+    if (job, version) not in book or jobs[job]["deleted_at"] is not None:
+        raise NotFound(f"no job {job} of version {version}", code="job_not_found")
+    rules, shape = book[job, version]
+    line = Line(
+        rules.pool, rules.priority if priority is None else priority, rules.share or rules.project
+    )
+    return _Pattern(
+        rules,
+        shape,
+        line,
+        line.id,
+        None if rules.deadline is None else rules.deadline // timedelta(microseconds=1),
+        _expected_seconds(rules, jobs[job]["expected_seconds"]),
+    )
+
+
+def _expected_seconds(rules: RunRules, average: float | None) -> float:
+    if average is not None:
+        return max(average, LEAST_CHARGED_SECONDS)
+    if rules.expect is not None:
+        return max(rules.expect.total_seconds(), LEAST_CHARGED_SECONDS)
+    return DEFAULT_EXPECTED_SECONDS
+
+
+def _admit(now: int, draft: Draft, gatekeeper: Gatekeeper) -> Admission:
+    run = gatekeeper.new_run(draft.id, draft.trigger)
+    if draft.release_at <= now:
+        return gatekeeper.admit(draft.job_id, run)
+    if draft.due_at <= now:
+        gatekeeper.remember(draft.job_id, run, RunState.SCHEDULED)
+    return _FOR_LATER
+
+
+def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
+    """Values for `insert_run`, in its order."""
+    draft, pattern, admission = entry
+    rules, state = pattern.rules, admission.state
+    counts = gatekeeper.counts_at_gate(draft.job_id, draft.trigger, state)
+    return (
+        draft.id,
+        rules.project,
+        draft.job_id,
+        rules.name,
+        draft.job_version,
+        draft.trigger,
+        state,
+        admission.cause,
+        draft.due_at,
+        draft.release_at,
+        draft.release_at if state is RunState.SCHEDULED else None,
+        None if pattern.deadline is None else draft.due_at + pattern.deadline,
+        pattern.line.priority,
+        pattern.line.pool,
+        pattern.chain,
+        pattern.shape,
+        rules.delivery,
+        rules.retry.attempts,
+        pattern.expected,
+        admission.blocked_on or None,
+        reasons_to(admission.reasons),
+        draft.inputs,
+        draft.created_by,
+        now,
+        now if state is RunState.QUEUED else None,
+        now if is_final(state) else None,
+        draft.retry_of,
+        draft.job_id if counts else None,
+    )
+
+
+def _tell(now: int, entries: Sequence[_Entry], actor: str) -> Script[None]:
+    """Events and tallies of what was inserted."""
+    groups: dict[tuple[RunState, str], list[_Entry]] = defaultdict(list)
+    for entry in entries:
+        groups[entry.admission.state, entry.admission.cause].append(entry)
+    for (state, cause), group in groups.items():
+        ids = [entry.draft.id for entry in group]
+        if is_final(state):
+            yield record("run.finished", now, ids, actor=actor, state=state, cause=cause)
+            yield from count_ends((entry.pattern.rules.name, state) for entry in group)
+        else:
+            yield record(f"run.{state.lower()}", now, ids, actor=actor)

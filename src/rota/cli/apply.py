@@ -1,0 +1,162 @@
+"""`rota apply`: create and update jobs from files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from rota.cli import times
+from rota.cli.asking import Answered, ask
+from rota.cli.exits import CommandFailed, Exit
+from rota.cli.failures import FileRefused, counted
+from rota.cli.files import NamedText, read_text
+from rota.cli.inert import inert
+from rota.cli.options import REMOTE, Format, Remote
+from rota.cli.plan_views import write_plan
+from rota.cli.printing import print_data
+from rota.cli.terminal import Terminal
+from rota.sdk import calls
+from rota.sdk.answers import Plan
+from rota.sdk.client import Client
+from rota.sdk.errors import Invalid
+
+_MANY = 100
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """How to apply."""
+
+    plan: Annotated[
+        bool,
+        Parameter(
+            name=["--plan", "--dry-run"],
+            help="Only show what would change; exit code 20 if something would.",
+        ),
+    ] = False
+    prune: Annotated[
+        bool, Parameter(help="Also delete jobs that an earlier version of the file had.")
+    ] = False
+    if_match: Annotated[
+        str | None, Parameter(help="Apply only if nothing changed since the plan with this etag.")
+    ] = None
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Do not ask.")] = False
+
+
+_AS_WRITTEN = Choices()
+
+
+def apply(
+    file: Annotated[tuple[Path, ...], Parameter(help="Job files; - is standard input.")],
+    /,
+    *,
+    choices: Choices = _AS_WRITTEN,
+    remote: Remote = REMOTE,
+) -> Exit:
+    """Create and update the jobs of job files, each file all or nothing.
+
+    All files are checked before the first is applied.
+    """
+    if choices.if_match is not None and len(file) > 1:
+        message = "--if-match is about the plan of one file"
+        raise CommandFailed(message, code=Exit.USAGE, hint="apply the files one by one")
+    sources = [read_text(path) for path in file]
+    with remote.connect() as client:
+        plans = [_ask(client, source, choices, plan=True) for source in sources]
+        if choices.plan:
+            return _show_plans(remote, sources, plans, choices)
+        choices = _with_consent(remote.terminal(), plans, choices)
+        applied = [_ask(client, source, choices) for source in sources]
+    _show_applied(remote, sources, applied)
+    return Exit.DONE
+
+
+def _ask(
+    client: Client, source: NamedText, choices: Choices, *, plan: bool = False
+) -> Answered[Plan]:
+    call = calls.apply(
+        source.text,
+        name=source.stem,
+        plan=plan,
+        prune=choices.prune,
+        if_match=choices.if_match,
+    )
+    try:
+        return ask(client, call)
+    except Invalid as error:
+        if not error.errors:
+            raise
+        raise FileRefused(source.label, error.errors) from error
+
+
+def _with_consent(terminal: Terminal, plans: list[Answered[Plan]], choices: Choices) -> Choices:
+    """The choices, bound to what was agreed to where a person had to agree."""
+    changes = [change for plan in plans for change in plan.value.changes]
+    removed = [change.name for change in changes if change.change == "removed"]
+    changed = sum(change.change != "unchanged" for change in changes)
+    if removed:
+        question = f"delete {counted(len(removed), 'job')} ({inert(', '.join(removed[:10]))})?"
+    elif changed > _MANY:
+        question = f"change {changed:,} jobs?"
+    else:
+        return choices
+    terminal.confirm(question, yes=choices.yes, otherwise="look with --plan, then add --yes")
+    is_one_file = len(plans) == 1
+    return (
+        replace(choices, if_match=choices.if_match or plans[0].value.etag)
+        if is_one_file
+        else choices
+    )
+
+
+def _show_plans(
+    remote: Remote, sources: list[NamedText], plans: list[Answered[Plan]], choices: Choices
+) -> Exit:
+    changed = [plan for plan in plans if any(it.change != "unchanged" for it in plan.value.changes)]
+    if not _printed_as_data(remote, plans):
+        terminal = remote.terminal()
+        for source, plan in zip(sources, plans, strict=True):
+            write_plan(terminal, source.label, plan.value, times.now())
+        _tell_next(terminal, sources, plans, choices)
+    return Exit.CHANGES if changed else Exit.DONE
+
+
+def _tell_next(
+    terminal: Terminal, sources: list[NamedText], plans: list[Answered[Plan]], choices: Choices
+) -> None:
+    changes = [it for plan in plans for it in plan.value.changes if it.change != "unchanged"]
+    if not changes:
+        terminal.tell("no changes")
+        return
+    command = ["rota apply", *(source.label for source in sources)]
+    command += ["--prune"] if choices.prune else []
+    command += [f"--if-match {plans[0].value.etag}"] if len(plans) == 1 else []
+    terminal.tell(f"{counted(len(changes), 'change')}. Apply with: {inert(' '.join(command))}")
+
+
+def _show_applied(remote: Remote, sources: list[NamedText], applied: list[Answered[Plan]]) -> None:
+    if _printed_as_data(remote, applied):
+        return
+    terminal = remote.terminal()
+    for source, plan in zip(sources, applied, strict=True):
+        write_plan(terminal, source.label, plan.value, times.now())
+    changed = sum(it.change != "unchanged" for plan in applied for it in plan.value.changes)
+    terminal.tell(f"{counted(changed, 'change')} applied" if changed else "no changes")
+
+
+def _printed_as_data(remote: Remote, plans: list[Answered[Plan]]) -> bool:
+    match remote.format:
+        case Format.TABLE | Format.WIDE:
+            return False
+        case Format.NAME:
+            for plan in plans:
+                for change in plan.value.changes:
+                    remote.terminal().write(inert(change.name))
+        case Format.JSON | Format.JSONL | Format.YAML:
+            data = [plan.data for plan in plans]
+            print_data(remote, data[0] if len(data) == 1 else data)
+    return True

@@ -1,0 +1,35 @@
+"""Files named on the command line; `-` is standard input."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.cli.exits import CommandFailed, Exit
+
+_STANDARD_INPUT = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedText:
+    """The content of a file."""
+
+    label: str  # how messages call it
+    stem: str  # the set's name, unless the file has one
+    text: str
+
+
+def read_text(path: Path) -> NamedText:
+    """The file's text; a failure that says why it cannot be read."""
+    if str(path) == _STANDARD_INPUT:
+        return NamedText("<stdin>", "stdin", sys.stdin.read())
+    try:
+        return NamedText(str(path), path.stem, path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise CommandFailed(f"there is no file {path}", code=Exit.NOT_FOUND) from None
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror}", code=Exit.INVALID_FILE) from error
+    except UnicodeDecodeError:
+        message = f"{path} is not UTF-8 text"
+        raise CommandFailed(message, code=Exit.INVALID_FILE) from None

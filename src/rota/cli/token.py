@@ -1,0 +1,99 @@
+"""`rota token`: who else may call."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from rota.cli import times
+from rota.cli.asking import ask_all
+from rota.cli.durations import Duration
+from rota.cli.inert import inert
+from rota.cli.options import DESTROYING, REMOTE, Destroying, Format, Remote
+from rota.cli.printing import ListView, print_data, print_list
+from rota.cli.table import Column
+from rota.sdk import calls
+from rota.sdk.answers import Token
+
+app = App(name="token", help="Create, list and revoke API tokens.")
+
+Role = Literal["viewer", "operator", "editor", "admin"]
+
+
+def _state(token: Token) -> str:
+    if token.revoked_at is not None:
+        return "revoked"
+    is_over = token.expires_at is not None and token.expires_at <= times.now()
+    return "expired" if is_over else "valid"
+
+
+TOKENS: ListView[Token] = ListView(
+    columns=(
+        Column("ID", lambda token: token.id),
+        Column("NAME", lambda token: token.name),
+        Column("ROLE", lambda token: token.role),
+        Column("STATE", _state),
+        Column("EXPIRES", lambda token: times.moment(token.expires_at, times.now())),
+        Column("LAST USED", lambda token: times.moment(token.last_used_at, times.now())),
+        Column("CREATED BY", lambda token: token.created_by, only_wide=True),
+        Column(
+            "CREATED", lambda token: times.moment(token.created_at, times.now()), only_wide=True
+        ),
+    ),
+    name=lambda token: token.id,
+    empty="no tokens",
+)
+
+
+@app.command
+def create(
+    *,
+    name: Annotated[str, Parameter(help="What it is for.")],
+    role: Annotated[Role, Parameter(help="What it may do.")],
+    expires_in: Annotated[
+        Duration | None, Parameter(help="How long it is valid (90d). Default: until revoked.")
+    ] = None,
+    remote: Remote = REMOTE,
+) -> None:
+    """Make a token; its secret is shown this once.
+
+    Asks the server that --url or ROTA_URL names. Without one it writes to the store of this
+    machine, whether or not a server runs: that is how the first token comes to be.
+    """
+    from rota.cli.local_tokens import create_token
+
+    token = create_token(name, role, expires_in, remote)
+    if remote.format in (Format.TABLE, Format.WIDE, Format.NAME):
+        terminal = remote.terminal()
+        terminal.tell(f"token {token['id']} for {inert(name)}, role {role}; shown this once:")
+        terminal.write(str(token["secret"]))
+    else:
+        print_data(remote, token)
+
+
+@app.command(name="list")
+def list_(*, remote: Remote = REMOTE) -> None:
+    """List tokens; their secrets are not kept."""
+    with remote.connect() as client:
+        listing = ask_all(client, calls.list_tokens())
+    print_list(remote, listing, TOKENS)
+
+
+@app.command
+def revoke(
+    token: Annotated[str, Parameter(help="Id of a token.")],
+    /,
+    *,
+    destroying: Destroying = DESTROYING,
+) -> None:
+    """Make a token worthless at once."""
+    terminal = destroying.terminal()
+    if destroying.dry_run:
+        terminal.tell(f"would revoke token {inert(token)}")
+        return
+    question = f"revoke token {inert(token)}?"
+    terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
+    with destroying.connect() as client:
+        client.revoke_token(token)
+    terminal.tell(f"revoked token {inert(token)}")

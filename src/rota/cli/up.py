@@ -1,0 +1,62 @@
+"""`rota up`: a server and a worker with one command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from rota import __version__
+from rota.cli.exits import Exit
+from rota.cli.failures import FileRefused
+from rota.cli.files import read_text
+from rota.cli.local_errors import told_as_failures
+from rota.cli.local_settings import load_settings
+from rota.cli.options import Display
+from rota.runtime import up as runtime
+from rota.runtime.config import Settings
+from rota.runtime.offline import check_file
+from rota.runtime.server import Running
+
+
+def up(
+    *,
+    apply: Annotated[
+        tuple[Path, ...],
+        Parameter(metavar="FILE", help="Job file to apply at the start; repeatable."),
+    ] = (),
+    home: Annotated[Path | None, Parameter(help="Folder for all data. Default: ./.rota.")] = None,
+    listen: Annotated[
+        str | None, Parameter(metavar="HOST:PORT", help="Where to listen, on loopback only.")
+    ] = None,
+    slots: Annotated[int | None, Parameter(help="Attempts the worker runs at once.")] = None,
+    app: Annotated[
+        str | None, Parameter(metavar="MODULE:APP", help="App whose Python functions it serves.")
+    ] = None,
+    log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None,
+) -> Exit:
+    """Start server and worker in the foreground; Ctrl-C stops them and leaves nothing behind."""
+    settings = load_settings(home=home, listen=listen, slots=slots, app=app, log_level=log_level)
+    _check(apply)
+    with told_as_failures():
+        runtime.main(settings, apply, lambda running: _greet(settings, running))
+    return Exit.DONE
+
+
+def _check(files: tuple[Path, ...]) -> None:
+    for path in files:
+        source = read_text(path)
+        checked = check_file(source.text, name=source.stem)
+        if not checked.is_valid:
+            raise FileRefused(source.label, checked.problems)
+
+
+def _greet(settings: Settings, running: Running) -> None:
+    terminal = Display().terminal()
+    jobs = sum(len(plan.changes) for plan in running.applied)
+    applied = f" · {jobs} jobs applied" if jobs else ""
+    data = f"data in {settings.home} (SQLite) · 1 worker, {settings.slots} slots{applied}"
+    terminal.show(f"rota {__version__} · {running.url} · {data}")
+    terminal.show(f"open {running.login_url} (loopback only, one-time link)")
+    terminal.show("Next, in another shell: rota job list   or   rota apply jobs.yaml")

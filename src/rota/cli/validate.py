@@ -1,0 +1,62 @@
+"""`rota validate`: check job files without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from rota.cli.exits import Exit
+from rota.cli.failures import counted, describe_problem
+from rota.cli.files import read_text
+from rota.cli.options import DISPLAY, Display, Format
+from rota.cli.printing import print_data
+from rota.runtime.offline import CheckedFile, check_file
+
+Files = Annotated[tuple[Path, ...], Parameter(help="Job files; - is standard input.")]
+
+
+def validate(file: Files, /, *, display: Display = DISPLAY) -> Exit:
+    """Check job files; every problem is told with its line and column."""
+    checked = []
+    for path in file:
+        source = read_text(path)
+        checked.append((source.label, check_file(source.text, name=source.stem)))
+    if display.format in (Format.JSON, Format.JSONL, Format.YAML):
+        print_data(display, [_document(label, result) for label, result in checked])
+    else:
+        for label, result in checked:
+            _tell(display, label, result)
+    return Exit.DONE if all(result.is_valid for _, result in checked) else Exit.INVALID_FILE
+
+
+def _tell(display: Display, label: str, checked: CheckedFile) -> None:
+    terminal = display.terminal()
+    for problem in checked.problems:
+        mark = "warning: " if problem.warning else ""
+        terminal.tell(describe_problem(problem, file=label, label=mark))
+    if checked.is_valid:
+        terminal.write(f"{label}: valid, {counted(len(checked.jobs), 'job')}")
+    else:
+        errors = [problem for problem in checked.problems if not problem.warning]
+        terminal.tell(f"{label}: {counted(len(errors), 'error')}")
+
+
+def _document(label: str, checked: CheckedFile) -> dict[str, object]:
+    return {
+        "file": label,
+        "valid": checked.is_valid,
+        "jobs": list(checked.jobs),
+        "problems": [
+            {
+                "path": problem.path,
+                "line": problem.line,
+                "column": problem.column,
+                "message": problem.message,
+                "hint": problem.hint,
+                "warning": problem.warning,
+            }
+            for problem in checked.problems
+        ],
+    }

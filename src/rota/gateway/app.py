@@ -1,0 +1,87 @@
+"""The gateway as one ASGI application."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+
+from rota.domain.errors import RotaError
+from rota.gateway import problems
+from rota.gateway.access import Access
+from rota.gateway.auth import Authentication, TrustedTokens, cookie_name
+from rota.gateway.limits import BodyLimit, SecurityHeaders
+from rota.gateway.logins import FailedLogins
+from rota.gateway.metrics import Requests
+from rota.gateway.readiness import Readiness
+from rota.gateway.routes import (
+    callers,
+    documents,
+    events,
+    front,
+    health,
+    job_runs,
+    jobs,
+    logs,
+    runs,
+    schedules,
+    shortcuts,
+    tokens,
+    workers,
+)
+from rota.gateway.settings import GatewaySettings
+from rota.operations.backends import Backends
+
+_ROUTERS = (
+    job_runs.router,  # first: triggering is the busiest
+    jobs.router,
+    runs.router,
+    logs.router,
+    events.router,
+    workers.router,
+    schedules.router,
+    tokens.router,
+    callers.login_router,
+    callers.router,
+    shortcuts.router,
+    documents.router,
+    health.router,
+    front.router,
+)
+_MEANINGFUL_ERRORS = (RotaError, RequestValidationError, HTTPException)
+
+
+def create_app(backends: Backends, settings: GatewaySettings) -> FastAPI:
+    """All routes over these backends. It starts nothing: whoever serves it decides when."""
+    trusted = TrustedTokens(backends, settings.trust_tokens_for)
+    requests = Requests()
+    app = FastAPI(
+        routes=[route for router in _ROUTERS for route in router.routes],
+        openapi_url=None,  # FastAPI's own pages load scripts from elsewhere
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        middleware=_middleware(settings, trusted, requests),
+        exception_handlers=dict.fromkeys(_MEANINGFUL_ERRORS, problems.handle),
+    )
+    app.state.backends = backends
+    app.state.settings = settings
+    app.state.tokens = trusted
+    app.state.requests = requests
+    app.state.readiness = Readiness(backends)
+    app.state.failed_logins = FailedLogins(settings.failed_logins, settings.failed_logins_per)
+    return app
+
+
+def _middleware(
+    settings: GatewaySettings, trusted: TrustedTokens, requests: Requests
+) -> list[Middleware]:
+    """From the outside in: who calls is known before a byte of the body is read."""
+    secure = settings.secure_cookies
+    return [
+        Middleware(SecurityHeaders, secure=secure),
+        Middleware(Access, requests=requests),
+        Middleware(Authentication, tokens=trusted, cookie=cookie_name(secure=secure)),
+        Middleware(BodyLimit, max_bytes=settings.max_body_bytes),
+    ]

@@ -1,0 +1,40 @@
+"""The pages a browser is sent to."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Query
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from rota.domain.errors import RotaError
+from rota.gateway.auth import Needs
+from rota.gateway.pages import message_page, start_page
+from rota.gateway.problems import status_of
+from rota.gateway.sessions import open_session, set_cookie
+from rota.gateway.wiring import Settings, open_router
+from rota.ports.store import Role
+
+router = open_router("front")
+_USED = "A login link works once. `rota up` prints a new one each time it starts."
+
+
+@router.get("/", include_in_schema=False, dependencies=[Depends(Needs(Role.VIEWER))])
+async def show_start(settings: Settings) -> HTMLResponse:
+    return HTMLResponse(start_page(settings.version))
+
+
+@router.get("/login", include_in_schema=False)
+async def follow_login_link(
+    request: Request, settings: Settings, token: Annotated[str, Query(max_length=512)] = ""
+) -> Response:
+    """The one-time link: the only place that takes a secret in an address."""
+    try:
+        secret, _ = await open_session(request, token)
+    except RotaError as error:
+        page = message_page("Not logged in", f"{error.message}. {_USED}")
+        return HTMLResponse(page, status_of(error))
+    response = RedirectResponse("/", status_code=303)
+    set_cookie(response, secret, settings)
+    return response

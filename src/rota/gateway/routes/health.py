@@ -1,0 +1,49 @@
+"""For machines that watch: is it alive, is it ready, how much."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import Depends
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from rota.gateway import metrics
+from rota.gateway.auth import Needs
+from rota.gateway.readiness import Readiness
+from rota.gateway.shapes.models import Answer
+from rota.gateway.wiring import UsedBackends, open_router
+from rota.ports.store import Role
+
+router = open_router("health")
+
+
+class Health(Answer):
+    status: Literal["ok", "ready"]
+
+
+@router.get("/livez")
+async def check_life() -> Health:
+    """Whether the process answers."""
+    return Health(status="ok")
+
+
+@router.get("/readyz")
+async def check_readiness(request: Request) -> Health:
+    """Whether the store can be read and written."""
+    readiness: Readiness = request.app.state.readiness
+    await readiness.require()
+    return Health(status="ready")
+
+
+@router.get(
+    "/metrics",
+    dependencies=[Depends(Needs(Role.VIEWER))],
+    response_class=PlainTextResponse,
+)
+async def show_metrics(request: Request, backends: UsedBackends) -> Response:
+    """Metrics in the text format of Prometheus."""
+    counts = await backends.store.counts()
+    now = await backends.store.now()
+    text = metrics.render(counts, now, request.app.state.requests)
+    return Response(text, media_type=metrics.CONTENT_TYPE)

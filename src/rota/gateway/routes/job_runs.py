@@ -1,0 +1,111 @@
+"""The runs of a job: history, ledger, trigger."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import AwareDatetime
+from starlette.responses import Response
+
+from rota.domain.ids import instant, micros
+from rota.gateway.auth import API, Operator
+from rota.gateway.paging import (
+    MAX_INTEGER,
+    Cursor,
+    Limit,
+    decode_cursor,
+    encode_cursor,
+    listing,
+)
+from rota.gateway.shapes.job import LedgerShape
+from rota.gateway.shapes.models import Listing
+from rota.gateway.shapes.run import BatchBody, BatchShape, RunShape, TriggerBody
+from rota.gateway.wiring import IdempotencyKey, NamedJob, UsedBackends, api_router
+from rota.operations import runs
+from rota.operations.submitting import trigger_batch
+from rota.ports.store import RunQuery
+
+router = api_router("jobs")
+_EVER = instant(0)
+_OVERLAP = 1  # stretches that reach into a part of the ledger from before it
+
+
+@router.get("/jobs/{job}/runs")
+async def list_history(
+    backends: UsedBackends, job: NamedJob, limit: Limit = 100, cursor: Cursor = None
+) -> Listing[RunShape]:
+    """The runs of a job, newest first."""
+    query = RunQuery(
+        project=job.project,
+        job_id=job.id,
+        before_seq=decode_cursor("runs", cursor, MAX_INTEGER),
+        limit=limit + 1,
+    )
+    found = await backends.store.runs(query)
+    return listing(found, limit, RunShape.of, lambda run: encode_cursor("runs", run.seq))
+
+
+@router.post("/jobs/{job}/runs", status_code=202, responses={200: {"model": RunShape}})
+async def trigger_run(
+    actor: Operator,
+    backends: UsedBackends,
+    job: NamedJob,
+    response: Response,
+    body: TriggerBody | None = None,
+    idempotency_key: IdempotencyKey = "",
+) -> RunShape:
+    """Make a run of a job, now or at a time; 200 if the idempotency key was seen before."""
+    body = body or TriggerBody()
+    options = runs.TriggerOptions(body.inputs, body.at, body.priority, idempotency_key)
+    run, is_repeat = await runs.trigger(backends, job, options, actor=actor.name)
+    response.headers["Location"] = f"{API}/runs/{run.id}"
+    if is_repeat:
+        response.status_code = 200
+    return RunShape.of(run)
+
+
+@router.post("/jobs/{job}/runs:batch", status_code=202, responses={200: {"model": BatchShape}})
+async def trigger_runs(
+    actor: Operator,
+    backends: UsedBackends,
+    job: NamedJob,
+    response: Response,
+    body: BatchBody,
+    idempotency_key: IdempotencyKey = "",
+) -> BatchShape:
+    """Make one run of a job for each set of inputs, all or none."""
+    ids, is_repeat = await trigger_batch(
+        backends, job, body.inputs, actor=actor.name, idempotency_key=idempotency_key
+    )
+    if is_repeat:
+        response.status_code = 200
+    return BatchShape(runs=list(ids))
+
+
+@router.get("/jobs/{job}/ledger")
+async def list_ledger(
+    backends: UsedBackends,
+    job: NamedJob,
+    since: Annotated[AwareDatetime | None, Query()] = None,
+    until: Annotated[AwareDatetime | None, Query()] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Listing[LedgerShape]:
+    """What became of each due time of a job, by time."""
+    now = await backends.store.now()
+    start = instant(decode_cursor("ledger", cursor, 0)) if cursor else since or _EVER
+    found = await backends.store.ledger(job.id, start, until or now, limit + 1 + _OVERLAP)
+    if cursor:
+        found = [entry for entry in found if entry.first >= start]
+    return listing(
+        found,
+        limit,
+        LedgerShape.model_validate,
+        lambda entry: encode_cursor("ledger", _after(entry.first)),
+    )
+
+
+def _after(first: datetime) -> int:
+    return max(0, micros(first) + 1)

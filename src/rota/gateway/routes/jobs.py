@@ -1,0 +1,119 @@
+"""Jobs: list, look, apply, hold, delete."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query
+from starlette.responses import Response
+
+from rota.gateway.auth import Editor, Operator
+from rota.gateway.etags import IfMatch, quote, require_match, unquote
+from rota.gateway.jobfiles import JOB_FILE_BODY, SentJobFile
+from rota.gateway.paging import Cursor, Limit, decode_cursor, encode_cursor, listing
+from rota.gateway.shapes.job import JobDetail, JobShape, UpcomingShape
+from rota.gateway.shapes.models import Listing
+from rota.gateway.shapes.plan import PlanShape, ValidationShape
+from rota.gateway.shapes.problem import Fault
+from rota.gateway.wiring import NamedJob, Project, UsedBackends, api_router
+from rota.operations import definitions
+from rota.operations.previewing import outlook
+from rota.ports.store import JobQuery
+
+router = api_router("jobs")
+
+
+@router.get("/jobs")
+async def list_jobs(
+    backends: UsedBackends,
+    project: Project,
+    name: Annotated[str | None, Query(max_length=200, description="may have `*`")] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Listing[JobShape]:
+    """Jobs by name."""
+    query = JobQuery(
+        project=project,
+        name_like=name,
+        after_name=decode_cursor("jobs", cursor, ""),
+        limit=limit + 1,
+    )
+    found = await backends.store.jobs(query)
+    return listing(found, limit, JobShape.of, lambda job: encode_cursor("jobs", job.name))
+
+
+@router.post("/jobs:apply", openapi_extra=JOB_FILE_BODY)
+async def apply_jobs(
+    actor: Editor,
+    backends: UsedBackends,
+    file: SentJobFile,
+    response: Response,
+    plan: Annotated[bool, Query(description="only say what would be changed")] = False,
+    prune: Annotated[bool, Query(description="remove what the file no longer has")] = False,
+    if_match: IfMatch = "",
+) -> PlanShape:
+    """Create and change the jobs of a file, all or none."""
+    if plan:
+        made = await definitions.plan(backends, file, prune=prune)
+        require_match(if_match, made.etag)
+    else:
+        made = await definitions.apply(
+            backends, file, actor=actor.name, prune=prune, if_match=unquote(if_match)
+        )
+    response.headers["ETag"] = quote(made.etag)
+    return PlanShape.of(made, applied=not plan)
+
+
+@router.post("/jobs:validate", openapi_extra=JOB_FILE_BODY)
+async def validate_jobs(file: SentJobFile) -> ValidationShape:
+    """Check a job file; all that is wrong with it is in the problem's `errors`."""
+    warnings = [Fault.model_validate(warning) for warning in file.warnings]
+    return ValidationShape(valid=True, warnings=warnings)
+
+
+@router.get("/jobs/{job}")
+async def show_job(job: NamedJob, response: Response) -> JobDetail:
+    """A job with its document."""
+    response.headers["ETag"] = quote(job.digest)
+    return JobDetail.of(job)
+
+
+@router.delete("/jobs/{job}", status_code=204)
+async def delete_job(
+    actor: Editor, backends: UsedBackends, job: NamedJob, if_match: IfMatch = ""
+) -> None:
+    """Take a job out of service; live runs finish, history stays."""
+    require_match(if_match, job.digest)
+    await definitions.delete(backends, job, actor=actor.name)
+
+
+@router.post("/jobs/{job}:pause")
+async def pause_job(actor: Operator, backends: UsedBackends, job: NamedJob) -> JobShape:
+    """Nothing of the job starts until it is resumed; due times meanwhile are SKIPPED."""
+    return JobShape.of(await definitions.pause(backends, job, actor=actor.name))
+
+
+@router.post("/jobs/{job}:resume")
+async def resume_job(actor: Operator, backends: UsedBackends, job: NamedJob) -> JobShape:
+    """End a pause; what fell into it is not caught up."""
+    return JobShape.of(await definitions.resume(backends, job, actor=actor.name))
+
+
+@router.post("/jobs/{job}:enable")
+async def enable_job(actor: Editor, backends: UsedBackends, job: NamedJob) -> JobShape:
+    """Switch a job on."""
+    return JobShape.of(await definitions.enable(backends, job, actor=actor.name))
+
+
+@router.post("/jobs/{job}:disable")
+async def disable_job(actor: Editor, backends: UsedBackends, job: NamedJob) -> JobShape:
+    """Switch a job off: no due times, no triggers. What runs goes on."""
+    return JobShape.of(await definitions.disable(backends, job, actor=actor.name))
+
+
+@router.get("/jobs/{job}/upcoming")
+async def list_upcoming(
+    backends: UsedBackends, job: NamedJob, count: Annotated[int, Query(ge=1, le=100)] = 5
+) -> UpcomingShape:
+    """The next due times of a job, as far as they are known."""
+    return UpcomingShape.of(await outlook(backends, job, count))

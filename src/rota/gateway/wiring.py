@@ -1,0 +1,91 @@
+"""What routes are given: the backends, the project, and the things their paths name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Path, Query
+from starlette.requests import Request
+
+from rota.domain.job import Job
+from rota.domain.run import Run
+from rota.gateway.auth import API, Needs
+from rota.gateway.problems import MEDIA_TYPE
+from rota.gateway.settings import GatewaySettings
+from rota.gateway.strictness import StrictRoute
+from rota.operations.backends import Backends
+from rota.operations.definitions import find_job
+from rota.operations.runs import find_run
+from rota.ports.store import Role
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+_PROBLEM: dict[str, Any] = {
+    "description": "a problem",
+    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemReport"}}},
+}
+PROBLEMS: dict[int | str, dict[str, Any]] = {"4XX": _PROBLEM, "5XX": _PROBLEM}
+
+
+async def _backends(request: Request) -> Backends:
+    backends: Backends = request.app.state.backends
+    return backends
+
+
+async def _settings(request: Request) -> GatewaySettings:
+    settings: GatewaySettings = request.app.state.settings
+    return settings
+
+
+async def _project(
+    project: Annotated[str, Query(pattern=_NAME, description="the project")] = "default",
+) -> str:
+    return project
+
+
+UsedBackends = Annotated[Backends, Depends(_backends)]
+Settings = Annotated[GatewaySettings, Depends(_settings)]
+Project = Annotated[str, Depends(_project)]
+IdempotencyKey = Annotated[
+    str,
+    Header(
+        alias="Idempotency-Key",
+        pattern=r"^[\x21-\x7e]{0,200}$",
+        description="the same key and body again give the same answer",
+    ),
+]
+
+
+async def _job(
+    backends: UsedBackends,
+    project: Project,
+    job: Annotated[str, Path(max_length=200, description="name or id")],
+) -> Job:
+    return await find_job(backends, job, project=project)
+
+
+async def _run(
+    backends: UsedBackends,
+    project: Project,
+    run: Annotated[str, Path(max_length=200, description="id, or a beginning only it has")],
+) -> Run:
+    return await find_run(backends, run, project=project)
+
+
+NamedJob = Annotated[Job, Depends(_job)]
+NamedRun = Annotated[Run, Depends(_run)]
+
+
+def api_router(noun: str) -> APIRouter:
+    """Routes of the API; every one needs at least a viewer and takes a project."""
+    return APIRouter(
+        prefix=API,
+        tags=[noun],
+        route_class=StrictRoute,
+        responses=PROBLEMS,
+        dependencies=[Depends(Needs(Role.VIEWER)), Depends(_project)],
+    )
+
+
+def open_router(noun: str, prefix: str = "") -> APIRouter:
+    """Routes that see to their callers themselves, or take anyone's."""
+    return APIRouter(prefix=prefix, tags=[noun], route_class=StrictRoute, responses=PROBLEMS)

@@ -1,0 +1,144 @@
+"""One attempt while its function runs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any
+
+from rota.sdk.context import Cancelled, Context, Identity, StepReport
+from rota.sdk.functions import JobFunction
+from rota.sdk.host import wire
+from rota.sdk.host.outbox import Outbox
+from rota.sdk.values import to_json
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_TEXT = 2_000
+_LARGEST_OUTPUT = 1024 * 1024
+
+current: ContextVar[Execution | None] = ContextVar("rota_execution", default=None)
+
+
+class Execution:
+    """Calls the function and notes how that went. Hears the function's context."""
+
+    __slots__ = ("_job", "_outbox", "_started", "_step", "_steps", "is_cancelled", "seat", "task")
+
+    def __init__(self, task: wire.Task, job: JobFunction[..., Any, Any], outbox: Outbox) -> None:
+        self.task = task
+        self.is_cancelled = False
+        self.seat: object = None  # the thread that runs it, while one does
+        self._job = job
+        self._outbox = outbox
+        self._started = 0
+        self._step = 0
+        self._steps: list[wire.Step] = []
+
+    @property
+    def is_async(self) -> bool:
+        return self._job.is_async
+
+    def call(self) -> Any:
+        """What the function returns; of an async one, the coroutine."""
+        current.set(self)
+        self._started = monotonic_micros()
+        if self.is_cancelled:
+            raise Cancelled
+        parameters = self._job.parameters
+        arguments = parameters.unpack(self.task.inputs) if self.task.inputs else {}
+        if parameters.takes_context:
+            return self._job.fn(self._context(), **arguments)
+        return self._job.fn(**arguments)
+
+    def returned(self, value: object, cpu_micros: int = 0) -> wire.Done:
+        output = b"" if value is None else self._output(value)
+        return self._done("completed", cpu_micros, output=output)
+
+    def raised(self, error: BaseException, cpu_micros: int = 0) -> wire.Done:
+        if self.is_cancelled and isinstance(error, Cancelled | asyncio.CancelledError):
+            return self._done("cancelled", cpu_micros, "cancelled")
+        trace = traceback.format_exception(error.with_traceback(_users_part(error.__traceback__)))
+        self.write("stderr", "".join(trace).encode(errors="backslashreplace"))
+        result = "cancelled" if self.is_cancelled else "failed"
+        last_line = traceback.format_exception_only(error)[-1].strip()
+        return self._done(result, cpu_micros, sendable(last_line))
+
+    def write(self, stream: str, data: bytes) -> None:
+        self._outbox.printed(self.task.key, stream, self._step, data)
+
+    def progress(self, done: float, total: float | None, message: str) -> None:
+        whole = None if total is None else float(total)
+        self._outbox.progressed(
+            wire.Progressed(self.task.key, float(done), whole, sendable(str(message)))
+        )
+
+    def log(self, text: str) -> None:
+        self.write("stdout", text.encode(errors="backslashreplace"))
+
+    def step_began(self, number: int | None) -> None:
+        self._step = number or 0
+
+    def step_ended(self, report: StepReport) -> None:
+        name = sendable(str(report.name))
+        self._steps.append(wire.Step(name, report.result, round(report.seconds, 6)))
+
+    def _context(self) -> Context:
+        task = self.task
+        due_at = _EPOCH + timedelta(microseconds=task.due_at)
+        inputs = task.inputs or {}
+        identity = Identity(task.run, task.job, task.attempt, due_at, task.project, inputs)
+        return Context(identity, self)
+
+    def _output(self, value: object) -> bytes:
+        """What has been done cannot be undone: an output that cannot be kept is no failure."""
+        try:
+            output = to_json(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            self._complain(f"the result was not kept: {error}")
+            return b""
+        if len(output) > _LARGEST_OUTPUT:
+            self._complain("the result was not kept: it is over 1 MiB")
+            return b""
+        return output
+
+    def _complain(self, text: str) -> None:
+        self.write("rota", f"{sendable(text)}\n".encode())
+
+    def _done(
+        self, result: str, cpu_micros: int, message: str = "", output: bytes = b""
+    ) -> wire.Done:
+        ended = monotonic_micros()
+        return wire.Done(
+            self.task.key,
+            result,
+            self._started or ended,
+            ended,
+            cpu_micros,
+            message,
+            output,
+            tuple(self._steps),
+        )
+
+
+def monotonic_micros() -> int:
+    return time.monotonic_ns() // 1000
+
+
+def _users_part(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of this package that lead to the user's function."""
+    while trace is not None and _is_ours(trace):
+        trace = trace.tb_next
+    return trace
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    return str(trace.tb_frame.f_globals.get("__name__", "")).startswith(__package__)
+
+
+def sendable(text: str) -> str:
+    """Text that any encoder takes, of a bearable length."""
+    return text[:_LONGEST_TEXT].encode(errors="backslashreplace").decode()
