@@ -1,5 +1,46 @@
-"""Rota, a distributed job scheduler."""
+"""Rota, a distributed job scheduler.
+
+The public names are those of the Python SDK. They are imported at first use, so that `import rota`
+costs next to nothing; their types are in the stub beside this file.
+"""
 
 from __future__ import annotations
 
+import importlib
+
 __version__ = "0.1.0"
+
+_NAMES = {
+    "app": ("App",),
+    "async_client": ("AsyncClient",),
+    "client": ("Client",),
+    "context": ("Cancelled", "Context"),
+    "errors": (
+        "Conflict",
+        "Denied",
+        "Invalid",
+        "NotFound",
+        "RotaApiError",
+        "RunNotCompleted",
+        "Unavailable",
+        "Unreachable",
+    ),
+    "functions": ("JobFunction",),
+    "handles": ("AsyncRunHandle", "RunHandle", "RunResult"),
+    "options": ("Retry", "cron", "every"),
+}
+_MODULES = {name: f"rota.sdk.{module}" for module, names in _NAMES.items() for name in names}
+
+__all__ = sorted(_MODULES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -90,7 +90,7 @@ def _ask(
     except Invalid as error:
         if not error.errors:
             raise
-        raise FileRefused(source.label, error.errors) from error
+        raise FileRefused(source.label, error.message, error.errors) from error
 
 
 def _with_consent(terminal: Terminal, plans: list[Answered[Plan]], choices: Choices) -> Choices:

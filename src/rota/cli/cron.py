@@ -10,7 +10,6 @@ from cyclopts.validators import Number
 
 from rota.cli import times
 from rota.cli.exits import CommandFailed, Exit
-from rota.cli.failures import describe_problem
 from rota.cli.inert import inert
 from rota.cli.local_errors import told_as_failures
 from rota.cli.options import DISPLAY, Display, Format
@@ -58,7 +57,7 @@ def explain(
     for change in explained.clock_changes:
         terminal.write(f"  clocks: {inert(change)}")
     for warning in explained.warnings:
-        terminal.tell(describe_problem(warning, label="warning: "))
+        terminal.tell(inert(f"warning: {warning.message}"))
 
 
 @app.command(name="next")
@@ -84,7 +83,7 @@ def next_(
         remark = f"  {time.remark}" if time.remark and display.format is Format.TABLE else ""
         terminal.write(f"{text}{remark}")
     for warning in explained.warnings:
-        terminal.tell(describe_problem(warning, label="warning: "))
+        terminal.tell(inert(f"warning: {warning.message}"))
 
 
 def _explained(

@@ -19,14 +19,11 @@ _EXITS: tuple[tuple[type[errors.RotaApiError], Exit], ...] = (
 
 
 class FileRefused(CommandFailed):
-    """The server found errors in a file, so nothing was changed."""
+    """A file has errors, so nothing was changed."""
 
-    def __init__(self, file: str, problems: Sequence[Problem]) -> None:
-        super().__init__(
-            f"{counted(len(problems), 'error')}, nothing was changed",
-            code=Exit.INVALID_FILE,
-            problems=problems,
-        )
+    def __init__(self, file: str, message: str, problems: Sequence[Problem]) -> None:
+        message = f"{message}, nothing was changed"
+        super().__init__(message, code=Exit.INVALID_FILE, problems=problems)
         self.file = file
 
 
@@ -40,7 +37,7 @@ def explain_failure(error: CommandFailed | errors.RotaApiError) -> str:
     """The lines for standard error."""
     if isinstance(error, FileRefused):
         found = [describe_problem(problem, file=error.file) for problem in error.problems]
-        return "\n".join([*found, error.message, ""])
+        return "\n".join([*found, inert(error.message), ""])
     problems = error.problems if isinstance(error, CommandFailed) else error.errors
     lines = [f"rota: {inert(error.message)}"]
     lines += [f"  {describe_problem(problem)}" for problem in problems]

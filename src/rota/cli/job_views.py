@@ -36,12 +36,12 @@ def _labels(job: Job) -> str:
 
 JOBS: ListView[Job] = ListView(
     columns=(
-        Column("NAME", lambda job: job.name),
+        Column("NAME", lambda job: job.name, is_whole=True),
         Column("STATUS", lambda job: job.status),
         Column("SCHEDULE", _words),
         Column("NEXT", _next),
         Column("LAST", _last),
-        Column("ID", lambda job: job.id, only_wide=True),
+        Column("ID", lambda job: job.id, is_whole=True, only_wide=True),
         Column("VERSION", lambda job: str(job.version), only_wide=True),
         Column("OWNER", lambda job: job.owner or _NOTHING, only_wide=True),
         Column("LABELS", _labels, only_wide=True),
@@ -62,7 +62,7 @@ LEDGER: ListView[LedgerEntry] = ListView(
         Column("COUNT", lambda entry: f"{entry.count:,}"),
         Column("STATE", lambda entry: entry.state.lower(), is_state=True),
         Column("CAUSE", lambda entry: entry.cause or _NOTHING),
-        Column("RUN", lambda entry: entry.run or _NOTHING),
+        Column("RUN", lambda entry: entry.run or _NOTHING, is_whole=True),
     ),
     name=lambda entry: entry.run or times.absolute(entry.first),
     empty="no due times yet",

@@ -17,7 +17,8 @@ from rota.cli.help_pages import HelpPage
 from rota.cli.inert import inert
 from rota.sdk.errors import RotaApiError
 
-_NAMES = frozenset(command.name for command in COMMANDS)
+_COMPLETE = "__complete"  # what completion scripts call
+_NAMES = frozenset(command.name for command in COMMANDS) | {_COMPLETE}
 
 
 def build() -> App:

@@ -31,7 +31,7 @@ def _late(run: Run) -> str:
 
 RUNS: ListView[Run] = ListView(
     columns=(
-        Column("RUN", lambda run: run.id),
+        Column("RUN", lambda run: run.id, is_whole=True),
         Column("JOB", lambda run: run.job),
         Column("STATE", lambda run: run.state.lower(), is_state=True),
         Column("DUE", lambda run: times.moment(run.due_at, times.now())),

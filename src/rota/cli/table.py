@@ -22,6 +22,7 @@ class Column(Generic[T]):
     heading: str
     text: Callable[[T], str]
     is_state: bool = False
+    is_whole: bool = False  # never shortened: people copy it
     only_wide: bool = False  # only with `-o wide`
 
 
@@ -34,7 +35,8 @@ def write_table(
     cells = [[column.heading for column in shown], *rows]
     widths = [max(width_of(row[index]) for row in cells) for index in range(len(shown))]
     if terminal.width is not None:
-        widths = _fitted(widths, terminal.width - len(_GAP) * (len(shown) - 1))
+        room = terminal.width - len(_GAP) * (len(shown) - 1)
+        widths = _fitted(widths, [column.is_whole for column in shown], room)
     terminal.write(terminal.colour(_line(cells[0], widths), "bold"))
     for row in rows:
         terminal.write(_line(row, widths, [_painter(terminal, column) for column in shown]))
@@ -62,11 +64,15 @@ def _line(
     return _GAP.join(text + pad for text, pad in zip(texts, pads, strict=True)).rstrip()
 
 
-def _fitted(widths: Sequence[int], room: int) -> list[int]:
-    """Widths cut down to the room, the widest column first; narrow ones are never cut."""
+def _fitted(widths: Sequence[int], are_whole: Sequence[bool], room: int) -> list[int]:
+    """Widths cut down to the room, the widest first; narrow and whole columns are never cut."""
     fitted = list(widths)
-    while sum(fitted) > room and max(fitted) > _NARROWEST:
-        fitted[fitted.index(max(fitted))] -= 1
+    cuttable = [index for index, is_whole in enumerate(are_whole) if not is_whole]
+    while sum(fitted) > room:
+        widest = max(cuttable, key=fitted.__getitem__, default=None)
+        if widest is None or fitted[widest] <= _NARROWEST:
+            break
+        fitted[widest] -= 1
     return fitted
 
 

@@ -82,7 +82,9 @@ class Terminal:
         if yes:
             return
         if not (sys.stdin.isatty() and self.err.isatty()):
-            raise CommandFailed(question, code=Exit.USAGE, hint=otherwise)
+            raise CommandFailed(
+                f"{question} There is nobody to ask", code=Exit.USAGE, hint=otherwise
+            )
         self.err.write(f"{question} [y/N] ")
         self.err.flush()
         if sys.stdin.readline().strip().lower() not in {"y", "yes"}:

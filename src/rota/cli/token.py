@@ -30,7 +30,7 @@ def _state(token: Token) -> str:
 
 TOKENS: ListView[Token] = ListView(
     columns=(
-        Column("ID", lambda token: token.id),
+        Column("ID", lambda token: token.id, is_whole=True),
         Column("NAME", lambda token: token.name),
         Column("ROLE", lambda token: token.role),
         Column("STATE", _state),

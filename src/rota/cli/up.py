@@ -49,7 +49,7 @@ def _check(files: tuple[Path, ...]) -> None:
         source = read_text(path)
         checked = check_file(source.text, name=source.stem)
         if not checked.is_valid:
-            raise FileRefused(source.label, checked.problems)
+            raise FileRefused(source.label, f"{source.label} has errors", checked.problems)
 
 
 def _greet(settings: Settings, running: Running) -> None:

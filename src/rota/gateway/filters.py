@@ -65,12 +65,16 @@ def _terms(where: str, problems: list[Problem]) -> Iterator[Term]:
 
 
 def _state(wanted: RunFilter, value: str, _: datetime) -> RunFilter:
-    names = [name.upper() for name in value.split(",") if name]
-    unknown = [name for name in names if name not in RunState.__members__]
-    if unknown or not names:
-        near = did_you_mean(unknown[0], RunState) if unknown else ""
-        raise ValueError(f"{quoted(value.lower())} is not a state {near.lower()}".rstrip())
-    return _among(wanted, frozenset(RunState(name) for name in names))
+    names = value.lower().split(",")
+    known = {state.lower(): state for state in RunState}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{quoted(name)} is not a state: {_nearest(name, known)}")
+    return _among(wanted, frozenset(known[name] for name in names))
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    return did_you_mean(name, known) or f"write {listed(known)}"
 
 
 def _active(wanted: RunFilter, value: str, _: datetime) -> RunFilter:

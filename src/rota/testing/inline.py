@@ -11,40 +11,196 @@ overlaps or times out; gates, priorities and workers are not there.
 
 from __future__ import annotations
 
-import asyncio
-import threading
-import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from io import StringIO
-from itertools import count
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
 
 from rota.domain.durations import parse_duration
 from rota.domain.jobfile import parse_inputs, read_job
-from rota.domain.retry import Ending, Verdict, attempt_ended
-from rota.domain.run import AttemptResult
 from rota.domain.schedule import Timetable, compile_schedule
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import JobSpec
-from rota.domain.states import FINAL_STATES, RunState
-from rota.sdk.answers import Attempt, Batch, LogLine, LogWindow, Progress, Run, RunDetail, Step
+from rota.domain.states import RunState
+from rota.sdk.answers import Batch, LogWindow, Run, RunDetail
 from rota.sdk.app import App
-from rota.sdk.context import Context, Identity, StepReport
 from rota.sdk.errors import NotFound
 from rota.sdk.functions import JobFunction
-from rota.sdk.values import to_plain
+from rota.testing.inline_runs import InlineRun, execute
 
-T = TypeVar("T")
+Inputs = Mapping[str, object]
 
-_EARLIEST = "2026-01-01T00:00"
+_BEGINNING = "2026-01-01T00:00"
 
 
 @contextmanager
-def inline(app: App, now: datetime | str = _EARLIEST, tz: str = "UTC") -> Iterator[Inline]:
+def inline(app: App, now: datetime | str = _BEGINNING, tz: str = "UTC") -> Iterator[Inline]:
     """Run the app's jobs here. `now` is a time of the zone `tz` unless it has an offset."""
     world = Inline(app, _instant(now, tz))
     with app.submitting_to(world, _Awaited(world)):
         yield world
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    function: JobFunction[..., Any, Any]
+    spec: JobSpec
+    timetable: Timetable | None
+    next_at: datetime | None
+
+
+class Inline:
+    """A small world of one app. To the app's jobs it is the client they submit to."""
+
+    def __init__(self, app: App, now: datetime) -> None:
+        self.runs: list[InlineRun] = []  # in the order of their making
+        self._now = now
+        self._jobs = {name: _job(function, now) for name, function in app.jobs.items()}
+        self._by_key: dict[tuple[str, str], InlineRun] = {}
+
+    def now(self) -> datetime:
+        return self._now
+
+    def advance(self, duration: timedelta | str) -> None:
+        """Move time on, running on the way whatever becomes due."""
+        length = parse_duration(duration) if isinstance(duration, str) else duration
+        end = self._now + length
+        while (moment := self._next_moment()) is not None and moment <= end:
+            self._now = moment
+            for job in self._jobs.values():
+                if job.next_at == moment:
+                    self._fire(job, moment)
+            self._run_what_is_ready()
+        self._now = end
+
+    def submitted(self, job: str) -> int:
+        """How many runs of a job there were, by schedule or by `submit`."""
+        return sum(run.job == job for run in self.runs)
+
+    def trigger(
+        self,
+        job: str,
+        inputs: Inputs | None = None,
+        *,
+        at: datetime | str | None = None,
+        priority: int | None = None,
+        key: str | None = None,
+    ) -> Run:
+        if job not in self._jobs:
+            raise NotFound(f"the app has no job {job}")
+        known = self._by_key.get((job, key)) if key else None
+        if known is not None:
+            return known.answer()
+        due_at = self._now if at is None else _instant(at, "UTC")
+        run = self._add(self._jobs[job], due_at, inputs or {})
+        if key:
+            self._by_key[job, key] = run
+        self._run_what_is_ready()
+        return run.answer()
+
+    def trigger_many(self, job: str, inputs: Sequence[Inputs], *, key: str | None = None) -> Batch:
+        keys = [f"{key}/{number}" if key else None for number in range(len(inputs))]
+        runs = [self.trigger(job, each, key=own) for each, own in zip(inputs, keys, strict=True)]
+        return Batch(runs=tuple(run.id for run in runs))
+
+    def wait(self, run: str, timeout_seconds: float | None = None) -> RunDetail:
+        """A run that has ended; only `advance` can bring another to its end."""
+        found = self._find(run)
+        if not found.is_final:
+            raise TimeoutError(f"run {run} is {found.state} until {found.eligible_at}")
+        return found.answer()
+
+    def cancel_run(self, run: str) -> Run:
+        found = self._find(run)
+        if found.state is RunState.SCHEDULED:
+            found.state, found.eligible_at = RunState.CANCELLED, None
+        else:
+            found.is_cancelled = True
+        return found.answer()
+
+    def follow_log(self, run: str) -> Iterator[LogWindow | Run]:
+        found = self._find(run)
+        yield LogWindow(run=run, attempt=found.attempt, lines=found.lines(), complete=True)
+        yield found.answer()
+
+    def address_of(self, run: str) -> str:
+        return f"inline:/runs/{run}"
+
+    def _next_moment(self) -> datetime | None:
+        due = (job.next_at for job in self._jobs.values())
+        eligible = (run.eligible_at for run in self.runs)
+        return min((time for time in (*due, *eligible) if time is not None), default=None)
+
+    def _fire(self, job: _Job, due_at: datetime) -> None:
+        assert job.timetable is not None
+        self._add(job, due_at, {})
+        # A run ends at the very instant of its start, so its completion is its due time.
+        follow = job.timetable.after_completion if job.timetable.after_previous else None
+        after = follow(due_at) if follow else job.timetable.next_after(due_at)
+        job.next_at = None if job.timetable.run_once else after
+
+    def _add(self, job: _Job, due_at: datetime, inputs: Inputs) -> InlineRun:
+        checked = parse_inputs(job.spec, inputs)
+        number = len(self.runs) + 1
+        run = InlineRun(f"r_{number}", job.spec.name, due_at, checked, eligible_at=due_at)
+        self.runs.append(run)
+        return run
+
+    def _run_what_is_ready(self) -> None:
+        while ready := [run for run in self.runs if self._is_ready(run)]:
+            job = self._jobs[ready[0].job]
+            execute(ready[0], job.function, job.spec, self._now)
+
+    def _is_ready(self, run: InlineRun) -> bool:
+        is_due = run.eligible_at is not None and run.eligible_at <= self._now
+        return run.state is RunState.SCHEDULED and is_due
+
+    def _find(self, run: str) -> InlineRun:
+        for each in self.runs:
+            if each.id == run:
+                return each
+        raise NotFound(f"there is no run {run}")
+
+
+class _Awaited:
+    """The same world for `asubmit`."""
+
+    def __init__(self, world: Inline) -> None:
+        self._world = world
+        self.now = world.now
+        self.address_of = world.address_of
+
+    async def trigger(
+        self,
+        job: str,
+        inputs: Inputs | None = None,
+        *,
+        at: datetime | str | None = None,
+        priority: int | None = None,
+        key: str | None = None,
+    ) -> Run:
+        return self._world.trigger(job, inputs, at=at, priority=priority, key=key)
+
+    async def wait(self, run: str, timeout_seconds: float | None = None) -> RunDetail:
+        return self._world.wait(run)
+
+    async def cancel_run(self, run: str) -> Run:
+        return self._world.cancel_run(run)
+
+    async def follow_log(self, run: str) -> AsyncIterator[LogWindow | Run]:
+        for part in self._world.follow_log(run):
+            yield part
+
+
+def _job(function: JobFunction[..., Any, Any], now: datetime) -> _Job:
+    spec = read_job(function.document())
+    if spec.schedule is None or not spec.enabled:
+        return _Job(function, spec, None, None)
+    timetable = compile_schedule(spec.schedule, key=spec.name, anchor=now)
+    return _Job(function, spec, timetable, timetable.next_after(now))
+
+
+def _instant(time: datetime | str, zone: str) -> datetime:
+    instant = datetime.fromisoformat(time) if isinstance(time, str) else time
+    return load_zone(zone).instant(instant) if instant.tzinfo is None else instant

@@ -118,7 +118,7 @@ async def test_a_blocked_run_says_what_it_waits_for(served: Served) -> None:
 
 async def test_the_events_of_a_run_name_only_it(served: Served) -> None:
     await served.apply(job())
-    body = {"inputs": [{}, {}]}
+    body: dict[str, object] = {"inputs": [{}, {}]}
     first, _ = (await served.post("jobs/tidy/runs:batch", json=body)).json()["runs"]
 
     answer = (await served.get(f"runs/{first}/events")).json()

@@ -97,7 +97,7 @@ async def test_events_are_cloud_events_in_order(served: Served) -> None:
     part = (await served.get("events", params={"limit": "1000"})).json()
 
     kinds = [event["type"] for event in part["items"]]
-    assert kinds.index("rota.job.applied") < kinds.index("rota.run.queued")
+    assert kinds.index("rota.job.created") < kinds.index("rota.run.queued")
     event = next(each for each in part["items"] if each["type"] == "rota.run.queued")
     assert event["specversion"] == "1.0"
     assert event["source"] == "http://127.0.0.1:7700"

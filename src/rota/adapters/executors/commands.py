@@ -36,8 +36,5 @@ def command_of(step: Step, number: int, folder: WorkFolder) -> tuple[str, ...]:
     shell = _SHELLS.get(step.shell, _Shell((step.shell,)))
     if shell.inline and not step.interpreter and len(step.run) <= _INLINE_LIMIT:
         return (*shell.inline, step.run)
-    script = folder.script(number)
-    path = script.with_name(script.name + shell.suffix)
-    path.write_text(step.run, "utf-8")
-    path.chmod(0o700)
+    path = folder.write_script(number, shell.suffix, step.run)
     return (*(step.interpreter or shell.by_file), str(path))

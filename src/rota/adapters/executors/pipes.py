@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from contextlib import suppress
 
 from rota.domain.output import Stream
@@ -13,24 +14,27 @@ _READ_SIZE = 256 * 1024
 
 
 class Pipe:
-    """The reading end of one stream. The writing end goes to the process."""
+    """The reading end of one stream. The writing end goes to the process.
 
-    def __init__(self, sink: OutputSink, stream: Stream, step: int) -> None:
-        self._sink = sink
+    The sink is opened at the first byte: most short jobs print nothing.
+    """
+
+    def __init__(self, open_sink: Callable[[], OutputSink], stream: Stream, step: int) -> None:
+        self._open_sink = open_sink
         self._stream = stream
         self._step = step
         self._loop = asyncio.get_running_loop()
-        self._reader, self.writer = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self._reader, False)
+        self._reader, self.writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        os.set_blocking(self.writer, True)  # a job expects its output to block
         self._waiting: asyncio.Task[None] | None = None
         self._loop.add_reader(self._reader, self._read)
 
     def _read(self) -> None:
         if not self._pass_on():
             self._loop.remove_reader(self._reader)
-        elif self._sink.is_full:
+        elif (sink := self._open_sink()).is_full:
             self._loop.remove_reader(self._reader)
-            self._waiting = self._loop.create_task(self._read_on_when_drained())
+            self._waiting = self._loop.create_task(self._read_on_when_drained(sink))
 
     def _pass_on(self) -> bool:
         """Hand over what is there; False at the end of the stream."""
@@ -39,11 +43,11 @@ class Pipe:
         except BlockingIOError:
             return True
         if data:
-            self._sink.feed(self._stream, self._step, data)
+            self._open_sink().feed(self._stream, self._step, data)
         return bool(data)
 
-    async def _read_on_when_drained(self) -> None:
-        await self._sink.drained()
+    async def _read_on_when_drained(self, sink: OutputSink) -> None:
+        await sink.drained()
         self._loop.add_reader(self._reader, self._read)
 
     async def close(self) -> None:
@@ -53,5 +57,5 @@ class Pipe:
         self._loop.remove_reader(self._reader)
         with suppress(BlockingIOError):
             while data := os.read(self._reader, _READ_SIZE):
-                self._sink.feed(self._stream, self._step, data)
+                self._open_sink().feed(self._stream, self._step, data)
         os.close(self._reader)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rota.adapters.executors.commands import command_of
 from rota.adapters.executors.environment import given_inputs, inherited, told_by_rota
 from rota.adapters.executors.pipes import Pipe
-from rota.adapters.executors.work_folder import WorkFolder, parse_progress
+from rota.adapters.executors.work_folder import WorkFolder, WorkFolders, parse_progress
 from rota.domain.output import Stream
 from rota.domain.retry import backoff
 from rota.domain.run import AttemptResult
@@ -33,10 +33,10 @@ class _Attempt:
     assignment: Assignment
     folder: WorkFolder
     env: dict[str, str]
-    sink: OutputSink
+    open_sink: Callable[[], OutputSink]
     started_at: int
     deadline: float | None  # monotonic; None: no timeout
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    stop: asyncio.Future[None]  # done: somebody cancelled it
     result: AttemptResult = AttemptResult.COMPLETED
     failure: Exit | None = None  # of the step that decided the result
     message: str = ""
@@ -65,12 +65,10 @@ class ShellExecutor:
         self._desk = desk
         self._spawner = spawner
         self._clock = clock
-        self._root = work_root
+        self._folders = WorkFolders(work_root)
         self._base_env = inherited()
         self._attempts: dict[Fence, _Attempt] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        shutil.rmtree(work_root, ignore_errors=True)  # left behind by a worker that was killed
-        work_root.mkdir(parents=True, mode=0o700)
         self._progress = asyncio.get_running_loop().create_task(self._watch_progress())
 
     def start(self, assignments: Sequence[Assignment]) -> None:
@@ -81,8 +79,9 @@ class ShellExecutor:
 
     def cancel(self, fences: Sequence[Fence]) -> None:
         for fence in fences:
-            if fence in self._attempts:
-                self._attempts[fence].stop.set()
+            attempt = self._attempts.get(fence)
+            if attempt is not None and not attempt.stop.done():
+                attempt.stop.set_result(None)
 
     async def close(self) -> None:
         self._progress.cancel()
@@ -100,13 +99,12 @@ class ShellExecutor:
             outcome = self._outcome(attempt)
         finally:
             del self._attempts[attempt.fence]
-            attempt.folder.remove()
+            self._folders.give_back(attempt.folder)
         self._desk.ended([outcome])
 
     def _prepare(self, assignment: Assignment) -> _Attempt:
         work, spec = assignment.work, assignment.spec
-        folder = WorkFolder(self._root, f"{work.run}.{work.attempt}")
-        folder.make()
+        folder = self._folders.take()
         now, timeout = self._clock.monotonic(), spec.timeout
         return _Attempt(
             assignment=assignment,
@@ -117,9 +115,10 @@ class ShellExecutor:
                 **given_inputs(work.inputs),
                 **told_by_rota(assignment, folder.output, folder.progress),
             },
-            sink=self._desk.output(work.fence),
+            open_sink=partial(self._desk.output, work.fence),
             started_at=self._desk.store_micros(),
             deadline=None if timeout is None else now + timeout.total_seconds(),
+            stop=asyncio.get_running_loop().create_future(),
         )
 
     def _not_started(self, assignment: Assignment, error: OSError) -> Outcome:
@@ -175,7 +174,9 @@ class ShellExecutor:
     async def _try(
         self, attempt: _Attempt, number: int, step: Step, limit: float | None
     ) -> tuple[Exit, AttemptResult]:
-        streams = [Pipe(attempt.sink, stream, number) for stream in (Stream.STDOUT, Stream.STDERR)]
+        streams = [
+            Pipe(attempt.open_sink, stream, number) for stream in (Stream.STDOUT, Stream.STDERR)
+        ]
         process = self._spawner.spawn(
             command_of(step, number, attempt.folder),
             env={**attempt.env, **step.env},
@@ -187,7 +188,7 @@ class ShellExecutor:
         for stream in streams:
             await stream.close()
         if ending.error:
-            attempt.sink.feed(Stream.ROTA, number, f"{ending.error}\n".encode())
+            attempt.open_sink().feed(Stream.ROTA, number, f"{ending.error}\n".encode())
         attempt.cpu_seconds += ending.cpu_seconds
         attempt.max_memory = max(attempt.max_memory, ending.max_memory_bytes)
         return ending, result
@@ -196,22 +197,16 @@ class ShellExecutor:
         self, attempt: _Attempt, process: Process, limit: float | None
     ) -> tuple[Exit, AttemptResult]:
         """Wait for the end, or bring it about when time is up or somebody cancels."""
-        is_stopped_before = attempt.stop.is_set()
-        if is_stopped_before and attempt.is_well:
-            return await self._terminate(attempt, process), AttemptResult.CANCELLED
-        waits: set[asyncio.Future[Exit] | asyncio.Task[bool]] = {process.ended}
-        stop = None if is_stopped_before else asyncio.ensure_future(attempt.stop.wait())
-        if stop is not None:
-            waits.add(stop)
+        waits: set[asyncio.Future[Any]] = {process.ended}
+        if attempt.is_well:  # steps that follow a cancelled one have the grace to themselves
+            waits.add(attempt.stop)
         timeout = None if limit is None else max(limit - self._clock.monotonic(), 0)
         await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        is_stopped = stop is not None and stop.done()
-        if stop is not None:
-            stop.cancel()
         if process.ended.done():
             ending = process.ended.result()
             is_good = ending.status == 0
             return ending, AttemptResult.COMPLETED if is_good else AttemptResult.FAILED
+        is_stopped = attempt.stop in waits and attempt.stop.done()
         result = AttemptResult.CANCELLED if is_stopped else AttemptResult.TIMED_OUT
         return await self._terminate(attempt, process), result
 
@@ -237,7 +232,7 @@ class ShellExecutor:
     def _outcome(self, attempt: _Attempt) -> Outcome:
         outputs, complaint = attempt.folder.read_outputs()
         if complaint:
-            attempt.sink.feed(Stream.ROTA, len(attempt.steps) - 1, f"{complaint}\n".encode())
+            attempt.open_sink().feed(Stream.ROTA, len(attempt.steps) - 1, f"{complaint}\n".encode())
         work, failure = attempt.assignment.work, attempt.failure
         return Outcome(
             run=work.run,
@@ -267,11 +262,8 @@ def _is_wanted(step: Step, attempt: _Attempt) -> bool:
 
 async def _pause(attempt: _Attempt, seconds: float) -> bool:
     """Wait between tries of a step; False if somebody cancelled meanwhile."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await attempt.stop.wait()
-            return False
-    return not attempt.stop.is_set()
+    await asyncio.wait({attempt.stop}, timeout=seconds)
+    return not attempt.stop.done()
 
 
 def _words(ending: Exit, result: AttemptResult) -> str:

@@ -1,43 +1,81 @@
-"""The fresh folder of an attempt, and the files beside it through which the job talks to Rota."""
+"""The fresh folders attempts work in, and the files beside them."""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import os
 import shutil
+import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 _MAX_OUTPUTS = 1024 * 1024
+_MODE = 0o700
+
+
+class WorkFolders:
+    """Empty folders to work in. One that is still empty afterwards is used again: making and
+    removing folders waits for the file system's journal, which short jobs would feel."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._free: list[WorkFolder] = []
+        self._numbers = itertools.count(1)
+        shutil.rmtree(root, ignore_errors=True)  # left behind by a worker that was killed
+        root.mkdir(parents=True, mode=_MODE)
+
+    def take(self) -> WorkFolder:
+        if self._free:
+            return self._free.pop()
+        folder = WorkFolder(self._root, str(next(self._numbers)))
+        folder.path.mkdir(mode=_MODE)
+        return folder
+
+    def give_back(self, folder: WorkFolder) -> None:
+        """Every process that worked in it is gone."""
+        if folder.is_like_new():
+            self._free.append(folder)
+        else:
+            asyncio.get_running_loop().run_in_executor(None, folder.remove)
 
 
 class WorkFolder:
-    """`ROOT/RUN.ATTEMPT`, made when the attempt begins and removed when it ends."""
+    """A folder, and beside it the files through which the job talks to Rota."""
 
     def __init__(self, root: Path, name: str) -> None:
         self.path = root / name
         self.output = root / f"{name}.output"
         self.progress = root / f"{name}.progress"
-        self._has_scripts = False
+        self._text = str(self.path)
+        self._scripts: list[Path] = []
 
-    def make(self) -> None:
-        self.path.mkdir(mode=0o700)
+    def is_like_new(self) -> bool:
+        beside = (f"{self._text}.output", f"{self._text}.progress")
+        if self._scripts or any(map(os.path.lexists, beside)):
+            return False
+        try:
+            is_private = stat.S_IMODE(os.lstat(self._text).st_mode) == _MODE
+            with os.scandir(self._text) as entries:
+                return is_private and next(entries, None) is None
+        except OSError:
+            return False
 
-    def script(self, step: int) -> Path:
-        """Where the script of a step may be written; a suffix may be added."""
-        self._has_scripts = True
-        return self.path.with_name(f"{self.path.name}.step{step}")
+    def write_script(self, step: int, suffix: str, text: str) -> Path:
+        """Put the script of a step into a file that its interpreter can read."""
+        path = self.path.with_name(f"{self.path.name}.step{step}{suffix}")
+        path.write_text(text, "utf-8")
+        path.chmod(_MODE)
+        self._scripts.append(path)
+        return path
 
     def remove(self) -> None:
-        try:
-            self.path.rmdir()  # nearly always empty: cheaper than a walk
-        except OSError:
-            shutil.rmtree(self.path, ignore_errors=True)
-        self.output.unlink(missing_ok=True)
-        self.progress.unlink(missing_ok=True)
-        if self._has_scripts:
-            for script in self.path.parent.glob(f"{self.path.name}.step*"):
-                script.unlink(missing_ok=True)
+        shutil.rmtree(self.path, ignore_errors=True)
+        for path in (self.output, self.progress, *self._scripts):
+            with suppress(OSError):
+                path.unlink()
 
     def read_outputs(self) -> tuple[Any, str]:
         """What the job wrote to $ROTA_OUTPUT, and a complaint if that is not usable."""

@@ -15,7 +15,7 @@ class EventShape(Answer):
     specversion: Literal["1.0"] = "1.0"
     id: str  # grows; give the last one seen as `after` to go on
     source: str
-    type: str  # rota.run.finished, rota.job.applied, …
+    type: str  # rota.run.finished, rota.job.created, …
     time: datetime
     datacontenttype: Literal["application/json"] = "application/json"
     subject: str | None  # what it is about, if that is one thing

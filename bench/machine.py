@@ -1,0 +1,72 @@
+"""The machine: what it is, and how much of it others use."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sqlite3
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+_QUIET = 0.12  # share of the machine
+_LOOK_SECONDS = 0.5
+_IDLE_COLUMNS = slice(3, 5)  # of the first line of /proc/stat: idle, iowait
+_ALL_COLUMNS = slice(0, 8)  # those after it are contained in user and nice
+
+
+@dataclass(frozen=True, slots=True)
+class CpuReading:
+    """Processor time since boot, in seconds over all cores."""
+
+    total: float
+    busy: float
+    own: float  # of this process and its ended descendants
+
+
+def facts() -> dict[str, str | int]:
+    """What a reader must know to compare the figures with others."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cores": os.cpu_count() or 0,
+        "processor": _processor(),
+        "memory_gib": round(pages / 2**30),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+    }
+
+
+def read_cpu() -> CpuReading:
+    first_line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
+    ticks = [int(word) for word in first_line.split()[1:]]
+    total, idle = sum(ticks[_ALL_COLUMNS]), sum(ticks[_IDLE_COLUMNS])
+    frequency = os.sysconf("SC_CLK_TCK")
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    own = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    return CpuReading(total / frequency, (total - idle) / frequency, own)
+
+
+def foreign_load(before: CpuReading, after: CpuReading) -> float:
+    """Share of the machine that went to processes not started here."""
+    passed = after.total - before.total
+    foreign = (after.busy - before.busy) - (after.own - before.own)
+    return max(foreign, 0.0) / passed if passed else 0.0
+
+
+def wait_until_quiet(limit_seconds: float = 30.0) -> float:
+    """Wait, not for ever, until others leave the machine alone; returns what they still use."""
+    end = time.monotonic() + limit_seconds
+    while True:
+        before = read_cpu()
+        time.sleep(_LOOK_SECONDS)
+        load = foreign_load(before, read_cpu())
+        if load < _QUIET or time.monotonic() > end:
+            return load
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.machine())

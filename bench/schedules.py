@@ -1,0 +1,84 @@
+"""A store with very many schedules, made without waiting for as many calls."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from rota.adapters.blobs.files import open_files
+from rota.adapters.queue.local import LocalQueue
+from rota.adapters.store.sqlite.opening import open_sqlite
+from rota.domain.ids import JobId, micros
+from rota.domain.jobfile import read_file
+from rota.operations import definitions
+from rota.operations.backends import Backends
+
+_JOB_FILE = 'jobs: [{name: job, schedule: "*/5 * * * *", steps: [{run: [/bin/true]}]}]'
+_FAR_AWAY = timedelta(days=365)
+_MILLISECOND = 1_000  # in the store's microseconds
+# What tells one copy of the job's rows from another, by table and column.
+_TABLES = {
+    "job": {"id": "id", "name": "name"},
+    "job_version": {"job_id": "id"},
+    "schedule": {"job_id": "id", "next_at": "next_at"},
+}
+
+
+def job_id(number: int) -> JobId:
+    """The id of one of the jobs that `fill` makes."""
+    return JobId(f"j_{number:012}")
+
+
+async def fill(path: Path, count: int) -> None:
+    """Make a store with so many jobs, each due every five minutes, the next time in a year.
+
+    One is defined as any job is; the others are copies of its rows.
+    """
+    await _define(path)
+    connection = sqlite3.connect(path)
+    try:
+        connection.execute("PRAGMA synchronous = OFF")
+        for table, columns in _TABLES.items():
+            _copy(connection, table, columns, count)
+        connection.commit()
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        connection.close()
+
+
+async def _define(path: Path) -> None:
+    store = await open_sqlite(path)
+    try:
+        async with await open_files(path.parent / "blobs") as blobs:
+            backends = Backends(store, LocalQueue(), blobs)
+            await definitions.apply(backends, read_file(_JOB_FILE, name="bench"), actor="bench")
+    finally:
+        await store.close()
+
+
+def _copy(
+    connection: sqlite3.Connection, table: str, columns: dict[str, str], count: int
+) -> None:
+    found = connection.execute(f"SELECT * FROM {table}")  # noqa: S608 (a name of our own)
+    names = [column[0] for column in found.description]
+    original = dict(zip(names, found.fetchone(), strict=True))
+    places = ", ".join(f":{name}" for name in names)
+    insert = f"INSERT INTO {table} VALUES ({places})"  # noqa: S608 (names of our own)
+    connection.execute(f"DELETE FROM {table}")  # noqa: S608 (a name of our own)
+    connection.executemany(insert, _copies(original, columns, count))
+
+
+def _copies(
+    original: dict[str, Any], columns: dict[str, str], count: int
+) -> Iterator[dict[str, Any]]:
+    far_away = micros(datetime.now(UTC) + _FAR_AWAY)
+    for number in range(count):
+        made: dict[str, object] = {
+            "id": job_id(number),
+            "name": f"job-{number}",
+            "next_at": far_away + number * _MILLISECOND,
+        }
+        yield original | {column: made[kind] for column, kind in columns.items()}

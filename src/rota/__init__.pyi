@@ -1,0 +1,22 @@
+from rota.sdk.app import App as App
+from rota.sdk.async_client import AsyncClient as AsyncClient
+from rota.sdk.client import Client as Client
+from rota.sdk.context import Cancelled as Cancelled
+from rota.sdk.context import Context as Context
+from rota.sdk.errors import Conflict as Conflict
+from rota.sdk.errors import Denied as Denied
+from rota.sdk.errors import Invalid as Invalid
+from rota.sdk.errors import NotFound as NotFound
+from rota.sdk.errors import RotaApiError as RotaApiError
+from rota.sdk.errors import RunNotCompleted as RunNotCompleted
+from rota.sdk.errors import Unavailable as Unavailable
+from rota.sdk.errors import Unreachable as Unreachable
+from rota.sdk.functions import JobFunction as JobFunction
+from rota.sdk.handles import AsyncRunHandle as AsyncRunHandle
+from rota.sdk.handles import RunHandle as RunHandle
+from rota.sdk.handles import RunResult as RunResult
+from rota.sdk.options import Retry as Retry
+from rota.sdk.options import cron as cron
+from rota.sdk.options import every as every
+
+__version__: str

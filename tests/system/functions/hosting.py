@@ -1,0 +1,153 @@
+"""A worker's desk and spawner in the hands of a test."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import count
+
+from rota.adapters.executors.python import PythonExecutor
+from rota.domain.output import Stream
+from rota.domain.spec import JobSpec, JobType
+from rota.ports.executor import Assignment, Exit
+from rota.ports.work import Fence, Outcome, Work
+
+APP = "served_app:app"
+DUE_AT = 1_700_000_000_000_000
+
+_numbers = count(1)
+
+
+def assignment(
+    function: str,
+    inputs: Mapping[str, object] | None = None,
+    *,
+    timeout: timedelta | None = None,
+    grace: timedelta = timedelta(seconds=20),
+) -> Assignment:
+    spec = JobSpec(
+        name=function,
+        type=JobType.PYTHON,
+        function=f"served.{function}",
+        timeout=timeout,
+        grace=grace,
+    )
+    given = dict(inputs) if inputs is not None else None
+    return Assignment(Work(f"r_{next(_numbers)}", 2, "j_1", 1, DUE_AT, given), spec)
+
+
+class Sink:
+    """Keeps what was printed; full when told so, until `drained` is awaited and room is made."""
+
+    def __init__(self) -> None:
+        self.pieces: list[tuple[Stream, int, bytes]] = []
+        self.is_full = False
+        self.room = asyncio.Event()
+
+    def feed(self, stream: Stream, step: int, data: bytes) -> None:
+        self.pieces.append((stream, step, data))
+
+    async def drained(self) -> None:
+        await self.room.wait()
+        self.is_full = False
+
+    def text(self, stream: Stream) -> bytes:
+        return b"".join(data for name, _, data in self.pieces if name is stream)
+
+
+class Desk:
+    """Notes what the executor reports; its store's clock is an hour ahead of the machine's."""
+
+    def __init__(self) -> None:
+        self.sinks: dict[Fence, Sink] = defaultdict(Sink)
+        self.progress: list[tuple[Fence, float, float | None, str]] = []
+        self.outcomes: dict[str, Outcome] = {}
+        self._news = asyncio.Condition()
+        self._loop = asyncio.get_running_loop()
+
+    def store_micros(self) -> int:
+        return int(self._loop.time() * 1e6) + 3_600_000_000
+
+    def output(self, fence: Fence) -> Sink:
+        return self.sinks[fence]
+
+    def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None:
+        self.progress.append((fence, done, total, message))
+        self._tell()
+
+    def ended(self, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            assert outcome.run not in self.outcomes, "an attempt may end only once"
+            self.outcomes[outcome.run] = outcome
+        self._tell()
+
+    async def has_begun(self, *assignments: Assignment) -> None:
+        """Waits for functions that begin by reporting progress."""
+        wanted = {each.work.fence for each in assignments}
+        await self._wait_until(lambda: wanted <= {fence for fence, *_ in self.progress})
+
+    async def ends(self, *assignments: Assignment) -> list[Outcome]:
+        wanted = [each.work.run for each in assignments]
+        await self._wait_until(lambda: self.outcomes.keys() >= set(wanted))
+        return [self.outcomes[run] for run in wanted]
+
+    def _tell(self) -> None:
+        self._telling = self._loop.create_task(self._notify())
+
+    async def _notify(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    async def _wait_until(self, claim) -> None:
+        async with asyncio.timeout(20), self._news:
+            await self._news.wait_for(claim)
+
+
+@dataclass(eq=False)
+class SpawnedProcess:
+    popen: subprocess.Popen[bytes]
+    ended: asyncio.Future[Exit] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+    def __post_init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._reap)
+        self._thread.start()
+
+    def signal(self, number: int) -> None:
+        self.popen.send_signal(number)
+
+    def kill(self) -> None:
+        self.popen.kill()
+
+    def _reap(self) -> None:
+        code = self.popen.wait()
+        end = Exit(code, None) if code >= 0 else Exit(None, -code)
+        self._loop.call_soon_threadsafe(self.ended.set_result, end)
+
+
+class Spawner:
+    def __init__(self) -> None:
+        self.processes: list[SpawnedProcess] = []
+
+    def spawn(
+        self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, stdout: int, stderr: int
+    ) -> SpawnedProcess:
+        popen = subprocess.Popen(argv, env=env, cwd=cwd, stdout=stdout, stderr=stderr)
+        self.processes.append(SpawnedProcess(popen))
+        return self.processes[-1]
+
+
+@dataclass
+class Hosting:
+    """An executor with its surroundings."""
+
+    desk: Desk
+    spawner: Spawner
+    executor: PythonExecutor

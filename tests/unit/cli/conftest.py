@@ -1,0 +1,38 @@
+"""The command line as a person or a script meets it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.console import Console
+from tests.unit.cli.server import Server, running_server
+
+from rota.ports.store import Role
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No server, no settings and no terminal of whoever runs the tests."""
+    for name in ("ROTA_URL", "ROTA_TOKEN", "ROTA_LISTEN", "ROTA_STORE", "NO_COLOR", "TZ"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ROTA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def rota(capfdbinary: pytest.CaptureFixture[bytes]) -> Console:
+    return Console(capfdbinary)
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    with running_server(folder) as server:
+        monkeypatch.setenv("ROTA_URL", server.url)
+        monkeypatch.setenv("ROTA_TOKEN", server.secrets[Role.ADMIN])
+        yield server

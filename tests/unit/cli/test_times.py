@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rota.cli import times
+
+PRESENT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, "0 ms"),
+        (0, "0 ms"),
+        (0.0124, "12 ms"),
+        (0.0999, "0.1 s"),
+        (12, "12.0 s"),
+        (59.94, "59.9 s"),
+        (59.96, "1 m 00 s"),
+        (842, "14 m 02 s"),
+        (3_599.7, "1 h 00 m"),
+        (18_720, "5 h 12 m"),
+        (90_000, "1 d 01 h"),
+    ],
+)
+def test_length_has_two_units_at_most(seconds: float, text: str) -> None:
+    assert times.length(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        (PRESENT + timedelta(hours=2), "in 2 h 00 m · 14:00:00 UTC"),
+        (PRESENT - timedelta(seconds=3), "3.0 s ago · 11:59:57 UTC"),
+        (PRESENT + timedelta(days=1), "in 1 d 00 h · 2026-03-02 12:00:00 UTC"),
+        (None, "–"),
+    ],
+)
+def test_moment_is_relative_and_absolute(at: datetime | None, text: str) -> None:
+    assert times.moment(at, PRESENT) == text
