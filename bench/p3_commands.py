@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from bench.contest import Contestant, Figures, Plan, Result, take_turns
@@ -19,7 +19,10 @@ _SLOTS = 8
 _JOB = "true"
 _DRAIN_SECONDS = 300.0
 _UNIT = "runs/s"
-_SPELLINGS = {"run: [/bin/true]": ["/bin/true"], "run: /bin/true": "/bin/true"}
+_SPELLINGS: Mapping[str, str | list[str]] = {
+    "run: [/bin/true]": ["/bin/true"],
+    "run: /bin/true": "/bin/true",
+}
 _WIDTHS = (2, 8)
 
 

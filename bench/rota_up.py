@@ -68,7 +68,13 @@ def rota_up(home: Home, *, slots: int, app: str = "") -> Iterator[Server]:
     """A server with one worker that is ready to take work; without an app, shell work only."""
     with home.log.open("wb") as log:
         process = subprocess.Popen(
-            [_ROTA, "up", f"--slots={slots}", "--log-level=warning", *([f"--app={app}"] if app else [])],
+            [
+                _ROTA,
+                "up",
+                f"--slots={slots}",
+                "--log-level=warning",
+                *([f"--app={app}"] if app else []),
+            ],
             cwd=ROOT,
             env=_environment(home),
             stdin=subprocess.DEVNULL,

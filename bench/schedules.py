@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,13 @@ from rota.adapters.queue.local import LocalQueue
 from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.domain.ids import JobId, micros
 from rota.domain.jobfile import read_file
+from rota.domain.schedule import Timetable
 from rota.operations import definitions
 from rota.operations.backends import Backends
 
 _JOB_FILE = 'jobs: [{name: job, schedule: "*/5 * * * *", steps: [{run: [/bin/true]}]}]'
-_FAR_AWAY = timedelta(days=365)
+_SET = "bench"
+FAR_AWAY = datetime(2100, 1, 1, tzinfo=UTC)  # no copy is due before
 _MILLISECOND = 1_000  # in the store's microseconds
 # What tells one copy of the job's rows from another, by table and column.
 _TABLES = {
@@ -32,8 +34,16 @@ def job_id(number: int) -> JobId:
     return JobId(f"j_{number:012}")
 
 
+def timetable() -> Timetable:
+    """The due times that all these jobs have."""
+    [entry] = read_file(_JOB_FILE, name=_SET).jobs
+    table = definitions.timetable(entry.spec, FAR_AWAY)
+    assert table is not None
+    return table
+
+
 async def fill(path: Path, count: int) -> None:
-    """Make a store with so many jobs, each due every five minutes, the next time in a year.
+    """Make a store with so many jobs, each every five minutes, but not before `FAR_AWAY`.
 
     One is defined as any job is; the others are copies of its rows.
     """
@@ -54,14 +64,12 @@ async def _define(path: Path) -> None:
     try:
         async with await open_files(path.parent / "blobs") as blobs:
             backends = Backends(store, LocalQueue(), blobs)
-            await definitions.apply(backends, read_file(_JOB_FILE, name="bench"), actor="bench")
+            await definitions.apply(backends, read_file(_JOB_FILE, name=_SET), actor="bench")
     finally:
         await store.close()
 
 
-def _copy(
-    connection: sqlite3.Connection, table: str, columns: dict[str, str], count: int
-) -> None:
+def _copy(connection: sqlite3.Connection, table: str, columns: dict[str, str], count: int) -> None:
     found = connection.execute(f"SELECT * FROM {table}")  # noqa: S608 (a name of our own)
     names = [column[0] for column in found.description]
     original = dict(zip(names, found.fetchone(), strict=True))
@@ -74,7 +82,7 @@ def _copy(
 def _copies(
     original: dict[str, Any], columns: dict[str, str], count: int
 ) -> Iterator[dict[str, Any]]:
-    far_away = micros(datetime.now(UTC) + _FAR_AWAY)
+    far_away = micros(FAR_AWAY)
     for number in range(count):
         made: dict[str, object] = {
             "id": job_id(number),

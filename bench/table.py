@@ -73,9 +73,7 @@ def _cells(comparison: Comparison) -> tuple[str, ...]:
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = [
-        [cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows
-    ]
+    padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
     return ["  ".join(row).rstrip() for row in padded]
 
 

@@ -36,7 +36,9 @@ def main() -> None:
     scheduler.start(paused=True)
     for number in range(int(count)):
         due = first + number * spacing
-        scheduler.add_job(stamps.mark, "date", run_date=datetime.fromtimestamp(due, UTC), args=[due])
+        scheduler.add_job(
+            stamps.mark, "date", run_date=datetime.fromtimestamp(due, UTC), args=[due]
+        )
     if time.time() > first:
         sys.exit("adding the jobs took longer than the time left for it")
     scheduler.resume()

@@ -68,7 +68,7 @@ def _install() -> None:
     venv.create(_FOLDER, clear=True, symlinks=True)
     (_FOLDER / ".gitignore").write_text("*\n", encoding="ascii")
     # Neither environment has a pip of its own: the interpreter below both has.
-    outer = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
+    outer = f"{sys.base_prefix}/bin/python3.{sys.version_info.minor}"
     pip = [outer, "-m", "pip", f"--python={_PYTHON}", "install", "-qq", "--require-hashes"]
     subprocess.run([*pip, f"--requirement={_REQUIREMENTS}"], check=True)
     _RECORD.write_text(wanted, encoding="ascii")

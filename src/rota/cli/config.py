@@ -53,7 +53,10 @@ def check(*, display: Display = DISPLAY) -> None:
     """Check the settings; every problem is told."""
     with told_as_failures():
         config.load()
-    display.terminal().tell("the settings are fine")
+    if display.format in (Format.JSON, Format.JSONL, Format.YAML):
+        print_data(display, {"valid": True})
+    else:
+        display.terminal().tell("the settings are fine")
 
 
 def _document(setting: Origin) -> dict[str, object]:

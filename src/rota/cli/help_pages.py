@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _INDENT = "  "
 _WIDEST_LABEL = 26
 _WIDEST_PAGE = 100
+_TITLES = {"Parameters": "Options"}
+_PLACEHOLDERS = {"STR": "TEXT", "INT": "N"}  # names of Python's types say little to others
 _NO_DEFAULTS = {None, "", "False", "()", "None"}
 
 
@@ -24,7 +26,8 @@ class HelpPage:
             return
         labels = [_label(entry) for entry in panel.entries]
         width = min(max(map(len, labels)), _WIDEST_LABEL)
-        lines = [f"{panel.title}:"]
+        title = str(panel.title)
+        lines = [f"{_TITLES.get(title, title)}:"]
         for label, entry in zip(labels, panel.entries, strict=True):
             lines += _entry_lines(label, _text(entry), width)
         _print(console, "\n".join([*lines, ""]))
@@ -43,7 +46,10 @@ class HelpPage:
 
 
 def _label(entry: HelpEntry) -> str:
-    return ", ".join(entry.display_labels_with_metavar)
+    names = ", ".join(entry.display_labels)
+    if entry.positional_label or not entry.metavar:
+        return names
+    return f"{names} {_PLACEHOLDERS.get(entry.metavar, entry.metavar)}"
 
 
 def _text(entry: HelpEntry) -> str:

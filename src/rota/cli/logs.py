@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC
-from typing import Annotated
+from typing import IO, Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -16,10 +16,10 @@ from msgspec.json import encode
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.inert import inert_json, inert_output
 from rota.cli.options import REMOTE, Format, Remote
+from rota.cli.paging import paged
 from rota.cli.printing import print_data
 from rota.cli.references import RunReference, run_or_latest
 from rota.cli.steps import failed_steps
-from rota.cli.terminal import Terminal
 from rota.sdk import calls
 from rota.sdk.answers import LogLine, LogWindow
 from rota.sdk.client import Client
@@ -143,20 +143,24 @@ def _print(lines: Iterator[LogLine], run: str, selection: Selection, remote: Rem
         case Format.JSON | Format.YAML if not selection.follow:
             print_data(remote, {"run": run, "lines": [to_builtins(line) for line in lines]})
         case Format.TABLE | Format.WIDE | Format.NAME:
-            _write(terminal, lines, timestamps=selection.timestamps)
+            if selection.follow:
+                _write(terminal.out, lines, timestamps=selection.timestamps)
+                return
+            with paged(terminal) as page:
+                _write(page, lines, timestamps=selection.timestamps)
         case _:
             for line in lines:
                 terminal.show(inert_json(encode(line).decode()))
 
 
-def _write(terminal: Terminal, lines: Iterator[LogLine], *, timestamps: bool) -> None:
+def _write(out: IO[str], lines: Iterator[LogLine], *, timestamps: bool) -> None:
     is_mid_line = False
     for line in lines:
         stamp = ""
         if timestamps and line.at and not is_mid_line:
             stamp = f"{line.at.astimezone(UTC):%H:%M:%S.%f}"[:-3] + "  "
         is_mid_line = line.continues
-        terminal.out.write(stamp + inert_output(line.text) + ("" if is_mid_line else "\n"))
-        terminal.out.flush()
+        out.write(stamp + inert_output(line.text) + ("" if is_mid_line else "\n"))
+        out.flush()
     if is_mid_line:
-        terminal.out.write("\n")
+        out.write("\n")

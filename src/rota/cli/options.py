@@ -57,7 +57,9 @@ class Remote(Display):
         str | None,
         Parameter(metavar="URL", help="The server. Default: ROTA_URL, or the one on this machine."),
     ] = None
-    project: Annotated[str | None, Parameter(metavar="NAME", help="Default: default.")] = None
+    project: Annotated[
+        str | None, Parameter(metavar="NAME", help="The project. Default: default.")
+    ] = None
 
     def connect(self) -> Client:
         return Client(self.url, project=self.project)

@@ -63,4 +63,8 @@ def _follow(
             seconds = min(seconds, end - time.monotonic())
             if seconds <= 0:
                 return None
-        threading.Event().wait(seconds)
+        _pause(seconds)
+
+
+def _pause(seconds: float) -> None:
+    threading.Event().wait(seconds)

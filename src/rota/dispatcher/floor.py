@@ -33,6 +33,7 @@ from rota.ports.work import (
     StartAnswer,
     Watch,
     Welcome,
+    Work,
 )
 
 
@@ -55,9 +56,9 @@ class _Desk:
     has_room: asyncio.Event = field(default_factory=asyncio.Event)
     is_stopping: bool = False
 
-    @property
-    def free(self) -> int:
-        return 0 if self.is_stopping else self.session.slots - len(self.held)
+    def free(self, after: int = 0) -> int:
+        """Slots that are free, or will be after that many attempts have ended."""
+        return 0 if self.is_stopping else self.session.slots - len(self.held) + after
 
 
 class Floor:
@@ -103,13 +104,15 @@ class Floor:
         return await serving.start(self._backends, SessionId(session), starts)
 
     async def report(self, session: str, outcomes: Sequence[Outcome]) -> ReportAnswer:
-        answer = await serving.finish(self._backends, SessionId(session), outcomes)
-        desk = self._desks.get(session)
-        if desk is not None:
-            desk.held.difference_update(answer.accepted)
-            desk.held.difference_update(answer.fenced)
-            desk.has_room.set()
-        return answer
+        desk = self._desk(session)
+        room = min(desk.free(after=len(outcomes)), self._config.batch_size)
+        finished = await serving.finish(
+            self._backends, SessionId(session), outcomes, claim=max(room, 0)
+        )
+        desk.held.difference_update(finished.accepted, finished.fenced)
+        await self._dispatch(desk, finished.claimed)
+        desk.has_room.set()
+        return ReportAnswer(finished.accepted, finished.fenced)
 
     async def output(self, session: str, chunks: Sequence[OutputChunk]) -> ReportAnswer:
         return await output.store_chunks(self._backends, SessionId(session), chunks)
@@ -160,9 +163,9 @@ class Floor:
         try:
             while session in self._desks:
                 claimed = await self.claim_for(session)
-                if claimed and desk.free > 0:
+                if claimed and desk.free() > 0:
                     continue
-                if desk.free > 0:
+                if desk.free() > 0:
                     await listener.wait(self._config.poll_interval)
                 else:
                     desk.has_room.clear()
@@ -173,16 +176,20 @@ class Floor:
     async def claim_for(self, session: str) -> int:
         """One claim for a connected worker; returns how many runs it got."""
         desk = self._desk(session)
-        slots = min(desk.free, self._config.batch_size)
+        slots = min(desk.free(), self._config.batch_size)
         if slots <= 0:
             return 0
         claimed = await serving.claim(self._backends, SessionId(session), slots)
-        if claimed:
-            desk.held.update(item.fence for item in claimed)
-            refs = {(item.job_id, item.job_version) for item in claimed}
-            specs = await self._new_specs(desk, refs)
-            desk.orders.put_nowait(Dispatch(tuple(claimed), specs))
+        await self._dispatch(desk, claimed)
         return len(claimed)
+
+    async def _dispatch(self, desk: _Desk, claimed: Sequence[Work]) -> None:
+        if not claimed:
+            return
+        desk.held.update(item.fence for item in claimed)
+        refs = {(item.job_id, item.job_version) for item in claimed}
+        specs = await self._new_specs(desk, refs)
+        desk.orders.put_nowait(Dispatch(tuple(claimed), specs))
 
     async def _new_specs(self, desk: _Desk, refs: set[tuple[str, int]]) -> tuple[SpecEntry, ...]:
         unseen = refs - desk.known_specs

@@ -85,7 +85,8 @@ def admit(rules: JobRules, run: ActiveRun, active: Sequence[ActiveRun]) -> Admis
         ahead = [other for other in others if other.id not in supersedes]
         if ahead:
             return _overlapping(rules, run, ahead, supersedes)
-    return replace(_concurrent(rules, active), supersedes=supersedes)
+    admission = _concurrent(rules, active)
+    return replace(admission, supersedes=supersedes) if supersedes else admission
 
 
 def paused(rules: JobRules) -> Admission:

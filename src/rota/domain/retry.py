@@ -46,8 +46,8 @@ def attempt_ended(ending: Ending, policy: Retry, max_losses: int, fraction: floa
     match ending.result:
         case AttemptResult.COMPLETED:
             return SUCCEEDED
-        case AttemptResult.LOST:
-            return _worker_lost(ending, max_losses)
+        case AttemptResult.LOST | AttemptResult.INTERRUPTED:
+            return _worker_gone(ending, max_losses)
         case AttemptResult.CANCELLED:
             return _verdict(ending, RunEvent.CANCELLED, "cancelled")
         case AttemptResult.FAILED | AttemptResult.TIMED_OUT:
@@ -66,14 +66,15 @@ def _ended_badly(ending: Ending, policy: Retry, fraction: float) -> Verdict:
     return _verdict(ending, RunEvent.GAVE_UP, _cause(ending))
 
 
-def _worker_lost(ending: Ending, max_losses: int) -> Verdict:
+def _worker_gone(ending: Ending, max_losses: int) -> Verdict:
+    cause = ending.result.lower()
     if ending.delivery is Delivery.AT_MOST_ONCE and ending.state is RunState.PROCESSING:
-        return _verdict(ending, RunEvent.LOST_UNSAFE, "lost")
+        return _verdict(ending, RunEvent.LOST_UNSAFE, cause)
     if ending.is_cancel_requested:
         return _verdict(ending, RunEvent.CANCELLED, "cancelled")
-    if ending.losses + 1 > max_losses:
+    if ending.result is AttemptResult.LOST and ending.losses + 1 > max_losses:
         return _verdict(ending, RunEvent.QUARANTINED, "poison")
-    return _verdict(ending, RunEvent.LOST, "lost", ending.now)
+    return _verdict(ending, RunEvent.LOST, cause, ending.now)
 
 
 def _is_retryable(ending: Ending, policy: Retry) -> bool:

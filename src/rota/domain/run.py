@@ -28,7 +28,8 @@ class AttemptResult(StrEnum):
     FAILED = "FAILED"
     TIMED_OUT = "TIMED_OUT"
     CANCELLED = "CANCELLED"
-    LOST = "LOST"
+    INTERRUPTED = "INTERRUPTED"  # its worker stopped or gave it back: nobody's fault
+    LOST = "LOST"  # its worker vanished
 
 
 class OutputState(StrEnum):

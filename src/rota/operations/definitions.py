@@ -310,7 +310,8 @@ async def _move(
         return job
     now = await backends.store.now()
     is_held = paused or not enabled
-    next_at, held_from, ranges = job.next_at, job.held_from, ()
+    next_at, held_from = job.next_at, job.held_from
+    ranges: tuple[Unanswered, ...] = ()
     if is_held and job.next_at is not None:
         next_at, held_from = None, job.next_at
     elif not is_held and job.held_from is not None:

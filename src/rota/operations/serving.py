@@ -10,13 +10,12 @@ from rota.domain.jobfile import read_job
 from rota.domain.spec import JobSpec
 from rota.operations.backends import Backends
 from rota.ports.queue import output as output_topic
-from rota.ports.store import Renewal, Session
+from rota.ports.store import Finished, Renewal, Session
 from rota.ports.work import (
     Fence,
     Hello,
     Outcome,
     Progress,
-    ReportAnswer,
     SpecEntry,
     Start,
     StartAnswer,
@@ -66,14 +65,14 @@ async def start(backends: Backends, session: SessionId, starts: Sequence[Start])
 
 
 async def finish(
-    backends: Backends, session: SessionId, outcomes: Sequence[Outcome]
-) -> ReportAnswer:
-    """Take a worker's word for how attempts ended, as far as it still has the right to say."""
-    finished = await backends.store.finish(session, outcomes)
+    backends: Backends, session: SessionId, outcomes: Sequence[Outcome], *, claim: int = 0
+) -> Finished:
+    """Take a worker's word for how attempts ended, and give it the next runs in the same breath."""
+    finished = await backends.store.finish(session, outcomes, claim=claim)
     backends.announce(finished.wakes)
     for fence in finished.accepted:
         backends.queue.announce(output_topic(fence.run))
-    return ReportAnswer(finished.accepted, finished.fenced)
+    return finished
 
 
 async def renew(backends: Backends, session: SessionId, *, stopping: bool) -> Renewal:

@@ -168,6 +168,7 @@ class Finished:
     accepted: tuple[Fence, ...]
     fenced: tuple[Fence, ...]
     wakes: Wakes
+    claimed: tuple[Work, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,8 +362,13 @@ class RunStore(Protocol):
 
     async def start(self, session: SessionId, starts: Sequence[Start]) -> StartAnswer: ...
 
-    async def finish(self, session: SessionId, outcomes: Sequence[Outcome]) -> Finished:
-        """End attempts. What is fenced is kept as a late result; a repeated report is accepted."""
+    async def finish(
+        self, session: SessionId, outcomes: Sequence[Outcome], *, claim: int = 0
+    ) -> Finished:
+        """End attempts. What is fenced is kept as a late result; a repeated report is accepted.
+
+        With `claim`, up to that many runs are given to the session in the same transaction.
+        """
         ...
 
     async def cancel(self, runs: Sequence[RunId], *, actor: str) -> tuple[frozenset[RunId], Wakes]:

@@ -128,7 +128,7 @@ class Submission(Answer, frozen=True, kw_only=True):
 
 class Upcoming(Answer, frozen=True, kw_only=True):
     times: tuple[datetime, ...] = ()
-    schedule: Any = None
+    schedule: str = ""  # in words
     clock_changes: tuple[str, ...] = ()
 
 
@@ -317,24 +317,28 @@ class Worker(Answer, frozen=True, kw_only=True):
 
     id: str
     worker: str = ""
+    state: str = ""  # alive, stopping, gone
     pool: str = ""
     slots: int = 0
+    running: int = 0  # attempts it holds now
     labels: Mapping[str, str] = {}
     functions: tuple[str, ...] = ()
     guard_mode: str = ""
     version: str = ""
+    lease: str = ""
     registered_at: datetime | None = None
     expires_at: datetime | None = None
-    alive: bool = True
-    stopping: bool = False
-    held: int = 0  # attempts it holds now
+
+    @property
+    def alive(self) -> bool:
+        return self.state == "alive"
 
 
 class SchedulePreview(Answer, frozen=True, kw_only=True):
-    words: Any = ""
+    words: str = ""
     kinds: tuple[str, ...] = ()
-    next: tuple[datetime, ...] = ()
-    warnings: tuple[Any, ...] = ()
+    next: tuple[datetime, ...] = ()  # with the offset of the schedule's zone
+    warnings: tuple[Problem, ...] = ()
     clock_changes: tuple[str, ...] = ()
 
 
@@ -359,3 +363,4 @@ class Caller(Answer, frozen=True, kw_only=True):
 
     name: str = ""
     role: str = ""
+    session: str = ""  # id of the token

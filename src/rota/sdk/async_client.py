@@ -123,7 +123,7 @@ class AsyncClient:
     async def follow_log(
         self, run: str, *, attempt: int | None = None, from_line: int = 0
     ) -> AsyncIterator[LogWindow | Run]:
-        """Output as it comes, over all attempts unless one is named; the ended run comes last.
+        """Output as it comes, from the latest or a named attempt on; the ended run comes last.
 
         Ends when the run does, even if the live stream is lost.
         """

@@ -155,6 +155,7 @@ def list_runs(
     where: str | None = None,
     state: str | None = None,
     job: str | None = None,
+    trigger: str | None = None,
     since: Instant | None = None,
     until: Instant | None = None,
     active: bool | None = None,
@@ -168,6 +169,7 @@ def list_runs(
         where=where,
         state=state,
         job=job,
+        trigger=trigger,
         since=since,
         until=until,
         active=active,
@@ -220,10 +222,16 @@ def get_log(
 
 
 def search_log(
-    run: str, text: str, *, after_line: int | None = None, limit: int | None = None
+    run: str,
+    text: str,
+    *,
+    attempt: int | None = None,
+    after_line: int | None = None,
+    limit: int | None = None,
 ) -> Call[LogMatches]:
+    """Lines that contain a text, from a line on."""
     path = f"{path_of('runs', run, 'log')}:search"
-    return get(LogMatches, path, q=text, after_line=after_line, limit=limit)
+    return get(LogMatches, path, q=text, attempt=attempt, after_line=after_line, limit=limit)
 
 
 def raw_log(run: str, *, attempt: int | None = None) -> Call[bytes]:

@@ -133,7 +133,7 @@ class Client:
     def follow_log(
         self, run: str, *, attempt: int | None = None, from_line: int = 0
     ) -> Iterator[LogWindow | Run]:
-        """Output as it comes, over all attempts unless one is named; the ended run comes last.
+        """Output as it comes, from the latest or a named attempt on; the ended run comes last.
 
         Ends when the run does, even if the live stream is lost.
         """

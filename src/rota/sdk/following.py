@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 from rota.sdk import calls
-from rota.sdk.answers import LogWindow, Run, RunDetail
+from rota.sdk.answers import Answer, LogWindow, Run, RunDetail
 from rota.sdk.errors import RotaApiError, Unavailable, Unreachable
 from rota.sdk.exchange import Call, read_as
 from rota.sdk.sse import ServerEvent
@@ -21,6 +21,10 @@ AWAY = (Unreachable, Unavailable)
 
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
+
+
+class _Began(Answer, frozen=True, kw_only=True):
+    attempt: int
 
 
 class Pauses:
@@ -46,7 +50,6 @@ class Following:
         self._run = run
         self._attempt = attempt
         self._next_line = from_line
-        self._only_this_attempt = attempt is not None
         self._away_since: float | None = None
 
     def stream_call(self) -> Call[bytes]:
@@ -60,12 +63,17 @@ class Following:
 
     def take_event(self, event: ServerEvent) -> Iterator[LogWindow]:
         """The new lines an event of the stream brings."""
-        if event.name == "end":
-            self.end = read_as(Run, event.data)
-        elif event.name == "lines":
-            new = self.take_window(read_as(LogWindow, event.data))
-            if new is not None:
-                yield new
+        match event.name:
+            case "lines":
+                new = self.take_window(read_as(LogWindow, event.data))
+                if new is not None:
+                    yield new
+            case "attempt":
+                self._attempt, self._next_line = read_as(_Began, event.data).attempt, 0
+            case "end":
+                self.end = read_as(Run, event.data)
+            case _:
+                pass  # what a newer server says besides
 
     def take_window(self, window: LogWindow) -> LogWindow | None:
         """The window if it has lines that were not there before."""
@@ -83,10 +91,7 @@ class Following:
     def take_run(self, run: RunDetail) -> None:
         """Note the end, or the next attempt; all output there was before has been taken."""
         self._away_since = None
-        if self._only_this_attempt:
-            ended = {attempt.number for attempt in run.attempts if attempt.result is not None}
-            self.end = run if run.is_settled or self._attempt in ended else None
-        elif self._attempt is not None and run.attempt > self._attempt:
+        if self._attempt is not None and run.attempt > self._attempt:
             self._attempt, self._next_line = self._attempt + 1, 0
         elif run.is_settled:
             self.end = run

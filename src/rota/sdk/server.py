@@ -32,15 +32,17 @@ def find_server(
     The token that `rota up` left on this machine is only ever sent to that server.
     """
     environ = os.environ if environ is None else environ
+    url = url or environ.get("ROTA_URL")
+    token = token or environ.get("ROTA_TOKEN") or None
+    if url and token:
+        return Server(_checked(url), token)
     local = _local_server(Path(environ.get("ROTA_HOME") or _DEFAULT_HOME))
-    wanted = url or environ.get("ROTA_URL") or (local.url if local else "")
-    if not wanted:
+    if url:
+        wanted = _checked(url)
+        return local if local and local.url == wanted else Server(wanted)
+    if local is None:
         raise Unreachable("no Rota server is known here", code="no_server", hint=_WHAT_TO_DO)
-    wanted = _checked(wanted)
-    token = token or environ.get("ROTA_TOKEN")
-    if not token and local and local.url == wanted:
-        token = local.token
-    return Server(wanted, token or None)
+    return Server(local.url, token or local.token)
 
 
 def _local_server(home: Path) -> Server | None:
@@ -48,14 +50,14 @@ def _local_server(home: Path) -> Server | None:
     path = home / CONNECTION_FILE
     try:
         note = json.loads(path.read_text())
-        return Server(_checked(note["url"]), str(note["token"]))
+        return Server(_checked(str(note["url"])), str(note["token"]))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:
         raise Unreachable(
             f"{path} may not be read", hint="it belongs to whoever runs `rota up`"
         ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, Invalid) as error:
         raise Unreachable(f"{path} is not readable as a server's note", hint=_WHAT_TO_DO) from error
 
 

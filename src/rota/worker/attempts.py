@@ -222,5 +222,5 @@ def _interrupted(outcome: Outcome) -> Outcome:
     if outcome.result == AttemptResult.COMPLETED:
         return outcome
     return msgspec.structs.replace(
-        outcome, result=AttemptResult.LOST, message="its worker was stopped before it ended"
+        outcome, result=AttemptResult.INTERRUPTED, message="its worker was stopped before it ended"
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from itertools import count
 
@@ -19,6 +19,8 @@ from rota.ports.work import Fence, Outcome, Work
 
 APP = "served_app:app"
 DUE_AT = 1_700_000_000_000_000
+PATIENCE_SECONDS = 20.0
+AN_HOUR_MICROS = 3_600_000_000
 
 _numbers = count(1)
 
@@ -48,11 +50,13 @@ class Sink:
         self.pieces: list[tuple[Stream, int, bytes]] = []
         self.is_full = False
         self.room = asyncio.Event()
+        self.was_asked = asyncio.Event()
 
     def feed(self, stream: Stream, step: int, data: bytes) -> None:
         self.pieces.append((stream, step, data))
 
     async def drained(self) -> None:
+        self.was_asked.set()
         await self.room.wait()
         self.is_full = False
 
@@ -67,24 +71,24 @@ class Desk:
         self.sinks: dict[Fence, Sink] = defaultdict(Sink)
         self.progress: list[tuple[Fence, float, float | None, str]] = []
         self.outcomes: dict[str, Outcome] = {}
-        self._news = asyncio.Condition()
+        self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     def store_micros(self) -> int:
-        return int(self._loop.time() * 1e6) + 3_600_000_000
+        return int(self._loop.time() * 1e6) + AN_HOUR_MICROS
 
     def output(self, fence: Fence) -> Sink:
         return self.sinks[fence]
 
     def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None:
         self.progress.append((fence, done, total, message))
-        self._tell()
+        self._news.set()
 
     def ended(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
             assert outcome.run not in self.outcomes, "an attempt may end only once"
             self.outcomes[outcome.run] = outcome
-        self._tell()
+        self._news.set()
 
     async def has_begun(self, *assignments: Assignment) -> None:
         """Waits for functions that begin by reporting progress."""
@@ -96,29 +100,19 @@ class Desk:
         await self._wait_until(lambda: self.outcomes.keys() >= set(wanted))
         return [self.outcomes[run] for run in wanted]
 
-    def _tell(self) -> None:
-        self._telling = self._loop.create_task(self._notify())
-
-    async def _notify(self) -> None:
-        async with self._news:
-            self._news.notify_all()
-
-    async def _wait_until(self, claim) -> None:
-        async with asyncio.timeout(20), self._news:
-            await self._news.wait_for(claim)
+    async def _wait_until(self, claim: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not claim():
+                self._news.clear()
+                await self._news.wait()
 
 
-@dataclass(eq=False)
 class SpawnedProcess:
-    popen: subprocess.Popen[bytes]
-    ended: asyncio.Future[Exit] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
-
-    def __post_init__(self) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        self.popen = popen
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._reap)
-        self._thread.start()
+        self.ended: asyncio.Future[Exit] = self._loop.create_future()
+        threading.Thread(target=self._reap).start()
 
     def signal(self, number: int) -> None:
         self.popen.send_signal(number)
@@ -140,14 +134,23 @@ class Spawner:
         self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, stdout: int, stderr: int
     ) -> SpawnedProcess:
         popen = subprocess.Popen(argv, env=env, cwd=cwd, stdout=stdout, stderr=stderr)
+        os.close(stdout)
+        os.close(stderr)
         self.processes.append(SpawnedProcess(popen))
         return self.processes[-1]
 
 
-@dataclass
 class Hosting:
     """An executor with its surroundings."""
 
-    desk: Desk
-    spawner: Spawner
-    executor: PythonExecutor
+    def __init__(self, app: str = APP) -> None:
+        self.desk = Desk()
+        self.spawner = Spawner()
+        self.executor = PythonExecutor(self.desk, self.spawner, app)
+
+    async def run(self, *assignments: Assignment) -> list[Outcome]:
+        self.executor.start(assignments)
+        return await self.desk.ends(*assignments)
+
+    def text(self, assignment: Assignment, stream: Stream = Stream.STDOUT) -> bytes:
+        return self.desk.sinks[assignment.work.fence].text(stream)

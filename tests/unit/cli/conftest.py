@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server, running_server
 
@@ -32,7 +33,7 @@ def rota(capfdbinary: pytest.CaptureFixture[bytes]) -> Console:
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     folder = tmp_path / "server"
     folder.mkdir()
-    with running_server(folder) as server:
+    with capture_logs(), running_server(folder) as server:  # its log is not the command's output
         monkeypatch.setenv("ROTA_URL", server.url)
         monkeypatch.setenv("ROTA_TOKEN", server.secrets[Role.ADMIN])
         yield server

@@ -17,7 +17,7 @@ import uvicorn
 from rota.adapters.blobs.files import open_files
 from rota.adapters.queue.local import LocalQueue
 from rota.adapters.store.sqlite.opening import open_sqlite
-from rota.domain.ids import micros
+from rota.domain.ids import SessionId, micros
 from rota.domain.jobfile import read_file
 from rota.domain.output import OutputRecorder, Stream
 from rota.gateway.app import create_app
@@ -49,7 +49,7 @@ class Server:
     secrets: dict[Role, str]
     backends: Backends
     _loop: asyncio.AbstractEventLoop
-    _sessions: list[str] = field(default_factory=list)
+    _sessions: list[SessionId] = field(default_factory=list)
 
     def do(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run something on the server's own event loop."""
@@ -107,7 +107,7 @@ class Server:
             output_lines=recorder.totals.lines,
         )
         session = self._sessions[-1]
-        await serving.finish(self.backends, session, [outcome])  # type: ignore[arg-type]
+        await serving.finish(self.backends, session, [outcome])
 
 
 @contextmanager

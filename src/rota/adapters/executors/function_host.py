@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rota.adapters.executors.host_wire import (
     FrameReader,
@@ -40,8 +40,7 @@ class HostConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
 
     def data_received(self, data: bytes) -> None:
         for message in self._reader.feed(data):
@@ -117,26 +116,22 @@ async def start_host(app: str, spawner: Spawner, hear: Callable[[News], None]) -
         server.close()
     finally:
         shutil.rmtree(folder)
-    if connection.greeting.done():
-        return _greeted(app, process, connection)
+    greeting = connection.greeting.result() if connection.greeting.done() else None
+    if isinstance(greeting, Hello):
+        return FunctionHost(process, connection, greeting)
     process.kill()
     end = await process.ended
-    raise Unavailable(f"the function host of {app} did not start: {end.error or how(end)}")
+    if greeting is None:
+        raise Unavailable(f"the function host of {app} did not start: {end.error or how(end)}")
+    raise Invalid(
+        f"the app {app} cannot be loaded: {greeting.message}",
+        hint="--app takes MODULE:NAME, found from the folder the worker was started in",
+    )
 
 
 def how(end: Exit) -> str:
     """In words: how a host ended."""
     return f"signal {end.signal}" if end.signal is not None else f"exit {end.status}"
-
-
-def _greeted(app: str, process: Process, connection: HostConnection) -> FunctionHost:
-    greeting = connection.greeting.result()
-    if isinstance(greeting, Hello):
-        return FunctionHost(process, connection, greeting)
-    raise Invalid(
-        f"the app {app} cannot be loaded: {greeting.message}",
-        hint="--app takes MODULE:NAME, found from the folder the worker was started in",
-    )
 
 
 def _spawn(app: str, address: str, spawner: Spawner) -> Process:

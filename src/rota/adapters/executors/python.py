@@ -25,7 +25,7 @@ class _Held:
     """An attempt from its assignment to its end."""
 
     assignment: Assignment
-    began_at: int  # microseconds of the store's clock; the host knows better, if it lives to tell
+    sent_at: int | None = None  # microseconds of the store's clock; None: no host has it
     timer: asyncio.TimerHandle | None = None  # of its timeout, later of its grace
     stopped_as: AttemptResult | None = None  # CANCELLED or TIMED_OUT once it is to stop
 
@@ -64,8 +64,7 @@ class PythonExecutor:
         return self._host.functions
 
     def start(self, assignments: Sequence[Assignment]) -> None:
-        now = self._desk.store_micros()
-        tasks = [self._hold(assignment, now) for assignment in assignments]
+        tasks = [self._hold(assignment) for assignment in assignments]
         self._unsent.update((task.key, task) for task in tasks)
         if self._host is None:
             self._start_host()
@@ -84,13 +83,10 @@ class PythonExecutor:
         if self._host is not None:
             await self._host.stop()
 
-    def _hold(self, assignment: Assignment, now: int) -> Task:
+    def _hold(self, assignment: Assignment) -> Task:
         key = next(self._keys)
         work, spec = assignment.work, assignment.spec
-        held = self._held[key] = _Held(assignment, now)
-        if spec.timeout is not None:
-            seconds = spec.timeout.total_seconds()
-            held.timer = self._loop.call_later(seconds, self._stop, [key], AttemptResult.TIMED_OUT)
+        self._held[key] = _Held(assignment)
         return Task(
             key,
             spec.function,
@@ -103,9 +99,20 @@ class PythonExecutor:
         )
 
     def _send_all(self, host: FunctionHost) -> None:
+        now = self._desk.store_micros()
+        for key in self._unsent:
+            self._begin(key, now)
         if self._unsent:
             host.connection.send(Run(tuple(self._unsent.values())))
             self._unsent.clear()
+
+    def _begin(self, key: int, now: int) -> None:
+        held = self._held[key]
+        held.sent_at = now
+        timeout = held.assignment.spec.timeout
+        if timeout is not None:
+            seconds = timeout.total_seconds()
+            held.timer = self._loop.call_later(seconds, self._stop, [key], AttemptResult.TIMED_OUT)
 
     def _start_host(self) -> asyncio.Task[FunctionHost]:
         if self._starting is None:
@@ -199,7 +206,8 @@ class PythonExecutor:
 
 def _unreported(held: _Held, result: AttemptResult, now: int, message: str) -> Outcome:
     work = held.assignment.work
-    return Outcome(work.run, work.attempt, result, held.began_at, now, message=message)
+    began_at = now if held.sent_at is None else held.sent_at
+    return Outcome(work.run, work.attempt, result, began_at, now, message=message)
 
 
 def _outcome(held: _Held, done: Done, shift: int) -> Outcome:

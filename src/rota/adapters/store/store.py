@@ -122,9 +122,11 @@ class SqlStore:
     async def start(self, session: SessionId, starts: Sequence[Start]) -> StartAnswer:
         return await self._write(lambda now: sessions.start(now, session, starts), Urgency.FINISH)
 
-    async def finish(self, session: SessionId, outcomes: Sequence[Outcome]) -> port.Finished:
+    async def finish(
+        self, session: SessionId, outcomes: Sequence[Outcome], *, claim: int = 0
+    ) -> port.Finished:
         return await self._write(
-            lambda now: finishing.finish(now, session, outcomes, self._book), Urgency.FINISH
+            lambda now: finishing.finish(now, session, outcomes, claim, self._book), Urgency.FINISH
         )
 
     async def cancel(

@@ -9,17 +9,15 @@ from datetime import datetime
 from itertools import islice
 
 from rota.domain.calendars.definition import Calendar
-from rota.domain.calendars.grammar import LONGEST
 from rota.domain.calendars.holiday_sets import HolidaySet
-from rota.domain.calendars.stretches import Stretch, edges
+from rota.domain.calendars.stretches import LONGEST, Stretch, edges
 from rota.domain.calendars.windows import Window
 from rota.domain.ids import instant, micros
 from rota.domain.schedule.sources import SECOND_MICROS
 from rota.domain.schedule.zones import LAST_SECOND, Zone
 
-_HORIZON = int(LONGEST.total_seconds())  # how far ahead an end or a window is looked for
-_BLOCK_BITS = 24  # a block is 194 days
-_MAX_BLOCKS = 16  # kept per calendar: more than a search up to the horizon passes
+_BLOCK_BITS = 22  # a block is 48 days
+_MAX_BLOCKS = 64  # kept per calendar: more than a search up to the horizon passes
 
 
 class Blackout:
@@ -68,7 +66,7 @@ class Blackout:
                 return second
             if index < len(found):
                 return found[index] if found[index] < limit else None
-            second = _block_of(second).end
+            second = ((second >> _BLOCK_BITS) + 1) << _BLOCK_BITS
         return None
 
     def begin_of(self, second: int) -> int:
@@ -102,7 +100,7 @@ class BlackoutTime:
 def end_of_blackout(blackouts: Sequence[Blackout], time: datetime) -> datetime | None:
     """The first instant at or after `time` that is outside all of them; None: not in five years."""
     begin = second = micros(time) // SECOND_MICROS
-    limit = min(second + _HORIZON, LAST_SECOND)
+    limit = min(second + LONGEST, LAST_SECOND)
     while True:
         before = second
         for blackout in blackouts:
@@ -120,7 +118,7 @@ def next_windows(blackout: Blackout, since: datetime, limit: int) -> tuple[Black
 
 
 def _times(blackout: Blackout, second: int) -> Iterator[BlackoutTime]:
-    horizon = min(second + _HORIZON, LAST_SECOND)
+    horizon = min(second + LONGEST, LAST_SECOND)
     while (begin := blackout.begin_from(second, horizon)) is not None:
         begin = blackout.begin_of(begin)
         end = blackout.end_from(begin, LAST_SECOND)

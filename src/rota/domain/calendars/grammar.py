@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import timedelta
 from difflib import get_close_matches
 
-from rota.domain.calendars.absolute_times import parse_moment
-from rota.domain.calendars.stretches import Stretch
+from rota.domain.calendars.absolute_times import Moment, parse_moment
+from rota.domain.calendars.stretches import LONGEST, Stretch
 from rota.domain.calendars.windows import WHOLE_DAY, Absolute, DaySpan, Recurring, Window
 from rota.domain.schedule.days import DayRule, Days, DayTerm, FromEnd, Weekdays, calendar_of
 from rota.domain.schedule.fields import DAY, number
@@ -16,7 +15,6 @@ from rota.domain.schedule.local_times import DAY_SECONDS
 from rota.domain.schedule.quoting import quoted
 
 MAX_LENGTH = 200
-LONGEST = timedelta(days=5 * 366)  # of a blackout: a job that rests longer should be disabled
 
 _ABSOLUTE = re.compile(r"[+-]?[0-9]{4}", re.ASCII)
 _JOINT = re.compile(r"\s*([,-])\s*")
@@ -48,10 +46,10 @@ def parse_window(text: str) -> Window:
 
 
 def _absolute(text: str) -> Absolute:
+    day, _, span = text.partition(" ")
+    if "T" not in day and _SPAN.fullmatch(_close_up(span)):
+        return _on_day(parse_moment(day), _span(_close_up(span)))
     first_text, slash, last_text = text.partition("/")
-    day, blank, span = text.partition(" ")
-    if blank and _SPAN.fullmatch(span):
-        return Absolute(_shifted(_span(span), parse_moment(day).first), is_local=True)
     first = parse_moment(first_text.strip())
     last = parse_moment(last_text.strip()) if slash else first
     if not slash and not first.is_day:
@@ -61,20 +59,20 @@ def _absolute(text: str) -> Absolute:
     return Absolute(_checked(Stretch(first.first, last.end)), is_local=not first.has_offset)
 
 
-def _shifted(span: DaySpan, seconds: int) -> Stretch:
-    return Stretch(span.first + seconds, span.end + seconds)
+def _on_day(day: Moment, span: DaySpan) -> Absolute:
+    return Absolute(Stretch(day.first + span.first, day.first + span.end), is_local=True)
 
 
 def _checked(stretch: Stretch) -> Stretch:
     if stretch.end <= stretch.first:
         raise ValueError("ends before it begins")
-    if stretch.end - stretch.first > LONGEST.total_seconds():
+    if stretch.end - stretch.first > LONGEST:
         raise ValueError("lasts longer than five years: disable the jobs instead")
     return stretch
 
 
 def _recurring(text: str) -> Recurring:
-    words = _JOINT.sub(r"\1", text).split()
+    words = _close_up(text).split()
     span = _span(words.pop()) if words and ":" in words[-1] else WHOLE_DAY
     rule = _day_rule(words)
     if calendar_of(rule).is_empty():
@@ -82,13 +80,18 @@ def _recurring(text: str) -> Recurring:
     return Recurring(rule, span)
 
 
+def _close_up(text: str) -> str:
+    """`Sat, Sun 00:00 - 06:00` without the blanks around its commas and dashes."""
+    return _JOINT.sub(r"\1", text)
+
+
 def _span(text: str) -> DaySpan:
     match = _SPAN.fullmatch(text)
     if not match:
         raise ValueError(f"{quoted(text)} is not a span of the day such as 22:00-06:00")
     first, end = _seconds(match[1], match[2]), _seconds(match[3], match[4])
-    if first == DAY_SECONDS or first == end:
-        raise ValueError(f"{quoted(text)} is empty: a whole day is 00:00-24:00")
+    if first in (DAY_SECONDS, end):
+        raise ValueError(f"{quoted(text)} covers nothing: a whole day is 00:00-24:00")
     return DaySpan(first, end if first < end else end + DAY_SECONDS)
 
 
@@ -108,8 +111,8 @@ def _day_rule(words: list[str]) -> DayRule:
         case ["DAY" | "DAYS", days]:
             return _rule(day_terms=_day_terms(days))
         case [month, days]:
-            number = _named(month, _MONTHS, "month")
-            return _rule(months=(number,), day_terms=_day_terms(days))
+            months = (_named(month, _MONTHS, "month"),)
+            return _rule(months=months, day_terms=_day_terms(days))
         case [weekdays]:
             return _rule(weekdays=_weekdays(weekdays))
         case _:

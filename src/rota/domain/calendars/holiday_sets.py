@@ -6,7 +6,7 @@ import importlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import MAXYEAR, MINYEAR, date
+from datetime import date
 from difflib import get_close_matches
 from functools import lru_cache
 from types import ModuleType
@@ -70,7 +70,7 @@ def _days_of(holidays: Holidays, year: int) -> tuple[int, ...]:
 def _years(within: Stretch) -> range:
     first = date.fromordinal(ordinal_of(within.first - MARGIN)).year
     last = date.fromordinal(ordinal_of(within.end + MARGIN)).year
-    return range(max(first, MINYEAR), min(last, MAXYEAR) + 1)
+    return range(first, last + 1)
 
 
 def _unknown(package: ModuleType, holidays: Holidays) -> Problem:

@@ -13,6 +13,8 @@ from rota.domain.schedule.zones import LAST_SECOND, Zone
 
 # Wider than any clock is from UTC, changes of a whole day included.
 MARGIN = 2 * DAY_SECONDS
+# Of a blackout, and how far ahead its end is looked for: who rests longer should be disabled.
+LONGEST = 5 * 366 * DAY_SECONDS
 
 
 class Stretch(NamedTuple):
@@ -29,7 +31,7 @@ def on_clocks(zone: Zone, local: Stretch) -> Stretch | None:
     pieces = list(_pieces(zone, local))
     if not pieces:
         return None
-    return Stretch(pieces[0].first, max(piece.end for piece in pieces))
+    return Stretch(pieces[0].first, pieces[-1].end)
 
 
 def edges(stretches: Iterable[Stretch], within: Stretch) -> tuple[int, ...]:

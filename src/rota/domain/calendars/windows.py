@@ -55,11 +55,15 @@ class Absolute:
     written: Stretch
     is_local: bool
 
+    def stretch(self, zone: Zone) -> Stretch | None:
+        """When it is; None: the zone's clocks leave it out."""
+        return on_clocks(zone, self.written) if self.is_local else self.written
+
     def stretches(self, zone: Zone, within: Stretch) -> Iterator[Stretch]:
-        """The one stretch, if it can touch `within` and ever comes on the zone's clocks."""
-        if within.first - MARGIN < self.written.end and self.written.first < within.end + MARGIN:
-            stretch = on_clocks(zone, self.written) if self.is_local else self.written
-            yield from [stretch] if stretch else ()
+        """The one stretch, if it can touch `within`."""
+        is_near = within.first - MARGIN < self.written.end
+        if is_near and self.written.first < within.end + MARGIN and (one := self.stretch(zone)):
+            yield one
 
 
 Window = Recurring | Absolute

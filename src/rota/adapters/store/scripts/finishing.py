@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rota.adapters.store.rows import optional_instant, optional_micros, to_json
 from rota.adapters.store.script import Many, Row, Script, query
+from rota.adapters.store.scripts.claiming import claim
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.adapters.store.scripts.settling import Ended, settle
@@ -34,7 +35,7 @@ class _End:
 
 
 def finish(
-    now: int, session: str, outcomes: Sequence[Outcome], book: RulesBook
+    now: int, session: str, outcomes: Sequence[Outcome], claim_slots: int, book: RulesBook
 ) -> Script[Finished]:
     """End attempts a worker reports. What it reports more than once counts once."""
     effects = Effects()
@@ -48,7 +49,8 @@ def finish(
     doubtful = [outcome for fence, outcome in reports.items() if fence not in done]
     late = yield from _late(now, session, doubtful, rows)
     accepted = tuple(fence for fence in reports if fence not in late)
-    return Finished(accepted, tuple(late), effects.wakes())
+    claimed = (yield from claim(now, session, claim_slots)) if claim_slots else ()
+    return Finished(accepted, tuple(late), effects.wakes(), tuple(claimed))
 
 
 def _complete(

@@ -124,11 +124,18 @@ class SqliteDriver:
             raise translated(error) from error
 
     def _write_loop(self) -> None:
-        while self._wait_for_work():
-            tasks, answers = self._commit_group()
-            with suppress(RuntimeError):  # the loop is gone: nobody waits any more
-                self._loop.call_soon_threadsafe(_answer, tasks, answers)
-        self._connection.close()
+        try:
+            while self._wait_for_work():
+                self._tell(*self._commit_group())
+        finally:
+            self._is_closed = True
+            rest = [task for task in iter(self._next_task, None)]
+            self._tell(rest, [Unavailable("the store is closed")] * len(rest))
+            self._connection.close()
+
+    def _tell(self, tasks: Sequence[_Task], answers: Sequence[Any]) -> None:
+        with suppress(RuntimeError):  # the loop is gone: nobody waits any more
+            self._loop.call_soon_threadsafe(_answer, tasks, answers)
 
     def _wait_for_work(self) -> bool:
         with self._changed:
@@ -167,7 +174,7 @@ class SqliteDriver:
         connection.execute("SAVEPOINT script")
         try:
             answer = self._drive(connection, task.make(self._clock.now()))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the caller's to handle
+        except Exception as error:
             if not connection.in_transaction:
                 raise  # disk full, I/O: SQLite has undone the whole group
             connection.execute("ROLLBACK TO script")

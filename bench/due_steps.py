@@ -1,0 +1,94 @@
+"""One step of a scheduler, find what is due and advance it: in Rota's store, and in bare SQL."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from bench.schedules import job_id
+from rota.domain.ids import instant, micros
+from rota.domain.schedule import Timetable
+from rota.domain.spec import Misfire
+from rota.operations.firing import plan_firing
+from rota.ports.store import ScheduleStore
+
+_PAYLOAD = "x" * 200  # a schedule is never alone in its row
+
+
+class RotaSteps:
+    """Rota's store, as the scheduler uses it."""
+
+    def __init__(self, store: ScheduleStore, path: Path, table: Timetable) -> None:
+        self._store = store
+        self._connection = sqlite3.connect(path)  # beside the store, to prepare the steps
+        self._table = table
+
+    def make_due(self, numbers: Iterable[int], due: datetime) -> None:
+        """Bring the next due time of these schedules to an instant."""
+        rows = [(micros(due), job_id(number)) for number in numbers]
+        with self._connection:
+            self._connection.executemany("UPDATE schedule SET next_at = ? WHERE job_id = ?", rows)
+
+    async def step(self, now: datetime, limit: int) -> int:
+        """Insert the runs that are due and advance their schedules; returns how many."""
+        table = self._table
+        firings = [
+            plan_firing(due, table, Misfire(), table.next_after(due.next_at), now)
+            for due in await self._store.due_schedules(now, limit)
+        ]
+        fired = await self._store.fire(firings)
+        return len(fired.accepted)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class BareSteps:
+    """The least that SQL needs for it: two tables, an index, three statements, one commit."""
+
+    def __init__(self, path: Path, count: int, table: Timetable, far_away: datetime) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._table = table
+        execute = self._connection.execute
+        execute("PRAGMA journal_mode = WAL")
+        execute("PRAGMA synchronous = OFF")
+        execute("CREATE TABLE schedule (id INTEGER PRIMARY KEY, payload TEXT, next_at INTEGER)")
+        execute("CREATE TABLE run (id INTEGER PRIMARY KEY, schedule INTEGER, due_at INTEGER)")
+        execute("BEGIN")
+        rows = ((number, _PAYLOAD, micros(far_away) + number) for number in range(count))
+        self._connection.executemany("INSERT INTO schedule VALUES (?, ?, ?)", rows)
+        execute("CREATE INDEX schedule_due ON schedule (next_at)")
+        execute("COMMIT")
+        execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        execute("PRAGMA synchronous = FULL")
+
+    def make_due(self, numbers: Iterable[int], due: datetime) -> None:
+        """Bring the next due time of these schedules to an instant."""
+        rows = [(micros(due), number) for number in numbers]
+        self._connection.execute("BEGIN")
+        self._connection.executemany("UPDATE schedule SET next_at = ? WHERE id = ?", rows)
+        self._connection.execute("COMMIT")
+
+    async def step(self, now: datetime, limit: int) -> int:
+        """Insert the runs that are due and advance their schedules; returns how many."""
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        due = connection.execute(
+            "SELECT id, next_at FROM schedule WHERE next_at < ? ORDER BY next_at LIMIT ?",
+            (micros(now), limit),
+        ).fetchall()
+        moves = [(self._next(next_at), number) for number, next_at in due]
+        connection.executemany("UPDATE schedule SET next_at = ? WHERE id = ?", moves)
+        connection.executemany("INSERT INTO run (schedule, due_at) VALUES (?, ?)", due)
+        connection.execute("COMMIT")
+        return len(due)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _next(self, due: int) -> int:
+        following = self._table.next_after(instant(due))
+        assert following is not None
+        return micros(following)

@@ -1,0 +1,38 @@
+"""Calendars: named windows, shared by jobs, in which nothing is to run.
+
+Pure: it is given the time, never asks for it. The tz database and the optional package `holidays`
+are all it reads. It knows nothing of stores, runs, or which job uses which calendar.
+"""
+
+from __future__ import annotations
+
+from rota.domain.calendars.answers import (
+    Allowed,
+    BlackoutAnswer,
+    ReleasedAt,
+    SkippedBy,
+    blackout_answer,
+    fold_into_window,
+)
+from rota.domain.calendars.blackout import Blackout, BlackoutTime, end_of_blackout, next_windows
+from rota.domain.calendars.compilation import compile_calendar
+from rota.domain.calendars.definition import Calendar, Holidays, Inside
+from rota.domain.calendars.words import in_words
+
+__all__ = [
+    "Allowed",
+    "Blackout",
+    "BlackoutAnswer",
+    "BlackoutTime",
+    "Calendar",
+    "Holidays",
+    "Inside",
+    "ReleasedAt",
+    "SkippedBy",
+    "blackout_answer",
+    "compile_calendar",
+    "end_of_blackout",
+    "fold_into_window",
+    "in_words",
+    "next_windows",
+]

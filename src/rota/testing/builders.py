@@ -1,0 +1,203 @@
+"""Short words for what tests hand to a store, with a sensible value for all they leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from rota.domain.ids import JobId, RunId, SessionId, micros, new_job_id, new_run_id
+from rota.domain.job import Job, RunRules
+from rota.domain.run import AttemptResult, Run, Trigger
+from rota.domain.states import RunState
+from rota.ports.store import (
+    Finished,
+    Fired,
+    Firing,
+    JobQuery,
+    NewJob,
+    NewRun,
+    PlannedRun,
+    RunQuery,
+    ScheduleMove,
+    Store,
+    Submitted,
+)
+from rota.ports.work import Fence, Hello, Outcome, Work
+from rota.testing.clock import FakeTicker
+
+LEASE = timedelta(seconds=30)
+MINUTE = timedelta(minutes=1)
+
+
+def new_job(
+    name: str,
+    now: datetime,
+    *,
+    job_id: JobId | None = None,
+    next_at: datetime | None = None,
+    expected_version: int = 0,
+    set_name: str = "file",
+    **rules: Any,
+) -> NewJob:
+    """A job, or the next version of one; `rules` are fields of `RunRules`."""
+    return NewJob(
+        id=job_id or new_job_id(),
+        project="default",
+        name=name,
+        document={"name": name},
+        digest=f"{name}-{expected_version + 1}",
+        rules=RunRules(name, "default", **rules),
+        set_name=set_name,
+        next_at=next_at,
+        held_from=None,
+        anchor=now,
+        enabled=True,
+        expected_version=expected_version,
+    )
+
+
+def hello(worker: str = "worker", *, slots: int = 10, **fields: Any) -> Hello:
+    """A worker that introduces itself."""
+    return Hello(
+        worker=worker, nonce="nonce", pool=fields.pop("pool", "default"), slots=slots, **fields
+    )
+
+
+def outcome(
+    fence: Fence | Work, result: str = AttemptResult.COMPLETED, *, at: int = 0, **fields: Any
+) -> Outcome:
+    """How an attempt ended; `at` is its start and its end."""
+    return Outcome(fence.run, fence.attempt, result, at, at, **fields)
+
+
+def firing_of(job: Job, *due: datetime, next_at: datetime | None = None, **fields: Any) -> Firing:
+    """What a scheduler makes of a job that is due; without `due`, of its next due time."""
+    assert job.next_at is not None
+    return Firing(
+        job_id=job.id,
+        job_version=job.version,
+        schedule_version=job.schedule_version,
+        claimed_next_at=job.next_at,
+        runs=fields.pop("runs", [PlannedRun(at, at) for at in due or (job.next_at,)]),
+        unanswered=fields.pop("unanswered", ()),
+        next_at=next_at,
+        **fields,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A store with a clock to move: what people, schedulers and workers do to it, in short words."""
+
+    store: Store
+    clock: FakeTicker
+
+    def advance(self, duration: timedelta) -> datetime:
+        return self.clock.advance(duration)
+
+    async def job(self, name: str = "job", **fields: Any) -> JobId:
+        """Save a new job."""
+        job = new_job(name, self.clock.instant, **fields)
+        await self.store.save_jobs([job], removed=(), actor="editor")
+        return job.id
+
+    async def change(self, job_id: JobId, **fields: Any) -> Job:
+        """Save the next version of a job."""
+        old = await self.show_job(job_id)
+        new = new_job(
+            old.name, self.clock.instant, job_id=job_id, expected_version=old.version, **fields
+        )
+        await self.store.save_jobs([new], removed=(), actor="editor")
+        return await self.show_job(job_id)
+
+    async def show_job(self, job_id: JobId) -> Job:
+        [job] = await self.store.jobs(JobQuery(ids=[job_id]))
+        return job
+
+    async def move(self, kind: str, job_id: JobId, *, next_at: datetime | None = None) -> Job:
+        """Pause, resume, enable or disable a job."""
+        job = await self.show_job(job_id)
+        move = ScheduleMove(
+            kind=kind,
+            job_id=job_id,
+            expected_schedule_version=job.schedule_version,
+            enabled=job.enabled if kind in ("paused", "resumed") else kind == "enabled",
+            paused=job.paused if kind in ("enabled", "disabled") else kind == "paused",
+            next_at=next_at,
+            held_from=None,
+        )
+        await self.store.move_schedules([move], actor="operator")
+        return await self.show_job(job_id)
+
+    async def submit(self, job_id: JobId, count: int = 1, **fields: Any) -> Submitted:
+        job = await self.show_job(job_id)
+        return await self.store.submit(
+            [
+                NewRun(
+                    id=new_run_id(self.clock.instant),
+                    job_id=job_id,
+                    job_version=job.version,
+                    trigger=Trigger.MANUAL,
+                    created_by="user",
+                    **fields,
+                )
+                for _ in range(count)
+            ]
+        )
+
+    async def trigger(self, job_id: JobId, count: int = 1, **fields: Any) -> list[RunId]:
+        """Ask for runs by hand."""
+        return list((await self.submit(job_id, count, **fields)).runs)
+
+    async def fire(self, job_id: JobId, *, every: timedelta = MINUTE, **fields: Any) -> Fired:
+        """Fire a job's next due time and move its schedule on."""
+        job = await self.show_job(job_id)
+        assert job.next_at is not None
+        fields.setdefault("next_at", job.next_at + every)
+        return await self.store.fire([firing_of(job, **fields)])
+
+    async def scheduled_run(self, job_id: JobId, *, every: timedelta = MINUTE) -> Run:
+        """Wait until a job is due, fire it, and return the run."""
+        job = await self.show_job(job_id)
+        assert job.next_at is not None
+        self.advance(max(job.next_at - self.clock.instant, timedelta(0)))
+        await self.fire(job_id, every=every)
+        [newest] = await self.store.runs(RunQuery(job_id=job_id, limit=1))
+        return newest
+
+    async def worker(
+        self, name: str = "worker", *, lease: timedelta = LEASE, **fields: Any
+    ) -> SessionId:
+        session, _ = await self.store.register(hello(name, **fields), lease)
+        return session.id
+
+    async def claim(self, session: SessionId, slots: int = 100) -> list[Work]:
+        return await self.store.claim(session, slots)
+
+    async def finish(
+        self,
+        session: SessionId,
+        attempts: Iterable[Fence | Work],
+        result: str = AttemptResult.COMPLETED,
+        **fields: Any,
+    ) -> Finished:
+        """Report the end of attempts, all alike."""
+        at = micros(self.clock.instant)
+        return await self.store.finish(
+            session, [outcome(fence, result, at=at, **fields) for fence in attempts]
+        )
+
+    async def release(self) -> int:
+        return (await self.store.release_eligible(1_000)).count
+
+    async def show(self, run_id: str) -> Run:
+        [run] = await self.store.runs(RunQuery(ids=[run_id]))
+        return run
+
+    async def state(self, run_id: str) -> RunState:
+        return (await self.show(run_id)).state
+
+    async def states(self, runs: Sequence[str]) -> list[RunState]:
+        return [await self.state(run) for run in runs]

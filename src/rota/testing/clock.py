@@ -1,0 +1,31 @@
+"""Clocks that move only when told."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from rota.domain.ids import instant, micros
+
+START = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
+
+
+class FakeTicker:
+    """A store's clock in the hands of a test: microseconds since 1970."""
+
+    def __init__(self, start: datetime = START) -> None:
+        self._micros = micros(start)
+
+    def now(self) -> int:
+        return self._micros
+
+    @property
+    def instant(self) -> datetime:
+        """Now, as an instant."""
+        return instant(self._micros)
+
+    def advance(self, duration: timedelta) -> datetime:
+        """Move on, and return the new instant. A store's clock never goes back."""
+        if duration < timedelta(0):
+            raise ValueError("a store's clock never goes back")
+        self._micros += duration // timedelta(microseconds=1)
+        return self.instant

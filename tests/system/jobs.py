@@ -1,0 +1,46 @@
+"""Builders for the job files of system tests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rota.sdk.answers import Run, RunDetail
+from rota.sdk.client import Client
+from rota.testing.waiting import PATIENCE
+
+Document = dict[str, Any]
+
+
+def job(name: str, *steps: str | Document, **fields: Any) -> Document:
+    """A job; a step that is only text is what it runs."""
+    return {
+        "name": name,
+        "steps": [{"run": step} if isinstance(step, str) else step for step in steps],
+        **fields,
+    }
+
+
+def apply(client: Client, *jobs: Document) -> None:
+    client.apply(file_of(*jobs))
+
+
+def file_of(*jobs: Document) -> str:
+    return json.dumps({"jobs": jobs})
+
+
+def execute(client: Client, *steps: str | Document, **fields: Any) -> RunDetail:
+    """Apply a job of these steps, trigger it, and wait for its end."""
+    name = fields.pop("name", "tried")
+    inputs = fields.pop("given", None)
+    apply(client, job(name, *steps, **fields))
+    return settle(client, client.trigger(name, inputs))
+
+
+def settle(client: Client, run: Run) -> RunDetail:
+    return client.wait(run.id, PATIENCE.total_seconds())
+
+
+def log_of(client: Client, run: str, attempt: int | None = None) -> str:
+    """What an attempt printed, standard output and error as they came."""
+    return client.raw_log(run, attempt=attempt).decode()

@@ -1,0 +1,38 @@
+"""Help pages are part of the product: a change of one shows up in review."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.unit.cli.console import Console
+
+from rota.cli.commands import COMMANDS
+from rota.cli.program import build
+
+PAGES = Path(__file__).with_name("help_pages.txt")
+
+
+def commands() -> list[list[str]]:
+    """Every command and every verb, in the order of the overview."""
+    app = build()
+    found: list[list[str]] = []
+    for command in COMMANDS:
+        verbs = [verb for verb in app[command.name] if not verb.startswith("-")]
+        found += [[command.name], *([command.name, verb] for verb in verbs)]
+    return found
+
+
+def test_help_pages_are_as_agreed(rota: Console) -> None:
+    texts = [rota("--help").out]
+    texts += [
+        f"$ rota {' '.join(words)} --help\n{rota(*words, '--help').out}" for words in commands()
+    ]
+    pages = "\n".join(texts)
+
+    if PAGES.read_text() != pages:
+        PAGES.with_suffix(".new").write_text(pages)
+    assert PAGES.read_text() == pages, "if it is meant: mv tests/unit/cli/help_pages.{new,txt}"
+
+
+def test_no_line_of_a_page_is_too_long_for_a_terminal() -> None:
+    assert [line for line in PAGES.read_text().splitlines() if len(line) > 100] == []

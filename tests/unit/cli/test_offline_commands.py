@@ -1,0 +1,224 @@
+"""Commands that need no server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.console import Console
+
+ROOT = Path(__file__).parents[3]
+BAD_FILE = """\
+jobs:
+  - name: BuildAndTest
+    shedule: "0 0 * * *"
+    steps: [{run: make}]
+  - name: Nightly
+    schedule: "0 25 * * *"
+    steps: [{run: make}]
+"""
+
+
+def write(text: str, name: str = "jobs.yaml") -> str:
+    Path(name).write_text(text)
+    return name
+
+
+@pytest.mark.parametrize("name", ["jobs.yaml", "welcome.yaml"])
+def test_examples_are_valid(rota: Console, name: str) -> None:
+    ended = rota("validate", str(ROOT / "examples" / name))
+
+    assert ended.code == 0
+    assert "valid" in ended.out
+    assert ended.err == ""
+
+
+def test_every_problem_of_a_file_is_told_with_its_place(rota: Console) -> None:
+    ended = rota("validate", write(BAD_FILE))
+
+    assert ended.code == 6
+    assert ended.err.splitlines() == [
+        'jobs.yaml:3:5  unknown key "shedule" in job BuildAndTest — did you mean "schedule"?',
+        'jobs.yaml:6:15  "0 25 * * *": hour 25 does not exist (0–23)',
+        "jobs.yaml: 2 errors",
+    ]
+
+
+def test_one_bad_file_among_good_ones_makes_the_check_fail(rota: Console) -> None:
+    good = write("jobs: [{name: a, steps: [{run: x}]}]", "good.yaml")
+
+    ended = rota("validate", good, write(BAD_FILE))
+
+    assert ended.code == 6
+    assert "good.yaml: valid, 1 job" in ended.out
+
+
+def test_warning_does_not_make_a_file_invalid(rota: Console) -> None:
+    ended = rota("validate", write('jobs: [{name: a, schedule: "0 2 * *", steps: [{run: x}]}]'))
+
+    assert ended.code == 0
+    assert "warning:" in ended.err
+
+
+def test_problems_for_programs(rota: Console) -> None:
+    ended = rota("validate", write(BAD_FILE), "--json")
+
+    [checked] = ended.json
+    assert ended.code == 6
+    assert (checked["file"], checked["valid"]) == ("jobs.yaml", False)
+    assert [problem["line"] for problem in checked["problems"]] == [3, 6]
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [("missing.yaml", 3), (".", 6), ("binary", 6)],
+    ids=["missing", "folder", "binary"],
+)
+def test_file_that_cannot_be_read_is_named(rota: Console, path: str, code: int) -> None:
+    Path("binary").write_bytes(b"\xff\xfe\x00")
+
+    ended = rota("validate", path)
+
+    assert ended.code == code
+    assert path in ended.err
+
+
+def test_schedule_in_words_with_what_clocks_do_to_it(rota: Console) -> None:
+    ended = rota(
+        "cron", "explain", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2027-03-26T12:00"
+    )
+
+    assert ended.code == 0
+    assert ended.lines[:2] == [
+        "every day at 02:30, Europe/Berlin",
+        "  Sat 27 Mar 02:30 · Sun 28 Mar 03:00 (02:30 does not exist, clocks go forward)"
+        " · Mon 29 Mar 02:30 …",
+    ]
+
+
+def test_next_times_for_programs_have_their_offset(rota: Console) -> None:
+    ended = rota(
+        *("cron", "next", "30 2 * * *", "--tz", "Europe/Berlin"),
+        *("--from", "2027-03-27T12:00:00+00:00", "--count", "2", "--json"),
+    )
+
+    assert ended.json == ["2027-03-28T03:00:00+02:00", "2027-03-29T02:30:00+02:00"]
+
+
+def test_time_to_start_from_is_on_the_clocks_of_the_zone(rota: Console) -> None:
+    ended = rota(
+        *("cron", "next", "0 * * * *", "--tz", "Asia/Tokyo"),
+        *("--from", "2026-06-01T08:59", "--count", "1"),
+    )
+
+    assert ended.out == "2026-06-01T09:00:00+09:00\n"
+
+
+def test_doubtful_schedule_is_explained_with_a_warning(rota: Console) -> None:
+    ended = rota("cron", "explain", "0 2 * *")
+
+    assert ended.code == 0
+    assert 'For 02:00 daily: "0 2 * * *"' in ended.err
+
+
+def test_unknown_zone_and_impossible_time_are_told_together(rota: Console) -> None:
+    ended = rota("cron", "next", "61 * * * *", "--tz", "Europe/Belin")
+
+    assert ended.code == 2
+    assert "did you mean Europe/Berlin?" in ended.err
+    assert "minute 61 does not exist" in ended.err
+
+
+def test_crontab_becomes_a_valid_job_file(rota: Console) -> None:
+    crontab = write("# nightly\n0 3 * * * /opt/backup.sh\n", "crontab")
+
+    ended = rota("import", "crontab", crontab, "-o", "out.yaml", "--tz", "Europe/Berlin")
+
+    assert ended.code == 0
+    assert "rota apply out.yaml" in ended.err
+    assert "timezone: Europe/Berlin" in Path("out.yaml").read_text()
+    assert rota("validate", "out.yaml").code == 0
+
+
+def test_crontab_line_that_is_left_out_is_told(rota: Console) -> None:
+    ended = rota("import", "crontab", write("@reboot /bin/x\n0 3 * * * /bin/y\n", "crontab"))
+
+    assert ended.code == 6
+    assert "crontab:1  left out: @reboot" in ended.err
+    assert "- run: /bin/y" in ended.out
+
+
+def test_schema_is_the_job_file_s(rota: Console) -> None:
+    assert rota("schema").json["title"] == "Rota job file"
+
+
+def test_setting_is_shown_with_where_it_comes_from(
+    rota: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_SLOTS", "7")
+
+    ended = rota("config", "show", "--origin", "--json")
+
+    slots = next(each for each in ended.json if each["name"] == "slots")
+    assert (slots["value"], slots["origin"]) == ("7", "ROTA_SLOTS")
+
+
+def test_token_is_never_shown_with_the_settings(
+    rota: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_TOKEN", "very-secret")
+
+    assert "very-secret" not in rota("config", "show").out
+
+
+def test_bad_setting_is_told_with_its_origin(
+    rota: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_SLOTS", "none")
+
+    ended = rota("config", "check")
+
+    assert ended.code == 2
+    assert "ROTA_SLOTS" in ended.err
+
+
+def test_settings_files_are_listed_strongest_first(rota: Console, tmp_path: Path) -> None:
+    Path("rota.toml").write_text("slots = 2\n")
+
+    ended = rota("config", "path")
+
+    assert ended.lines[0] == str(tmp_path / "rota.toml")
+    assert ended.lines[-1].endswith("(not there)")
+
+
+def test_first_token_needs_no_server(rota: Console, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+
+    ended = rota("token", "create", "--name", "ci", "--role", "viewer")
+
+    assert ended.code == 0
+    assert ended.out.startswith("rota_")
+    assert "shown this once" in ended.err
+
+
+def test_worker_without_a_server_says_what_to_start(rota: Console) -> None:
+    ended = rota("worker")
+
+    assert ended.code == 7
+    assert "rota up" in ended.err
+
+
+def test_server_does_not_start_with_a_bad_file(rota: Console) -> None:
+    ended = rota("up", "--apply", write(BAD_FILE))
+
+    assert ended.code == 6
+    assert "jobs.yaml:3:5  unknown key" in ended.err
+    assert not Path("home").exists()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_script_calls_back_for_live_names(rota: Console, shell: str) -> None:
+    ended = rota("completion", shell)
+
+    assert ended.code == 0
+    assert "__complete" in ended.out

@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import pytest
+from tests.unit.cli.console import Console
+from tests.unit.cli.server import Printed, Server
+
+from rota.ports.work import StepOutcome
+
+TIDY = "jobs: [{name: tidy, steps: [{name: Sweep, run: x}, {name: Mop, run: y}]}]"
+SWEPT = StepOutcome("Sweep", "completed", exit_code=0, seconds=1.1)
+NOT_MOPPED = StepOutcome("Mop", "failed", exit_code=1, seconds=12)
+
+
+def triggered(rota: Console, server: Server) -> str:
+    server.define(TIDY)
+    return rota("trigger", "tidy", "-o", "name").out.strip()
+
+
+def failed(rota: Console, server: Server, printed: bytes = b"no water\n") -> str:
+    run = triggered(rota, server)
+    output = [Printed(b"dust\n", step=0), Printed(printed, step=1)]
+    server.finish(server.claim(), "FAILED", steps=[SWEPT, NOT_MOPPED], printed=output)
+    return run
+
+
+def test_list_has_states_in_lower_case_and_the_reason(rota: Console, server: Server) -> None:
+    run = failed(rota, server)
+
+    [heading, line] = rota("run", "list").lines
+
+    assert heading.split() == ["RUN", "JOB", "STATE", "DUE", "TOOK", "DETAIL"]
+    assert line.split()[:3] == [run, "tidy", "failed"]
+
+
+def test_filters_narrow_the_list(rota: Console, server: Server) -> None:
+    over = failed(rota, server)
+    waiting = triggered(rota, server)
+
+    assert rota("run", "list", "--where", "state:failed", "-o", "name").lines == [over]
+    assert rota("run", "list", "--state", "queued", "-o", "name").lines == [waiting]
+    assert rota("run", "list", "--job", "tid*", "-o", "name").lines == [waiting, over]
+    assert rota("ps", "-o", "name").lines == [waiting]
+    assert rota("run", "list", "--active", "-o", "name").lines == [waiting]
+
+
+def test_bad_filter_gets_the_nearest_key(rota: Console, server: Server) -> None:
+    ended = rota("run", "list", "--where", "stat:failed")
+
+    assert ended.code == 2
+    assert 'did you mean "state"?' in ended.err
+
+
+def test_run_is_shown_with_its_steps(rota: Console, server: Server) -> None:
+    run = failed(rota, server)
+
+    ended = rota("run", "show", run)
+
+    assert ended.code == 0
+    assert "failed · attempt 1 of 1 · exit 1" in ended.out
+    assert "  Sweep  ✔ 1.1 s" in ended.lines
+    assert "  Mop    ✖ exit 1  (12.0 s)" in ended.lines
+
+
+@pytest.mark.parametrize("form", ["{run}", "{prefix}", "{bare}", "{url}/runs/{run}", "tidy"])
+def test_run_is_found_by_every_form_of_its_name(rota: Console, server: Server, form: str) -> None:
+    run = triggered(rota, server)
+    reference = form.format(run=run, prefix=run[:14], bare=run[2:], url=server.url)
+
+    assert rota("run", "show", reference, "-o", "name").out.strip() == run
+
+
+def test_unknown_run_is_not_found(rota: Console, server: Server) -> None:
+    for words in (["run", "show"], ["run", "watch"], ["logs"], ["why"], ["run", "cancel"]):
+        assert rota(*words, "r_nope").code == 3
+
+
+def test_job_that_never_ran_has_no_newest_run(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+
+    ended = rota("logs", "tidy")
+
+    assert ended.code == 3
+    assert "rota trigger tidy" in ended.err
+
+
+def test_waiting_run_says_why(rota: Console, server: Server) -> None:
+    run = triggered(rota, server)
+
+    ended = rota("why", run)
+
+    assert ended.code == 0
+    assert ended.out.startswith(f"{run} · queued: no worker serves pool default")
+    assert "  1 worker  no worker serves pool default" in ended.lines
+    assert "not a reason:" in ended.out
+
+
+def test_reasons_for_programs(rota: Console, server: Server) -> None:
+    run = triggered(rota, server)
+
+    assert rota("run", "why", run, "--json").json["reasons"][0]["gate"] == "worker"
+
+
+def test_waiting_run_is_cancelled(rota: Console, server: Server) -> None:
+    run = triggered(rota, server)
+
+    rehearsed = rota("run", "cancel", run, "--dry-run")
+    done = rota("run", "cancel", run)
+
+    assert "would cancel" in rehearsed.err
+    assert done.code == 0
+    assert rota("run", "show", run, "--json").json["state"] == "CANCELLED"
+
+
+def test_cancelling_many_needs_consent(rota: Console, server: Server) -> None:
+    run = triggered(rota, server)
+
+    ended = rota("run", "cancel", *[run] * 101)
+
+    assert ended.code == 2
+    assert "cancel 101 runs?" in ended.err
+
+
+def test_retry_is_a_new_run(rota: Console, server: Server) -> None:
+    old = failed(rota, server)
+
+    ended = rota("run", "retry", old, "--json")
+
+    assert ended.json["retry_of"] == old
+
+
+def test_only_an_unknown_run_can_be_resolved(rota: Console, server: Server) -> None:
+    run = triggered(rota, server)
+
+    assert rota("run", "resolve", run, "--as", "failed").code == 5
+
+
+def test_log_is_what_the_run_printed_without_its_escape_sequences(
+    rota: Console, server: Server
+) -> None:
+    run = failed(rota, server, b"\x1b[31mred\x1b[0m\n10%\r100%\nunfinished")
+
+    assert rota("logs", run).out == "dust\nred\n100%\nunfinished\n"
+
+
+def test_raw_log_is_exact(rota: Console, server: Server) -> None:
+    run = failed(rota, server, b"\x1b[31mred\x1b[0m\r\n")
+
+    assert rota("logs", run, "--raw").out == "dust\n\x1b[31mred\x1b[0m\r\n"
+
+
+def test_log_can_be_narrowed(rota: Console, server: Server) -> None:
+    run = failed(rota, server, b"one\ntwo\nthree\n")
+
+    assert rota("logs", run, "--failed").lines == ["one", "two", "three"]
+    assert rota("logs", run, "--tail", "2").lines == ["two", "three"]
+    assert rota("logs", run, "--search", "t").lines == ["dust", "two", "three"]
+    assert rota("logs", run, "--follow").lines == ["dust", "one", "two", "three"]
+    assert rota("logs", run, "--follow", "--tail", "1").lines == ["three"]
+    assert rota("logs", run, "--attempt", "1", "--tail", "1").lines == ["three"]
+
+
+def test_long_log_comes_in_several_windows(rota: Console, server: Server) -> None:
+    more_than_one_window = 1_100
+    run = failed(rota, server, b"x\n" * more_than_one_window)
+
+    assert rota("logs", run).lines == ["dust", *["x"] * more_than_one_window]
+
+
+def test_log_lines_have_times_where_asked(rota: Console, server: Server) -> None:
+    run = failed(rota, server)
+
+    assert rota("logs", run, "-t").lines[0] == "00:00:01.000  dust"
+
+
+def test_log_for_programs(rota: Console, server: Server) -> None:
+    run = failed(rota, server)
+
+    document = rota("logs", run, "--json").json
+    lines = rota("logs", run, "-o", "jsonl").lines
+
+    assert [line["text"] for line in document["lines"]] == ["dust", "no water"]
+    assert len(lines) == 2
+
+
+def test_watched_run_that_completes(rota: Console, server: Server) -> None:
+    run = triggered(rota, server)
+    server.finish(server.claim(), steps=[SWEPT])
+
+    ended = rota("run", "watch", run)
+
+    assert ended.code == 0
+    assert ended.lines[0].startswith(f"run {run} queued → claimed by worker-1 (")
+    assert ended.lines[0].endswith(") → processing")
+    assert ended.lines[1] == "  Sweep  ✔ 1.1 s"
+    assert ended.lines[2].startswith("✔ completed in ")
+    assert ended.lines[2].endswith(f"{server.url}/runs/{run}")
+
+
+def test_watched_run_that_fails_shows_what_the_step_printed(rota: Console, server: Server) -> None:
+    run = failed(rota, server)
+
+    ended = rota("run", "watch", run)
+
+    assert ended.code == 10
+    assert ended.lines[1:4] == [
+        "  Sweep  ✔ 1.1 s",
+        "  Mop    ✖ exit 1  (12.0 s)",
+        "    | no water",
+    ]
+    assert ended.lines[4].startswith("✖ failed after ")
+    assert f"rota logs {run} --failed" in ended.lines[4]
+
+
+@pytest.mark.parametrize(("result", "code"), [("TIMED_OUT", 11), ("FAILED", 10)])
+def test_exit_code_of_watching_says_how_the_run_ended(
+    rota: Console, server: Server, result: str, code: int
+) -> None:
+    run = triggered(rota, server)
+    server.finish(server.claim(), result)
+
+    assert rota("run", "watch", run).code == code
+
+
+def test_watched_run_that_is_cancelled(rota: Console, server: Server) -> None:
+    run = triggered(rota, server)
+    rota("run", "cancel", run)
+
+    ended = rota("run", "watch", run)
+
+    assert ended.code == 11
+    assert "✖ cancelled" in ended.out
+
+
+def test_watching_gives_up_after_its_time_and_says_the_run_goes_on(
+    rota: Console, server: Server
+) -> None:
+    server.define(TIDY)
+
+    ended = rota("trigger", "tidy", "--watch", "--timeout", "100ms")
+
+    assert ended.code == 12
+    assert "queued" in ended.out
+    assert "is still going" in ended.err
+
+
+def test_interrupted_watching_says_the_run_goes_on(
+    rota: Console, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = triggered(rota, server)
+    monkeypatch.setattr("rota.cli.watching._pause", _interrupt)
+
+    ended = rota("run", "watch", run)
+
+    assert ended.code == 130
+    assert f"stopped watching; {run} goes on" in ended.err
+    assert rota("run", "show", run, "--json").json["state"] == "QUEUED"
+
+
+def _interrupt(_: float) -> None:
+    raise KeyboardInterrupt
+
+
+def test_watching_for_programs_prints_the_run_and_talks_on_standard_error(
+    rota: Console, server: Server
+) -> None:
+    run = failed(rota, server)
+
+    ended = rota("run", "watch", run, "--json")
+
+    assert ended.code == 10
+    assert ended.json["state"] == "FAILED"
+    assert "✖ failed" in ended.err

@@ -1,0 +1,125 @@
+"""Workers, events, tokens, and what goes wrong on the way to a server."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.cli.console import Console
+from tests.unit.cli.server import Server
+
+from rota.ports.store import Role
+
+TIDY = "jobs: [{name: tidy, steps: [{run: x}]}]"
+
+
+def test_workers_are_listed_with_what_they_hold(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+    rota("trigger", "tidy")
+    server.claim()
+
+    [_, line] = rota("worker", "list").lines
+
+    assert line.split()[:6] == ["worker-1", "alive", "default", "1", "of", "100"]
+
+
+def test_no_worker_says_what_to_start(rota: Console, server: Server) -> None:
+    assert "rota worker" in rota("worker", "list").err
+
+
+def test_events_are_told_oldest_first_and_past_a_position(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+    rota("trigger", "tidy")
+
+    everything = rota("events", "tail", "--json").json["items"]
+    rest = rota("events", "tail", "--after", everything[-2]["id"], "-o", "jsonl")
+
+    assert everything[-1]["type"] == "rota.run.queued"
+    assert len(rest.lines) == 1
+    assert "run.queued" in rota("events", "tail").lines[-1]
+
+
+def test_token_is_created_listed_and_revoked(rota: Console, server: Server) -> None:
+    created = rota("token", "create", "--name", "ci", "--role", "viewer", "--json").json
+
+    listed = rota("token", "list", "--json").json["items"]
+    refused = rota("token", "revoke", created["id"])
+    revoked = rota("token", "revoke", created["id"], "--yes")
+
+    assert created["secret"].startswith("rota_")
+    assert created["id"] in [token["id"] for token in listed]
+    assert (refused.code, revoked.code) == (2, 0)
+
+
+def test_token_can_expire(rota: Console, server: Server) -> None:
+    rota("token", "create", "--name", "ci", "--role", "viewer", "--expires-in", "1h30m")
+
+    [token] = [
+        each for each in rota("token", "list", "--json").json["items"] if each["name"] == "ci"
+    ]
+
+    assert token["expires_at"] is not None
+
+
+def test_too_small_a_role_is_denied(
+    rota: Console, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.define(TIDY)
+    monkeypatch.setenv("ROTA_TOKEN", server.secrets[Role.VIEWER])
+
+    ended = rota("trigger", "tidy")
+
+    assert ended.code == 4
+    assert "operator" in ended.err
+
+
+@pytest.mark.parametrize("token", ["", "rota_wrong"])
+def test_without_a_valid_token_nothing_is_told(
+    rota: Console, server: Server, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setenv("ROTA_TOKEN", token)
+
+    ended = rota("job", "list")
+
+    assert ended.code == 4
+    assert "ROTA_TOKEN" in ended.err
+
+
+def test_server_that_does_not_answer_is_named(
+    rota: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_URL", "http://127.0.0.1:1")
+
+    ended = rota("job", "list")
+
+    assert ended.code == 7
+    assert "http://127.0.0.1:1" in ended.err
+    assert "rota up" in ended.err
+
+
+def test_no_known_server_says_what_to_do(rota: Console) -> None:
+    ended = rota("job", "list")
+
+    assert ended.code == 7
+    assert "rota up" in ended.err
+
+
+def test_address_on_the_command_line_wins(
+    rota: Console, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_URL", "http://127.0.0.1:1")
+
+    assert rota("job", "list", "--url", server.url).code == 0
+
+
+def test_names_of_jobs_are_completed_from_the_server(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+
+    ended = rota("__complete", "job", "show", "ti")
+
+    assert "tidy\ton demand" in ended.lines
+
+
+def test_completion_without_a_server_is_silent(rota: Console) -> None:
+    ended = rota("__complete", "job", "show", "")
+
+    assert ended.code == 0
+    assert "rota:" not in ended.err

@@ -1,0 +1,336 @@
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+import pytest
+from tests.unit.sdk.answering import Answering, Given, document, events, problem
+
+from rota.sdk import calls, errors
+from rota.sdk.answers import LogWindow, Run
+from rota.sdk.async_client import AsyncClient
+from rota.sdk.client import Client
+
+RUN = {"id": "r_1", "job": "tidy", "state": "PROCESSING", "attempt": 1}
+ENDED = {**RUN, "state": "COMPLETED"}
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def client(server: Answering) -> Iterator[Client]:
+    with Client(server.url, "secret", project="ops") as client:
+        yield client
+
+
+@pytest.fixture(params=["sync", "async"])
+def ask(server: Answering, request: pytest.FixtureRequest) -> Ask:
+    """Calls a client's method by name, in either of its two forms; iterators become lists."""
+    return _ask if request.param == "sync" else _ask_async
+
+
+def _ask(server: Answering, method: str, *args: Any, **kwargs: Any) -> Any:
+    with Client(server.url, "secret") as client:
+        answer = getattr(client, method)(*args, **kwargs)
+        return list(answer) if inspect.isgenerator(answer) else answer
+
+
+def _ask_async(server: Answering, method: str, *args: Any, **kwargs: Any) -> Any:
+    async def run() -> Any:
+        async with AsyncClient(server.url, "secret") as client:
+            answer = getattr(client, method)(*args, **kwargs)
+            if inspect.isasyncgen(answer):
+                return [part async for part in answer]
+            return await answer
+
+    return asyncio.run(run())
+
+
+def window(*lines: str, first: int = 0, attempt: int = 1) -> dict[str, object]:
+    numbered = [{"n": first + number, "text": text} for number, text in enumerate(lines)]
+    end = first + len(lines)
+    return {"run": "r_1", "attempt": attempt, "lines": numbered, "next_line": end}
+
+
+def texts(parts: list[LogWindow | Run]) -> list[str]:
+    return [line.text for part in parts if isinstance(part, LogWindow) for line in part.lines]
+
+
+def test_both_clients_offer_the_same() -> None:
+    def offer(kind: type) -> dict[str, object]:
+        public = {name for name in vars(kind) if not name.startswith("_")}
+        return {name: inspect.signature(getattr(kind, name)).parameters for name in public}
+
+    assert offer(Client) == offer(AsyncClient)
+
+
+def test_every_call_is_a_method() -> None:
+    public = [name for name in vars(calls) if inspect.isfunction(getattr(calls, name))]
+    own = {name for name in public if getattr(calls, name).__module__ == calls.__name__}
+
+    offered = {name for name in own if not name.startswith("_")} - {"log_stream", "event_stream"}
+
+    assert offered <= set(vars(Client))
+
+
+def test_answer_is_typed_and_newer_fields_are_ignored(server: Answering, ask: Ask) -> None:
+    job = {"id": "j_1", "name": "tidy", "next_at": "2026-01-01T02:00:00Z", "unheard_of": 1}
+    server.on("GET /jobs/tidy", document(job))
+
+    found = ask(server, "get_job", "tidy")
+
+    assert (found.name, found.next_at) == ("tidy", datetime(2026, 1, 1, 2, tzinfo=UTC))
+
+
+def test_request_carries_token_project_and_only_the_terms_given(
+    server: Answering, client: Client
+) -> None:
+    server.on("GET /runs", document({"items": []}))
+
+    client.list_runs(where="state:failed job:a*", active=True)
+
+    (asked,) = server.asked
+    assert asked.headers["Authorization"] == "Bearer secret"
+    assert asked.query == {
+        "project": ["ops"],
+        "where": ["state:failed job:a*"],
+        "active": ["true"],
+    }
+
+
+def test_names_stay_within_their_part_of_the_path(server: Answering, client: Client) -> None:
+    with pytest.raises(errors.NotFound):
+        client.get_job("../tokens?x=1")
+
+    assert server.asked[0].path == "/api/v1/jobs/..%2Ftokens%3Fx%3D1"
+
+
+def test_trigger_sends_inputs_and_a_key_of_its_own(server: Answering, ask: Ask) -> None:
+    server.on("POST /jobs/tidy/runs", document(RUN, 202))
+
+    ask(server, "trigger", "tidy", {"target": "all"}, priority=8)
+    ask(server, "trigger", "tidy", key="mine")
+
+    first, second = server.asked
+    assert first.document == {"inputs": {"target": "all"}, "priority": 8}
+    assert len(first.headers["Idempotency-Key"]) > 20
+    assert second.headers["Idempotency-Key"] == "mine"
+
+
+def test_job_file_is_sent_as_it_is_with_the_plans_etag(server: Answering, ask: Ask) -> None:
+    plan = {"changes": [{"name": "tidy", "change": "new"}], "etag": "7f3a", "applied": True}
+    server.on("POST /jobs:apply", document(plan))
+
+    answer = ask(server, "apply", "jobs: []", name="jobs", prune=True, if_match="7f3a")
+
+    (asked,) = server.asked
+    assert answer.changes[0].change == "new"
+    assert asked.body == b"jobs: []"
+    assert asked.headers["Content-Type"] == "application/yaml"
+    assert asked.headers["If-Match"] == '"7f3a"'
+    assert asked.query == {"name": ["jobs"], "prune": ["true"]}
+
+
+def test_all_pages_of_a_list_are_walked(server: Answering, ask: Ask) -> None:
+    first = {"items": [RUN], "next_cursor": "abc"}
+    server.on("GET /runs", document(first), document({"items": [ENDED]}))
+
+    found = ask(server, "each", calls.list_runs(state="any"))
+
+    assert [run.state for run in found] == ["PROCESSING", "COMPLETED"]
+    assert server.asked[1].query == {"state": ["any"], "cursor": ["abc"]}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, errors.Invalid),
+        (401, errors.Denied),
+        (403, errors.Denied),
+        (404, errors.NotFound),
+        (409, errors.Conflict),
+        (412, errors.Conflict),
+        (422, errors.Invalid),
+        (503, errors.Unavailable),
+        (500, errors.RotaApiError),
+    ],
+)
+def test_problem_becomes_the_error_it_is(
+    server: Answering, ask: Ask, status: int, kind: type[errors.RotaApiError]
+) -> None:
+    fault = {"message": "unknown key", "line": 7, "column": 5, "path": "jobs[0]", "hint": "name"}
+    answer = problem(status, code="why", detail="no", hint="do", errors=[fault], trace_id="t")
+    server.on("GET /whoami", answer)
+
+    with pytest.raises(kind) as caught:
+        ask(server, "whoami")
+
+    error = caught.value
+    assert type(error) is kind
+    assert (error.code, error.status, error.hint, error.trace_id) == ("why", status, "do", "t")
+    assert str(error) == "no\n  7:5  unknown key — name\ndo"
+
+
+def test_error_page_of_something_else_is_still_an_error(server: Answering, ask: Ask) -> None:
+    server.on("GET /whoami", Given(b"<html>Bad gateway</html>", 502, "text/html"))
+
+    with pytest.raises(errors.RotaApiError, match="status 502"):
+        ask(server, "whoami")
+
+
+def test_answer_that_is_no_rota_answer_is_told_as_that(server: Answering, ask: Ask) -> None:
+    server.on("GET /runs/r_1", Given(b"<html>welcome</html>", 200, "text/html"))
+
+    with pytest.raises(errors.RotaApiError, match="cannot be read") as caught:
+        ask(server, "get_run", "r_1")
+
+    assert caught.value.code == "bad_answer"
+
+
+def test_missing_token_is_explained(server: Answering, ask: Ask) -> None:
+    server.on("GET /whoami", problem(401, detail="not logged in"))
+
+    with pytest.raises(errors.Denied, match="ROTA_TOKEN"):
+        ask(server, "whoami")
+
+
+def test_server_that_is_away_is_unreachable(ask: Ask) -> None:
+    nowhere = Answering("http://127.0.0.1:9")
+
+    with pytest.raises(errors.Unreachable, match=r"no answer from http://127\.0\.0\.1:9"):
+        ask(nowhere, "whoami")
+
+
+def test_connection_that_broke_off_is_tried_again_only_if_that_is_harmless(
+    server: Answering, client: Client
+) -> None:
+    torn = Given(b"{", length=100)
+    server.on("GET /whoami", document({"name": "me"}), torn, document({"name": "me again"}))
+    server.on("POST /runs/r_1:retry", torn)
+    client.whoami()
+
+    assert client.whoami().name == "me again"
+    client.whoami()
+    with pytest.raises(errors.Unreachable):
+        client.retry_run("r_1")
+    assert [asked.method for asked in server.asked].count("POST") == 1
+
+
+def test_empty_answer_is_nothing(server: Answering, ask: Ask) -> None:
+    server.on("DELETE /jobs/tidy", Given(b"", 204))
+
+    assert ask(server, "delete_job", "tidy") is None
+
+
+def test_waiting_ends_when_the_run_has(server: Answering, ask: Ask) -> None:
+    server.on("GET /runs/r_1", document(RUN), document(ENDED))
+
+    assert ask(server, "wait", "r_1").state == "COMPLETED"
+
+
+def test_waiting_ends_where_a_person_must_decide(server: Answering, ask: Ask) -> None:
+    server.on("GET /runs/r_1", document({**RUN, "state": "UNKNOWN"}))
+
+    assert ask(server, "wait", "r_1").state == "UNKNOWN"
+
+
+def test_waiting_has_its_limit_and_leaves_the_run_going(server: Answering, ask: Ask) -> None:
+    server.on("GET /runs/r_1", document(RUN))
+
+    with pytest.raises(TimeoutError, match="still PROCESSING"):
+        ask(server, "wait", "r_1", timeout_seconds=0)
+
+
+def test_log_is_followed_over_attempts_to_the_end(server: Answering, ask: Ask) -> None:
+    server.on(
+        "GET /runs/r_1/log/stream",
+        events(
+            ("lines", window("a", "b")),
+            ("attempt", {"attempt": 2}),
+            ("news", {"of": "a newer server"}),
+            ("lines", window("c", attempt=2)),
+            ("end", ENDED),
+        ),
+    )
+
+    parts = ask(server, "follow_log", "r_1")
+
+    assert texts(parts) == ["a", "b", "c"]
+    assert isinstance(parts[-1], Run)
+    assert parts[-1].state == "COMPLETED"
+
+
+def test_broken_stream_is_resumed_where_it_broke_off(server: Answering, ask: Ask) -> None:
+    server.on(
+        "GET /runs/r_1/log/stream",
+        events(("lines", window("a", "b")), broken=True),
+        events(("lines", window("d", first=3)), ("end", ENDED)),
+    )
+    server.on("GET /runs/r_1", document(RUN))
+    server.on("GET /runs/r_1/log", document(window("c", first=2)), document(window(first=3)))
+
+    parts = ask(server, "follow_log", "r_1")
+
+    resumed = [asked.query for asked in server.asked if asked.path.endswith("/stream")][1]
+    assert texts(parts) == ["a", "b", "c", "d"]
+    assert resumed == {"attempt": ["1"], "from_line": ["3"]}
+
+
+def test_run_ends_also_for_who_cannot_have_the_stream(server: Answering, ask: Ask) -> None:
+    second = {**ENDED, "attempt": 2}
+    server.on("GET /runs/r_1/log/stream", problem(503))
+    server.on("GET /runs/r_1", document(RUN), document({**RUN, "attempt": 2}), document(second))
+    server.on(
+        "GET /runs/r_1/log",
+        document(window("a")),
+        document(window(first=1)),
+        document(window(first=1)),
+        document(window("b", attempt=2)),
+        document(window(first=1, attempt=2)),
+    )
+
+    parts = ask(server, "follow_log", "r_1")
+
+    assert texts(parts) == ["a", "b"]
+    assert parts[-1].state == "COMPLETED"
+
+
+def test_server_that_stays_away_is_given_up_on(
+    server: Answering, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.sdk.following.PATIENCE_SECONDS", 0.0)
+    server.on("GET /runs/r_1/log/stream", problem(503))
+    server.on("GET /runs/r_1", problem(503, detail="the store is away"))
+
+    with pytest.raises(errors.Unavailable, match="the store is away"):
+        ask(server, "follow_log", "r_1")
+
+
+def test_run_that_does_not_exist_is_not_waited_for(server: Answering, ask: Ask) -> None:
+    server.on("GET /runs/r_1/log/stream", problem(404, detail="no run r_1"))
+
+    with pytest.raises(errors.NotFound, match="no run r_1"):
+        ask(server, "follow_log", "r_1")
+
+
+def test_events_go_on_after_a_broken_stream(server: Answering, client: Client) -> None:
+    server.on(
+        "GET /events/stream",
+        events(("message", {"id": "7", "type": "rota.run.finished"}), broken=True),
+        events(("message", {"id": "8"})),
+    )
+
+    first, second = islice(client.follow_events(after=6), 2)
+
+    assert (first.id, second.id) == ("7", "8")
+    assert [asked.query["after"] for asked in server.asked] == [["6"], ["7"]]
+
+
+def test_raw_log_is_the_exact_bytes(server: Answering, ask: Ask) -> None:
+    server.on("GET /runs/r_1/log/raw", Given(b"\xff\x00", 200, "text/plain"))
+
+    assert ask(server, "raw_log", "r_1", attempt=1) == b"\xff\x00"
