@@ -23,6 +23,11 @@ class Plan:
     is_quick: bool = False  # small numbers: shows that the bench works, not what Rota can do
     is_full: bool = False  # also what takes very long
 
+    @property
+    def patience_seconds(self) -> float:
+        """How long to wait for a quiet machine before each turn."""
+        return 1.0 if self.is_quick else 30.0
+
     def pick(self, full: int, quick: int) -> int:
         return quick if self.is_quick else full
 
@@ -44,16 +49,17 @@ class Result:
         return Sample(tuple(turn[figure] for turn in self.turns), unit)
 
 
-def take_turns(contestants: Sequence[Contestant], repeats: int) -> dict[str, Result]:
+def take_turns(contestants: Sequence[Contestant], plan: Plan) -> dict[str, Result]:
     """Measure each contestant once, then each again, and so on; results by name."""
     turns: dict[str, list[Figures]] = {each.name: [] for each in contestants}
     loads: dict[str, float] = dict.fromkeys(turns, 0.0)
-    for turn in range(repeats):
+    for turn in range(plan.repeats):
         for contestant in contestants:
+            wait_until_quiet(plan.patience_seconds)
             figures, load = _measure(contestant)
             turns[contestant.name].append(figures)
             loads[contestant.name] = max(loads[contestant.name], load)
-            _tell(f"{contestant.name}, {turn + 1} of {repeats}", figures, load)
+            _tell(f"{contestant.name}, {turn + 1} of {plan.repeats}", figures, load)
     return {name: Result(tuple(turns[name]), loads[name]) for name in turns}
 
 
@@ -67,7 +73,6 @@ def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
 
 
 def _measure(contestant: Contestant) -> tuple[Figures, float]:
-    wait_until_quiet()
     before = read_cpu()
     figures = contestant.measure()
     return figures, foreign_load(before, read_cpu())

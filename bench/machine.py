@@ -55,15 +55,14 @@ def foreign_load(before: CpuReading, after: CpuReading) -> float:
     return max(foreign, 0.0) / passed if passed else 0.0
 
 
-def wait_until_quiet(limit_seconds: float = 30.0) -> float:
-    """Wait, not for ever, until others leave the machine alone; returns what they still use."""
+def wait_until_quiet(limit_seconds: float) -> None:
+    """Wait, not for ever, until others leave the machine alone."""
     end = time.monotonic() + limit_seconds
     while True:
         before = read_cpu()
         time.sleep(_LOOK_SECONDS)
-        load = foreign_load(before, read_cpu())
-        if load < _QUIET or time.monotonic() > end:
-            return load
+        if foreign_load(before, read_cpu()) < _QUIET or time.monotonic() > end:
+            return
 
 
 def _processor() -> str:

@@ -25,7 +25,7 @@ def run(plan: Plan) -> list[Comparison]:
         Contestant(name, partial(_drain_huey, total, durability))
         for name, durability in peers.items()
     ]
-    results = take_turns(contestants, plan.repeats)
+    results = take_turns(contestants, plan)
     rota = results["rota"]
     return [
         Comparison(

@@ -37,7 +37,7 @@ def run(plan: Plan) -> list[Comparison]:
         Contestant(f"asyncio, {width} at once", partial(_run_asyncio, total, width))
         for width in _WIDTHS
     ]
-    results = take_turns(contestants, plan.repeats)
+    results = take_turns(contestants, plan)
     return [line for spelling in _SPELLINGS for line in _lines(spelling, results, total)]
 
 

@@ -40,7 +40,7 @@ def run(plan: Plan) -> list[Comparison]:
         sizes.append(1_000_000)
     if plan.is_full:
         sizes.append(10_000_000)
-    growths = [asyncio.run(_measure(size, plan.pick(_STEPS, 3))) for size in sizes]
+    growths = [asyncio.run(_measure(size, plan)) for size in sizes]
     return [*map(_line, growths), _flatness(growths)]
 
 
@@ -70,7 +70,7 @@ def _flatness(growths: list[Growth]) -> Comparison:
     )
 
 
-async def _measure(count: int, steps: int) -> Growth:
+async def _measure(count: int, plan: Plan) -> Growth:
     print(f"   {count:,} schedules …", flush=True)
     table = timetable()
     with temporary_home() as home:
@@ -81,14 +81,14 @@ async def _measure(count: int, steps: int) -> Growth:
                 closing(RotaSteps(store, home.store, table)) as rota,
                 closing(BareSteps(home.folder / "bare.db", count, table, FAR_AWAY)) as bare,
             ):
-                return await _take_turns(count, steps, rota, bare)
+                return await _take_turns(count, plan, rota, bare)
         finally:
             await store.close()
 
 
-async def _take_turns(count: int, steps: int, rota: RotaSteps, bare: BareSteps) -> Growth:
-    chosen = random.Random(_SEED).sample(range(count), _DUE * steps)  # noqa: S311 (no secret)
-    wait_until_quiet()
+async def _take_turns(count: int, plan: Plan, rota: RotaSteps, bare: BareSteps) -> Growth:
+    chosen = random.Random(_SEED).sample(range(count), _DUE * plan.pick(_STEPS, 3))  # noqa: S311 (no secret)
+    wait_until_quiet(plan.patience_seconds)
     before = read_cpu()
     times: list[tuple[float, float]] = []
     for start in range(0, len(chosen), _DUE):

@@ -26,7 +26,7 @@ def run(plan: Plan) -> list[Comparison]:
             Contestant("empty", partial(_measure, empty)),
             Contestant("filled", partial(_measure, filled)),
         ]
-        results = take_turns(contestants, plan.repeats)
+        results = take_turns(contestants, plan)
     idle, loaded = (results[name].sample("memory", _UNIT) for name in ("empty", "filled"))
     growth = tuple(b - a for a, b in zip(idle.values, loaded.values, strict=True))
     what = f"more with {count:,} schedules"

@@ -19,4 +19,5 @@ from rota.sdk.options import Retry as Retry
 from rota.sdk.options import cron as cron
 from rota.sdk.options import every as every
 
+__all__: list[str]
 __version__: str

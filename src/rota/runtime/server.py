@@ -39,6 +39,8 @@ from rota.scheduler.timekeeper import Timekeeper
 
 log = structlog.get_logger()
 
+_KEEP_ALIVE_SECONDS = 75  # longer than clients and proxies keep an idle connection themselves
+
 
 @asynccontextmanager
 async def open_backends(settings: Settings, *, exclusive: bool) -> AsyncIterator[Backends]:
@@ -135,6 +137,7 @@ class _Gateway(uvicorn.Server):
                 access_log=False,
                 lifespan="off",
                 timeout_graceful_shutdown=2,
+                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
                 server_header=False,
             )
         )

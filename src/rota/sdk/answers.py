@@ -346,7 +346,6 @@ class Token(Answer, frozen=True, kw_only=True):
     id: str
     name: str = ""
     role: str = ""
-    project: str | None = None
     created_by: str = ""
     created_at: datetime | None = None
     expires_at: datetime | None = None
@@ -354,7 +353,10 @@ class Token(Answer, frozen=True, kw_only=True):
     revoked_at: datetime | None = None
 
 
-class NewToken(Token, frozen=True, kw_only=True):
+class NewToken(Answer, frozen=True, kw_only=True):
+    id: str
+    name: str = ""
+    role: str = ""
     secret: str  # shown this once
 
 

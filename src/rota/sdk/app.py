@@ -65,8 +65,8 @@ class App:
     def __init__(self, name: str = "app") -> None:
         self.name = name
         self.jobs: dict[str, JobFunction[..., Any, Any]] = {}  # by the job's name
-        self._client: RunClient | None = None
-        self._async_client: AsyncRunClient | None = None  # for all event loops; None: one for each
+        self._instead: tuple[RunClient, AsyncRunClient] | None = None  # of the clients below
+        self._client: Client | None = None
         self._async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient]
         self._async_clients = WeakKeyDictionary()
 
@@ -77,6 +77,8 @@ class App:
 
     @property
     def client(self) -> RunClient:
+        if self._instead is not None:
+            return self._instead[0]
         if self._client is None:
             from rota.sdk.client import Client
 
@@ -86,8 +88,8 @@ class App:
     @property
     def async_client(self) -> AsyncRunClient:
         """The client of the running event loop."""
-        if self._async_client is not None:
-            return self._async_client
+        if self._instead is not None:
+            return self._instead[1]
         loop = asyncio.get_running_loop()
         if loop not in self._async_clients:
             from rota.sdk.async_client import AsyncClient
@@ -107,12 +109,16 @@ class App:
     @contextmanager
     def submitting_to(self, client: RunClient, async_client: AsyncRunClient) -> Iterator[None]:
         """Within, runs go to these clients: for tests, or another server than the usual one."""
-        before = self._client, self._async_client
-        self._client, self._async_client = client, async_client
+        before, self._instead = self._instead, (client, async_client)
         try:
             yield
         finally:
-            self._client, self._async_client = before
+            self._instead = before
+
+    def close(self) -> None:
+        """Close the connections that `submit` opened; it opens new ones when needed."""
+        if self._client is not None:
+            self._client.close()
 
     async def aclose(self) -> None:
         """Close the connections that `asubmit` opened on this event loop."""
@@ -130,8 +136,11 @@ class App:
         """Define the jobs on the server; with `prune`, remove those this app no longer has."""
         from rota.sdk.client import Client
 
+        if client is None:
+            with Client() as own:
+                return self.apply(own, plan=plan, prune=prune)
         text = json.dumps({"set": self.name, "jobs": self.documents()})
-        return (client or Client()).apply(text, name=self.name, plan=plan, prune=prune)
+        return client.apply(text, name=self.name, plan=plan, prune=prune)
 
     def _add(self, job: JobFunction[..., Any, Any]) -> JobFunction[..., Any, Any]:
         if job.name in self.jobs or job.function in self.functions:

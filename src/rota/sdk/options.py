@@ -26,10 +26,10 @@ class Retry:
 
     attempts: int  # in total, the first included
     backoff: Literal["fixed", "exponential"] = "fixed"
-    delay: Duration = "0s"
-    max_delay: Duration | None = None  # None: the server's default
-    jitter: float | str = 0.0  # share of the delay, drawn at random and added
-    when: Sequence[Literal["failed", "timed_out"]] | None = None  # None: both
+    delay: Duration | None = None  # None: the job file's default, as below
+    max_delay: Duration | None = None
+    jitter: float | str | None = None  # share of the delay, drawn at random and added
+    when: Sequence[Literal["failed", "timed_out"]] | None = None
 
 
 class JobOptions(TypedDict, total=False):

@@ -24,10 +24,10 @@ from rota.ports.store import (
     Store,
     Submitted,
 )
-from rota.ports.work import Fence, Hello, Outcome, Work
+from rota.ports.work import Fence, Hello, Outcome, Start, StartAnswer, Work
 from rota.testing.clock import FakeTicker
 
-LEASE = timedelta(seconds=30)
+LEASE = timedelta(hours=1)  # long enough not to matter
 MINUTE = timedelta(minutes=1)
 
 
@@ -89,7 +89,7 @@ def firing_of(job: Job, *due: datetime, next_at: datetime | None = None, **field
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A store with a clock to move: what people, schedulers and workers do to it, in short words."""
+    """A store with a clock to move, and what people, schedulers and workers do to it."""
 
     store: Store
     clock: FakeTicker
@@ -175,6 +175,11 @@ class Scene:
 
     async def claim(self, session: SessionId, slots: int = 100) -> list[Work]:
         return await self.store.claim(session, slots)
+
+    async def start(self, session: SessionId, attempts: Iterable[Fence | Work]) -> StartAnswer:
+        """Ask for the permit to execute, or tell that it has begun."""
+        at = micros(self.clock.instant)
+        return await self.store.start(session, [Start(f.run, f.attempt, at) for f in attempts])
 
     async def finish(
         self,

@@ -55,6 +55,7 @@ class Inline:
 
     def __init__(self, app: App, now: datetime) -> None:
         self.runs: list[InlineRun] = []  # in the order of their making
+        self._waiting: list[InlineRun] = []  # for their time, in the order of their making
         self._now = now
         self._jobs = {name: _job(function, now) for name, function in app.jobs.items()}
         self._by_key: dict[tuple[str, str], InlineRun] = {}
@@ -113,7 +114,8 @@ class Inline:
 
     def cancel_run(self, run: str) -> Run:
         found = self._find(run)
-        if found.state is RunState.SCHEDULED:
+        if found in self._waiting:
+            self._waiting.remove(found)
             found.state, found.eligible_at = RunState.CANCELLED, None
         else:
             found.is_cancelled = True
@@ -129,7 +131,7 @@ class Inline:
 
     def _next_moment(self) -> datetime | None:
         due = (job.next_at for job in self._jobs.values())
-        eligible = (run.eligible_at for run in self.runs)
+        eligible = (run.eligible_at for run in self._waiting)
         return min((time for time in (*due, *eligible) if time is not None), default=None)
 
     def _fire(self, job: _Job, due_at: datetime) -> None:
@@ -145,16 +147,20 @@ class Inline:
         number = len(self.runs) + 1
         run = InlineRun(f"r_{number}", job.spec.name, due_at, checked, eligible_at=due_at)
         self.runs.append(run)
+        self._waiting.append(run)
         return run
 
     def _run_what_is_ready(self) -> None:
-        while ready := [run for run in self.runs if self._is_ready(run)]:
-            job = self._jobs[ready[0].job]
-            execute(ready[0], job.function, job.spec, self._now)
+        while ready := [run for run in self._waiting if self._is_ready(run)]:
+            run = ready[0]
+            self._waiting.remove(run)
+            job = self._jobs[run.job]
+            execute(run, job.function, job.spec, self._now)
+            if not run.is_final:
+                self._waiting.append(run)
 
     def _is_ready(self, run: InlineRun) -> bool:
-        is_due = run.eligible_at is not None and run.eligible_at <= self._now
-        return run.state is RunState.SCHEDULED and is_due
+        return run.eligible_at is not None and run.eligible_at <= self._now
 
     def _find(self, run: str) -> InlineRun:
         for each in self.runs:

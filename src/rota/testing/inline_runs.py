@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import traceback
 from collections.abc import Coroutine, Mapping
@@ -12,7 +13,7 @@ from datetime import datetime
 from io import StringIO
 from typing import Any
 
-from rota.domain.retry import Ending, Verdict, attempt_ended
+from rota.domain.retry import Ending, attempt_ended
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobSpec
 from rota.domain.states import FINAL_STATES, RunState
@@ -50,7 +51,7 @@ class InlineRun:
         self.last_progress = (done, total, message)
 
     def log(self, text: str) -> None:
-        self.printed += text
+        sys.stdout.write(text)  # which is captured while the function runs
 
     def step_began(self, number: int | None) -> None:
         """Output is kept in one piece here."""
@@ -89,11 +90,9 @@ def execute(run: InlineRun, job: JobFunction[..., Any, Any], spec: JobSpec, now:
     run.steps.clear()
     result = _attempt(run, job, spec)
     ending = Ending(RunState.PROCESSING, result, now, failures=run.failures)
-    _settle(run, attempt_ended(ending, spec.retry, spec.max_losses, 0.0))
-
-
-def _settle(run: InlineRun, verdict: Verdict) -> None:
+    verdict = attempt_ended(ending, spec.retry, spec.max_losses, 0.0)
     run.state, run.cause, run.eligible_at = verdict.state, verdict.cause, verdict.eligible_at
+    run.failures += result is AttemptResult.FAILED
 
 
 def _attempt(run: InlineRun, job: JobFunction[..., Any, Any], spec: JobSpec) -> AttemptResult:
@@ -102,7 +101,6 @@ def _attempt(run: InlineRun, job: JobFunction[..., Any, Any], spec: JobSpec) -> 
         with redirect_stdout(captured), redirect_stderr(captured):
             run.output = to_plain(_call(run, job, spec))
     except (Exception, SystemExit) as error:  # noqa: BLE001 (the edge of the function)
-        run.failures += 1
         run.message = traceback.format_exception_only(error)[-1].strip()
         captured.write("".join(traceback.format_exception(error)))
         return AttemptResult.FAILED

@@ -32,6 +32,7 @@ class RotaUp:
         self._command = [str(ROTA), "up", *(f"--apply={file}" for file in apply)]
         self._environ = environment(home, **settings)
         self._process: subprocess.Popen[bytes] | None = None
+        self._workers: list[subprocess.Popen[bytes]] = []
         self._client: Client | None = None
 
     @property
@@ -47,9 +48,19 @@ class RotaUp:
 
     def launch(self) -> None:
         """Start it, and do not wait for anything."""
+        self._process = self._open(self._command)
+
+    def start_worker(self, name: str, *options: str) -> subprocess.Popen[bytes]:
+        """Start `rota worker` beside it and wait until that is registered."""
+        worker = self._open([str(ROTA), "worker", "--name", name, *options])
+        self._workers.append(worker)
+        eventually(lambda: name in {each.worker for each in self.client.list_workers()})
+        return worker
+
+    def _open(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
+            return subprocess.Popen(
+                command,
                 env=self._environ,
                 cwd=self.home.parent,
                 stdin=subprocess.DEVNULL,
@@ -103,10 +114,10 @@ class RotaUp:
         self._disconnect()
         for pid in processes_of(self.home):
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+                os.kill(pid, signal.SIGKILL)
+        for process in (self._process, *self._workers):
+            if process is not None:
+                process.wait()
         eventually(lambda: not processes_of(self.home), otherwise="processes were left behind")
 
     def _disconnect(self) -> None:
@@ -139,6 +150,7 @@ def environment(home: Path, **settings: str) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "ROTA_HOME": str(home),
         "ROTA_LISTEN": "127.0.0.1:0",
+        "ROTA_LOG_LEVEL": "warning",
         **{f"ROTA_{name.upper()}": value for name, value in settings.items()},
     }
 

@@ -19,9 +19,7 @@ def clock() -> FakeTicker:
 
 
 @pytest.fixture(params=["sqlite"])
-async def store(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: FakeTicker
-) -> AsyncIterator[Store]:
+async def store(tmp_path: Path, clock: FakeTicker) -> AsyncIterator[Store]:
     opened = await open_sqlite(tmp_path / "rota.db", clock=clock)
     yield opened
     await opened.close()

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable
+from contextvars import copy_context
 
 from rota import App, Context
 
@@ -128,6 +129,44 @@ def ignore_everything(ctx: Context) -> None:
             threading.Event().wait(0.005)
         except BaseException:  # noqa: BLE001 (what this function is for)
             continue
+
+
+@app.job()
+def spin() -> None:
+    for _ in range(3_000):
+        pass
+
+
+@app.job()
+async def spin_async() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)  # noqa: TID251 (a point at which it can be cancelled)
+
+
+@app.job()
+def environment() -> list[str]:
+    return sorted(name for name in os.environ if name.startswith("ROTA_"))
+
+
+_released = threading.Event()
+_left: list[threading.Thread] = []
+
+
+@app.job()
+def leave_a_thread(ctx: Context) -> None:
+    def print_later() -> None:
+        _released.wait()
+        print("too late")
+        ctx.progress(2)
+
+    _left.append(threading.Thread(target=copy_context().run, args=[print_later]))
+    _left[-1].start()
+
+
+@app.job()
+def release_the_thread() -> None:
+    _released.set()
+    _left[-1].join()
 
 
 @app.job()

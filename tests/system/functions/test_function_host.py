@@ -234,6 +234,47 @@ async def test_many_waiting_functions_run_side_by_side(hosting: Hosting) -> None
     assert {outcome.result for outcome in outcomes} == {"CANCELLED"}
 
 
+async def test_function_sees_the_workers_environment_but_not_its_descriptors(
+    hosting: Hosting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_URL", "http://rota.example")
+    monkeypatch.setenv("ROTA_GUARDIAN_FD", "3")
+
+    (outcome,) = await hosting.run(assignment("environment"))
+
+    assert "ROTA_URL" in outcome.outputs
+    assert "ROTA_GUARDIAN_FD" not in outcome.outputs
+
+
+@pytest.mark.parametrize("function", ["spin", "spin_async"])
+async def test_cancel_at_any_moment_ends_each_attempt_once_and_harms_no_other(
+    hosting: Hosting, function: str
+) -> None:
+    await hosting.executor.ready()
+    for _ in range(30):
+        works = [assignment(function) for _ in range(20)]
+        hosting.executor.start(works)
+        hosting.executor.cancel([work.work.fence for work in works[::2]])
+        outcomes = await hosting.desk.ends(*works)
+
+        assert {outcome.result for outcome in outcomes[::2]} <= {"COMPLETED", "CANCELLED"}
+        assert {outcome.result for outcome in outcomes[1::2]} == {"COMPLETED"}
+    assert len(hosting.spawner.processes) == 1
+
+
+async def test_what_a_thread_says_after_the_end_of_its_attempt_is_nobodys(
+    hosting: Hosting,
+) -> None:
+    work = assignment("leave_a_thread")
+
+    await hosting.run(work)
+    (outcome,) = await hosting.run(assignment("release_the_thread"))
+
+    assert outcome.result == "COMPLETED"
+    assert hosting.text(work) == b""
+    assert hosting.desk.progress == []
+
+
 async def test_function_that_ignores_everything_costs_its_host(hosting: Hosting) -> None:
     stubborn, bystander = assignment("ignore_everything", grace=SOON), assignment("wait")
     hosting.executor.start([stubborn, bystander])

@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeVar
 from rota.adapters.store.script import MakeScript, Many, Script, query
 from rota.adapters.store.scripts import (
     claiming,
+    defining,
     finishing,
     firing,
-    jobs,
     reading,
     releasing,
     running,
@@ -65,12 +65,12 @@ class SqlStore:
     # --- jobs
 
     async def save_jobs(
-        self, saved: Sequence[port.NewJob], *, removed: Sequence[JobId] = (), actor: str
+        self, jobs: Sequence[port.NewJob], *, removed: Sequence[JobId] = (), actor: str
     ) -> port.Wakes:
-        return await self._write(lambda now: jobs.save(now, saved, removed, actor))
+        return await self._write(lambda now: defining.save(now, jobs, removed, actor))
 
     async def move_schedules(self, moves: Sequence[port.ScheduleMove], *, actor: str) -> port.Wakes:
-        return await self._write(lambda now: jobs.move(now, moves, actor))
+        return await self._write(lambda now: defining.move(now, moves, actor))
 
     async def jobs(self, query: port.JobQuery) -> list[Job]:
         return await self._driver.read(lambda _: reading.jobs(query))

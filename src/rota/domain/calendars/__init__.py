@@ -14,7 +14,7 @@ from rota.domain.calendars.answers import (
     blackout_answer,
     fold_into_window,
 )
-from rota.domain.calendars.blackout import Blackout, BlackoutTime, end_of_blackout, next_windows
+from rota.domain.calendars.blackout import Blackout, BlackoutWindow, end_of_blackout, next_windows
 from rota.domain.calendars.compilation import compile_calendar
 from rota.domain.calendars.definition import Calendar, Holidays, Inside
 from rota.domain.calendars.words import in_words
@@ -23,7 +23,7 @@ __all__ = [
     "Allowed",
     "Blackout",
     "BlackoutAnswer",
-    "BlackoutTime",
+    "BlackoutWindow",
     "Calendar",
     "Holidays",
     "Inside",

@@ -90,8 +90,8 @@ class Blackout:
 
 
 @dataclass(frozen=True, slots=True)
-class BlackoutTime:
-    """One stretch of a blackout; windows that touch make one."""
+class BlackoutWindow:
+    """When nothing may start; windows of a calendar that touch are one."""
 
     begins: datetime
     ends: datetime  # the first instant outside
@@ -112,17 +112,17 @@ def end_of_blackout(blackouts: Sequence[Blackout], time: datetime) -> datetime |
             return time if second == begin else instant(second * SECOND_MICROS)
 
 
-def next_windows(blackout: Blackout, since: datetime, limit: int) -> tuple[BlackoutTime, ...]:
+def next_windows(blackout: Blackout, since: datetime, limit: int) -> tuple[BlackoutWindow, ...]:
     """The stretches that end after `since`, in order; those that begin within five years."""
     return tuple(islice(_times(blackout, micros(since) // SECOND_MICROS), limit))
 
 
-def _times(blackout: Blackout, second: int) -> Iterator[BlackoutTime]:
+def _times(blackout: Blackout, second: int) -> Iterator[BlackoutWindow]:
     horizon = min(second + LONGEST, LAST_SECOND)
     while (begin := blackout.begin_from(second, horizon)) is not None:
         begin = blackout.begin_of(begin)
         end = blackout.end_from(begin, LAST_SECOND)
         if end is None:
             return
-        yield BlackoutTime(instant(begin * SECOND_MICROS), instant(end * SECOND_MICROS))
+        yield BlackoutWindow(instant(begin * SECOND_MICROS), instant(end * SECOND_MICROS))
         second = end

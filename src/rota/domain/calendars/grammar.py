@@ -24,8 +24,8 @@ _FORMS = 'write "Sat,Sun 00:00-06:00", "daily 12:00-13:00", "day 1,15,L", "Dec 2
 
 def _numbered(names: str, first: int) -> dict[str, int]:
     """Numbers by name, whole and in three letters."""
-    whole = {name: number for number, name in enumerate(names.split(), first)}
-    return {name[:3]: number for name, number in whole.items()} | whole
+    whole = {name: value for value, name in enumerate(names.split(), first)}
+    return {name[:3]: value for name, value in whole.items()} | whole
 
 
 _WEEKDAYS = _numbered("SUNDAY MONDAY TUESDAY WEDNESDAY THURSDAY FRIDAY SATURDAY", 0)

@@ -13,7 +13,7 @@ from rota.domain.schedule.zones import LAST_SECOND, Zone
 
 # Wider than any clock is from UTC, changes of a whole day included.
 MARGIN = 2 * DAY_SECONDS
-# Of a blackout, and how far ahead its end is looked for: who rests longer should be disabled.
+# Of a blackout, and how far ahead its end is looked for: disable a job that rests longer.
 LONGEST = 5 * 366 * DAY_SECONDS
 
 

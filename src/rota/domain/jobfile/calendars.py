@@ -20,7 +20,7 @@ from rota.domain.jobfile.wording import did_you_mean
 from rota.domain.schedule.quoting import quoted
 
 MAX_CALENDARS = 1_000
-MAX_CALENDARS_OF_JOB = 20
+MAX_CALENDARS_OF_JOB = 10
 
 _PART = re.compile(r"[a-z]+|[0-9]+")
 

@@ -42,6 +42,10 @@ class Execution:
     def is_async(self) -> bool:
         return self._job.is_async
 
+    @property
+    def has_begun(self) -> bool:
+        return self._started > 0
+
     def call(self) -> Any:
         """What the function returns; of an async one, the coroutine."""
         current.set(self)
@@ -129,14 +133,14 @@ def monotonic_micros() -> int:
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames of this package that lead to the user's function."""
+    """A traceback without the SDK's own frames that lead to the user's function."""
     while trace is not None and _is_ours(trace):
         trace = trace.tb_next
     return trace
 
 
 def _is_ours(trace: TracebackType) -> bool:
-    return str(trace.tb_frame.f_globals.get("__name__", "")).startswith(__package__)
+    return str(trace.tb_frame.f_globals.get("__name__", "")).startswith("rota.sdk.")
 
 
 def sendable(text: str) -> str:

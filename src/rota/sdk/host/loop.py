@@ -32,7 +32,8 @@ class LoopThread:
             self._tasks[execution] = task
 
     def _interrupt(self, execution: Execution) -> None:
-        if execution in self._tasks:
+        # A task cancelled before its first step would never run, not even to report its end.
+        if execution.has_begun and execution in self._tasks:
             self._tasks[execution].cancel()
 
     async def _run(self, execution: Execution) -> None:

@@ -119,8 +119,8 @@ def test_windows_beyond_five_years_are_not_looked_for() -> None:
 
 def test_the_ends_of_time_have_an_answer() -> None:
     last = datetime.max.replace(tzinfo=UTC)
-    for zone in ("UTC", "America/New_York", "Pacific/Kiritimati"):
-        friday = blackout("Fri", "Sat", timezone=zone)
+    for zone in ("UTC", "America/New_York", "Pacific/Pago_Pago"):
+        friday = blackout("Fri", timezone=zone)
 
         assert friday.is_inside(last)
         assert end(last.isoformat(), friday) == ""

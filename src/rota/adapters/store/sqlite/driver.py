@@ -129,7 +129,7 @@ class SqliteDriver:
                 self._tell(*self._commit_group())
         finally:
             self._is_closed = True
-            rest = [task for task in iter(self._next_task, None)]
+            rest = list(iter(self._next_task, None))
             self._tell(rest, [Unavailable("the store is closed")] * len(rest))
             self._connection.close()
 

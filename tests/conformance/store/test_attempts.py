@@ -1,0 +1,453 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rota.domain.errors import Conflict, Invalid, NotFound
+from rota.domain.ids import RunId, SessionId
+from rota.domain.run import AttemptResult, OutputState
+from rota.domain.spec import Delivery, Retry
+from rota.domain.states import RunState
+from rota.ports.work import Fence, Start, StepOutcome, Work
+from rota.testing.builders import MINUTE, Scene, outcome
+
+pytestmark = pytest.mark.anyio
+SECOND = timedelta(seconds=1)
+ONCE = Delivery.AT_MOST_ONCE
+
+
+async def claimed(scene: Scene, **rules: Any) -> tuple[SessionId, Work]:
+    """A worker's session and the one attempt it holds."""
+    await scene.trigger(await scene.job(**rules))
+    worker = await scene.worker()
+    [work] = await scene.claim(worker)
+    return worker, work
+
+
+async def unknown_run(scene: Scene) -> tuple[SessionId, Work]:
+    """An at_most_once run whose worker vanished while it ran."""
+    worker, work = await claimed(scene, delivery=ONCE)
+    await scene.start(worker, [work])
+    await scene.store.end_session(worker)
+    return worker, work
+
+
+class TestStart:
+    async def test_a_permit_makes_the_run_processing(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+        scene.advance(SECOND)
+
+        answer = await scene.start(worker, [work])
+
+        run = await scene.show(work.run)
+        assert answer.granted == (work.fence,)
+        assert (run.state, run.started_at) == (RunState.PROCESSING, scene.clock.instant)
+
+    async def test_a_permit_asked_twice_is_granted_twice(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+
+        answers = [await scene.start(worker, [work]), await scene.start(worker, [work, work])]
+
+        assert [answer.granted for answer in answers] == [(work.fence,)] * 2
+
+    async def test_the_same_start_twice_in_a_batch_counts_once(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+
+        answer = await scene.start(worker, [work, work])
+
+        assert answer.granted == (work.fence,)
+
+    async def test_a_cancel_that_came_first_wins(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+        await scene.store.cancel([RunId(work.run)], actor="user")
+
+        answer = await scene.start(worker, [work])
+
+        assert (answer.granted, answer.cancelled) == ((), (work.fence,))
+        assert await scene.state(work.run) is RunState.CLAIMED
+
+    async def test_nobody_starts_what_is_not_theirs(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+        other = await scene.worker("other")
+        wrong_attempt, nowhere = Fence(work.run, 2), Fence("r_nope", 1)
+
+        refused = [
+            (await scene.start(other, [work])).refused,
+            (await scene.start(worker, [wrong_attempt, nowhere])).refused,
+        ]
+
+        assert refused == [(work.fence,), (wrong_attempt, nowhere)]
+        assert await scene.state(work.run) is RunState.CLAIMED
+
+    async def test_what_has_ended_is_not_started(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+        await scene.finish(worker, [work])
+
+        assert (await scene.start(worker, [work])).refused == (work.fence,)
+
+    async def test_a_refused_start_leaves_its_neighbours_unharmed(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+
+        answer = await scene.start(worker, [Fence(work.run, 9), work])
+
+        assert (answer.granted, answer.refused) == ((work.fence,), (Fence(work.run, 9),))
+
+    async def test_a_start_lies_between_the_claim_and_now(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+        claimed_at = scene.clock.instant
+
+        await scene.store.start(worker, [Start(work.run, work.attempt, 0)])
+
+        assert (await scene.show(work.run)).started_at == claimed_at
+
+
+class TestFinish:
+    async def test_an_attempt_that_ended_well_completes_the_run(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+        scene.advance(SECOND)
+
+        finished = await scene.finish(worker, [work], outputs={"rows": 3})
+
+        run = await scene.show(work.run)
+        assert (finished.accepted, finished.fenced) == ((work.fence,), ())
+        assert (run.state, run.outputs) == (RunState.COMPLETED, {"rows": 3})
+        assert (run.ended_at, run.first_started_at) == (scene.clock.instant, scene.clock.instant)
+
+    async def test_everything_a_worker_tells_is_kept(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+        steps = (StepOutcome("build", "completed", 0, None, 1.5, 2),)
+
+        await scene.finish(
+            worker,
+            [work],
+            exit_code=0,
+            message="done",
+            steps=steps,
+            cpu_seconds=1.25,
+            max_memory_bytes=4096,
+            output=b"hello\n",
+            output_bytes=6,
+            output_lines=1,
+            truncated=True,
+        )
+
+        [attempt] = await scene.store.attempts(RunId(work.run))
+        assert (attempt.exit_code, attempt.message, attempt.worker) == (0, "done", "worker")
+        assert (attempt.steps[0].name, attempt.steps[0].tries) == ("build", 2)
+        assert (attempt.usage.cpu_seconds, attempt.usage.max_memory_bytes) == (1.25, 4096)
+        assert (attempt.output.state, attempt.output.lines) == (OutputState.INLINE, 1)
+        assert attempt.output.truncated
+        assert await scene.store.inline_output(RunId(work.run), 1) == b"hello\n"
+
+    @pytest.mark.parametrize("result", [AttemptResult.COMPLETED, AttemptResult.FAILED])
+    async def test_the_same_report_twice_is_acknowledged_twice(
+        self, scene: Scene, result: AttemptResult
+    ) -> None:
+        worker, work = await claimed(scene)
+
+        reports = [await scene.finish(worker, [work], result) for _ in range(2)]
+
+        assert [report.accepted for report in reports] == [(work.fence,)] * 2
+        assert await scene.store.late_results(RunId(work.run)) == []
+        assert len(await scene.store.attempts(RunId(work.run))) == 1
+
+    @pytest.mark.parametrize("result", [AttemptResult.COMPLETED, AttemptResult.FAILED])
+    async def test_a_report_twice_in_one_batch_counts_once(
+        self, scene: Scene, result: AttemptResult
+    ) -> None:
+        worker, work = await claimed(scene, retry=Retry(attempts=5))
+
+        finished = await scene.finish(worker, [work, work], result)
+
+        assert (finished.accepted, finished.fenced) == ((work.fence,), ())
+        assert (await scene.show(work.run)).failures == (result is AttemptResult.FAILED)
+
+    async def test_a_report_about_an_attempt_that_was_followed_is_a_repeat(
+        self, scene: Scene
+    ) -> None:
+        worker, work = await claimed(scene, retry=Retry(attempts=2))
+        await scene.finish(worker, [work], AttemptResult.FAILED)
+        await scene.release()
+        await scene.claim(worker)
+
+        again = await scene.finish(worker, [work], AttemptResult.FAILED)
+
+        assert again.accepted == (work.fence,)
+        assert await scene.state(work.run) is RunState.CLAIMED
+
+    async def test_final_is_final(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+        await scene.finish(worker, [work], AttemptResult.FAILED)
+        ended_at = scene.clock.instant
+        scene.advance(MINUTE)
+
+        await scene.finish(worker, [work], AttemptResult.COMPLETED)
+
+        run = await scene.show(work.run)
+        assert (run.state, run.ended_at) == (RunState.FAILED, ended_at)
+
+    @pytest.mark.parametrize("result", [AttemptResult.COMPLETED, AttemptResult.FAILED])
+    async def test_another_session_cannot_finish_an_attempt(
+        self, scene: Scene, result: AttemptResult
+    ) -> None:
+        _, work = await claimed(scene)
+        thief = await scene.worker("thief")
+
+        finished = await scene.finish(thief, [work], result)
+
+        assert (finished.accepted, finished.fenced) == ((), (work.fence,))
+        assert await scene.state(work.run) is RunState.CLAIMED
+
+    async def test_a_late_worker_cannot_finish_a_reclaimed_run(self, scene: Scene) -> None:
+        late, work = await claimed(scene)
+        await scene.store.end_session(late)
+        await scene.release()
+        winner = await scene.worker("winner")
+        [again] = await scene.claim(winner)
+
+        finished = await scene.finish(late, [work], message="me too")
+        await scene.finish(winner, [again])
+
+        [kept] = await scene.store.late_results(RunId(work.run))
+        assert finished.fenced == (work.fence,)
+        assert (kept.attempt, kept.session, kept.message) == (1, late, "me too")
+        assert (await scene.show(work.run)).worker == "winner"
+
+    async def test_a_fenced_report_leaves_its_neighbours_unharmed(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+        stale, nowhere = Fence(work.run, 7), Fence("r_nope", 1)
+
+        finished = await scene.finish(worker, [stale, nowhere, work])
+
+        assert finished.accepted == (work.fence,)
+        assert set(finished.fenced) == {stale, nowhere}
+
+    async def test_a_result_nobody_knows_counts_as_a_failure(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+
+        finished = await scene.finish(worker, [work], "EVAPORATED")
+
+        assert finished.accepted == (work.fence,)
+        assert await scene.state(work.run) is RunState.FAILED
+
+    async def test_times_lie_between_the_claim_and_now(self, scene: Scene) -> None:
+        scene.advance(MINUTE)
+        worker, work = await claimed(scene)
+        before, after = scene.clock.now() - 10, scene.clock.now() + 10
+
+        await scene.store.finish(worker, [outcome(work, at=before)])
+        await scene.trigger((await scene.show(work.run)).job_id)
+        [second] = await scene.claim(worker)
+        await scene.store.finish(worker, [outcome(second, AttemptResult.FAILED, at=after)])
+
+        for run in (await scene.show(work.run), await scene.show(second.run)):
+            assert run.started_at == run.ended_at == scene.clock.instant
+
+    async def test_a_new_attempt_tells_nothing_of_the_one_before(self, scene: Scene) -> None:
+        worker, work = await claimed(scene, retry=Retry(attempts=2))
+        told = {"exit_code": 3, "message": "boom", "output": b"x\n", "output_bytes": 2}
+        await scene.finish(worker, [work], AttemptResult.FAILED, **told)
+        await scene.release()
+        await scene.claim(worker)
+
+        first, second = await scene.store.attempts(RunId(work.run))
+
+        assert (first.exit_code, first.message) == (3, "boom")
+        assert (second.exit_code, second.message, second.result) == (None, "", None)
+        assert await scene.store.inline_output(RunId(work.run), 1) == b"x\n"
+        assert await scene.store.inline_output(RunId(work.run), 2) == b""
+
+    async def test_a_report_may_ask_for_the_next_work_in_the_same_breath(
+        self, scene: Scene
+    ) -> None:
+        runs = await scene.trigger(await scene.job(), 4)
+        worker = await scene.worker(slots=2)
+        works = await scene.claim(worker)
+
+        reports = [outcome(work, at=scene.clock.now()) for work in works[:1]]
+        finished = await scene.store.finish(worker, reports, claim=5)
+
+        assert [work.run for work in finished.claimed] == runs[2:3]
+        assert (await scene.store.sessions(alive_only=True))[0].held == 2
+
+
+class TestRetry:
+    async def test_a_failure_waits_out_its_back_off_and_is_tried_again(self, scene: Scene) -> None:
+        worker, work = await claimed(scene, retry=Retry(attempts=2, delay=MINUTE))
+
+        finished = await scene.finish(worker, [work], AttemptResult.FAILED, exit_code=2)
+
+        run = await scene.show(work.run)
+        assert (run.state, run.cause, run.failures) == (RunState.SCHEDULED, "exit 2", 1)
+        assert run.eligible_at == scene.clock.instant + MINUTE
+        assert finished.wakes.times
+        assert await scene.release() == 0
+        scene.advance(MINUTE)
+        assert await scene.release() == 1
+        assert [again.attempt for again in await scene.claim(worker)] == [2]
+
+    async def test_the_last_failure_is_final(self, scene: Scene) -> None:
+        worker, work = await claimed(scene, retry=Retry(attempts=2))
+        await scene.finish(worker, [work], AttemptResult.FAILED)
+        await scene.release()
+        [again] = await scene.claim(worker)
+
+        await scene.finish(worker, [again], AttemptResult.FAILED, signal=9)
+
+        run = await scene.show(work.run)
+        assert (run.state, run.cause, run.failures) == (RunState.FAILED, "signal 9", 2)
+
+    async def test_a_timeout_is_told_apart(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+
+        await scene.finish(worker, [work], AttemptResult.TIMED_OUT)
+
+        run = await scene.show(work.run)
+        assert (run.state, run.cause) == (RunState.TIMED_OUT, "timeout")
+
+    async def test_no_retry_that_could_only_start_after_the_deadline(self, scene: Scene) -> None:
+        worker, work = await claimed(
+            scene, retry=Retry(attempts=9, delay=MINUTE), deadline=timedelta(seconds=30)
+        )
+
+        await scene.finish(worker, [work], AttemptResult.FAILED)
+
+        assert await scene.state(work.run) is RunState.FAILED
+
+    async def test_attempts_keep_their_own_story(self, scene: Scene) -> None:
+        worker, work = await claimed(scene, retry=Retry(attempts=2))
+        await scene.finish(worker, [work], AttemptResult.FAILED, exit_code=1)
+        await scene.release()
+        [again] = await scene.claim(worker)
+        await scene.finish(worker, [again], exit_code=0)
+
+        attempts = await scene.store.attempts(RunId(work.run))
+
+        assert [(a.number, a.result, a.exit_code) for a in attempts] == [
+            (1, AttemptResult.FAILED, 1),
+            (2, AttemptResult.COMPLETED, 0),
+        ]
+
+
+class TestLoss:
+    async def test_a_lost_worker_means_a_new_attempt(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+        await scene.start(worker, [work])
+
+        wakes = await scene.store.end_session(worker)
+
+        run = await scene.show(work.run)
+        assert (run.state, run.cause) == (RunState.SCHEDULED, "lost")
+        assert (run.losses, run.failures, wakes.times) == (1, 0, True)
+        assert await scene.release() == 1
+
+    async def test_an_interrupted_attempt_is_followed_by_another_and_blames_nobody(
+        self, scene: Scene
+    ) -> None:
+        worker, work = await claimed(scene, max_losses=0)
+
+        await scene.finish(worker, [work], AttemptResult.INTERRUPTED)
+        await scene.release()
+
+        run = await scene.show(work.run)
+        assert (run.state, run.losses, run.failures) == (RunState.QUEUED, 0, 0)
+
+    async def test_a_run_that_loses_too_many_workers_is_quarantined(self, scene: Scene) -> None:
+        [run_id] = await scene.trigger(await scene.job(max_losses=2))
+
+        for _ in range(3):
+            worker = await scene.worker()
+            await scene.claim(worker)
+            await scene.store.end_session(worker)
+            await scene.release()
+
+        run = await scene.show(run_id)
+        assert (run.state, run.cause, run.attempt) == (RunState.FAILED, "poison", 3)
+
+    async def test_at_most_once_becomes_unknown_once_it_had_begun(self, scene: Scene) -> None:
+        _, work = await unknown_run(scene)
+
+        run = await scene.show(work.run)
+        assert (run.state, run.cause, run.ended_at) == (RunState.UNKNOWN, "lost", None)
+        assert await scene.release() == 0
+
+    async def test_at_most_once_is_tried_again_if_it_had_not_begun(self, scene: Scene) -> None:
+        worker, work = await claimed(scene, delivery=ONCE)
+
+        await scene.store.end_session(worker)
+
+        assert await scene.state(work.run) is RunState.SCHEDULED
+
+    async def test_the_report_of_a_lost_attempt_is_kept_aside(self, scene: Scene) -> None:
+        worker, work = await unknown_run(scene)
+
+        finished = await scene.finish(worker, [work])
+
+        assert finished.fenced == (work.fence,)
+        assert await scene.state(work.run) is RunState.UNKNOWN
+        assert len(await scene.store.late_results(RunId(work.run))) == 1
+
+    async def test_what_a_live_worker_does_not_know_is_lost(self, scene: Scene) -> None:
+        await scene.trigger(await scene.job(), 2)
+        worker = await scene.worker()
+        known, unknown = await scene.claim(worker)
+
+        await scene.store.lose(worker, [unknown.fence, Fence(known.run, 9), Fence("r_nope", 1)])
+
+        assert await scene.states([known.run, unknown.run]) == [
+            RunState.CLAIMED,
+            RunState.SCHEDULED,
+        ]
+
+
+class TestResolve:
+    @pytest.mark.parametrize(("state", "failures"), [(RunState.COMPLETED, 0), (RunState.FAILED, 1)])
+    async def test_a_person_ends_the_doubt(
+        self, scene: Scene, state: RunState, failures: int
+    ) -> None:
+        _, work = await unknown_run(scene)
+
+        await scene.store.resolve(RunId(work.run), state, actor="person")
+
+        run = await scene.show(work.run)
+        assert (run.state, run.failures, run.ended_at) == (state, failures, scene.clock.instant)
+
+    async def test_a_person_may_have_it_tried_again(self, scene: Scene) -> None:
+        _, work = await unknown_run(scene)
+
+        wakes = await scene.store.resolve(RunId(work.run), RunState.SCHEDULED, actor="person")
+        await scene.release()
+
+        [again] = await scene.claim(await scene.worker("next"))
+        assert (again.attempt, wakes.times) == (2, True)
+
+    async def test_trying_again_forgets_an_older_cancel(self, scene: Scene) -> None:
+        worker, work = await claimed(scene, delivery=ONCE)
+        await scene.start(worker, [work])
+        await scene.store.cancel([RunId(work.run)], actor="user")
+        await scene.store.end_session(worker)
+
+        await scene.store.resolve(RunId(work.run), RunState.SCHEDULED, actor="person")
+        await scene.release()
+        fresh = await scene.worker("next")
+        [again] = await scene.claim(fresh)
+
+        assert (await scene.start(fresh, [again])).granted == (again.fence,)
+
+    async def test_only_what_is_unknown_is_resolved(self, scene: Scene) -> None:
+        _, work = await claimed(scene)
+
+        with pytest.raises(Conflict):
+            await scene.store.resolve(RunId(work.run), RunState.FAILED, actor="person")
+
+    async def test_what_does_not_exist_is_not_found(self, scene: Scene) -> None:
+        with pytest.raises(NotFound):
+            await scene.store.resolve(RunId("r_nope"), RunState.FAILED, actor="person")
+
+    async def test_a_run_is_resolved_only_as_the_table_allows(self, scene: Scene) -> None:
+        _, work = await unknown_run(scene)
+
+        with pytest.raises(Invalid):
+            await scene.store.resolve(RunId(work.run), RunState.SKIPPED, actor="person")

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rota.domain.ids import JobId, RunId, SessionId
+from rota.domain.run import AttemptResult
+from rota.domain.spec import Overlap, Retry
+from rota.domain.states import RunState
+from rota.ports.work import Work
+from rota.testing.builders import MINUTE, Scene
+
+pytestmark = pytest.mark.anyio
+RETRY = Retry(attempts=3, delay=timedelta(seconds=90))
+
+
+async def scheduled_job(scene: Scene, overlap: Overlap, **rules: Any) -> JobId:
+    return await scene.job(next_at=scene.clock.instant + MINUTE, overlap=overlap, **rules)
+
+
+async def running(scene: Scene, worker: SessionId, job_id: JobId) -> Work:
+    """The next scheduled run of a job, claimed."""
+    await scene.scheduled_run(job_id)
+    [work] = await scene.claim(worker)
+    return work
+
+
+async def test_skip_drops_a_run_that_would_overlap(scene: Scene) -> None:
+    job_id = await scheduled_job(scene, Overlap.SKIP)
+    await scene.scheduled_run(job_id)
+
+    second = await scene.scheduled_run(job_id)
+
+    assert (second.state, second.cause) == (RunState.SKIPPED, "overlap")
+    assert second.ended_at == scene.clock.instant
+
+
+async def test_queue_one_lets_the_newest_wait_and_skips_the_older(scene: Scene) -> None:
+    job_id = await scheduled_job(scene, Overlap.QUEUE_ONE)
+    worker = await scene.worker()
+    first = await running(scene, worker, job_id)
+
+    second, third = await scene.scheduled_run(job_id), await scene.scheduled_run(job_id)
+    superseded = await scene.show(second.id)
+    await scene.finish(worker, [first])
+
+    assert (second.state, third.state) == (RunState.BLOCKED, RunState.BLOCKED)
+    assert (superseded.state, superseded.cause) == (RunState.SKIPPED, "superseded")
+    assert await scene.state(third.id) is RunState.QUEUED
+
+
+async def test_queue_all_runs_every_due_time_one_after_another(scene: Scene) -> None:
+    job_id = await scheduled_job(scene, Overlap.QUEUE_ALL)
+    worker = await scene.worker(slots=10)
+    runs = [(await scene.scheduled_run(job_id)).id for _ in range(3)]
+
+    served = []
+    for _ in runs:
+        [work] = await scene.claim(worker)
+        served.append(work.run)
+        await scene.finish(worker, [work])
+
+    assert served == runs
+
+
+async def test_cancel_previous_asks_the_running_one_to_stop_and_waits_for_it(scene: Scene) -> None:
+    job_id = await scheduled_job(scene, Overlap.CANCEL_PREVIOUS)
+    worker = await scene.worker()
+    first = await running(scene, worker, job_id)
+
+    second = await scene.scheduled_run(job_id)
+    asked = await scene.store.cancels(worker)
+    await scene.finish(worker, [first], AttemptResult.CANCELLED)
+
+    assert asked == (first.fence,)
+    assert second.state is RunState.BLOCKED
+    assert await scene.states([first.run, second.id]) == [RunState.CANCELLED, RunState.QUEUED]
+
+
+async def test_cancel_previous_goes_at_once_where_the_previous_had_not_begun(scene: Scene) -> None:
+    job_id = await scheduled_job(scene, Overlap.CANCEL_PREVIOUS)
+    first = await scene.scheduled_run(job_id)
+
+    second = await scene.scheduled_run(job_id)
+
+    assert await scene.states([first.id, second.id]) == [RunState.CANCELLED, RunState.QUEUED]
+
+
+async def test_allow_runs_side_by_side(scene: Scene) -> None:
+    job_id = await scheduled_job(scene, Overlap.ALLOW)
+
+    runs = [await scene.scheduled_run(job_id) for _ in range(3)]
+
+    assert [run.state for run in runs] == [RunState.QUEUED] * 3
+
+
+@pytest.mark.parametrize(
+    ("overlap", "state"),
+    [
+        (Overlap.SKIP, RunState.SKIPPED),
+        (Overlap.QUEUE_ONE, RunState.BLOCKED),
+        (Overlap.QUEUE_ALL, RunState.BLOCKED),
+        (Overlap.ALLOW, RunState.QUEUED),
+    ],
+)
+async def test_a_run_in_back_off_is_active(scene: Scene, overlap: Overlap, state: RunState) -> None:
+    job_id = await scheduled_job(scene, overlap, retry=RETRY)
+    worker = await scene.worker()
+    first = await running(scene, worker, job_id)
+    await scene.finish(worker, [first], AttemptResult.FAILED)
+
+    second = await scene.scheduled_run(job_id)
+
+    assert await scene.state(first.run) is RunState.SCHEDULED
+    assert second.state is state
+
+
+async def test_a_retry_goes_before_the_run_that_waited_for_it(scene: Scene) -> None:
+    job_id = await scheduled_job(scene, Overlap.QUEUE_ONE, retry=RETRY)
+    worker = await scene.worker()
+    first = await running(scene, worker, job_id)
+    await scene.finish(worker, [first], AttemptResult.FAILED)
+    second = await scene.scheduled_run(job_id)
+    scene.advance(2 * MINUTE)
+
+    await scene.release()
+    [again] = await scene.claim(worker)
+    await scene.finish(worker, [again])
+
+    assert (again.run, again.attempt) == (first.run, 2)
+    assert await scene.state(second.id) is RunState.QUEUED
+
+
+async def test_cancel_previous_ends_a_run_in_back_off(scene: Scene) -> None:
+    job_id = await scheduled_job(scene, Overlap.CANCEL_PREVIOUS, retry=RETRY)
+    worker = await scene.worker()
+    first = await running(scene, worker, job_id)
+    await scene.finish(worker, [first], AttemptResult.FAILED)
+
+    second = await scene.scheduled_run(job_id)
+
+    assert await scene.states([first.run, second.id]) == [RunState.CANCELLED, RunState.QUEUED]
+
+
+async def test_an_unknown_run_is_active_until_it_is_resolved(scene: Scene) -> None:
+    job_id = await scheduled_job(scene, Overlap.QUEUE_ONE, delivery="at_most_once")
+    worker = await scene.worker()
+    first = await running(scene, worker, job_id)
+    await scene.start(worker, [first])
+    await scene.store.end_session(worker)
+
+    second = await scene.scheduled_run(job_id)
+    await scene.store.resolve(RunId(first.run), RunState.FAILED, actor="person")
+
+    assert second.state is RunState.BLOCKED
+    assert await scene.state(second.id) is RunState.QUEUED
+
+
+async def test_manual_runs_are_never_dropped_nor_held_by_the_overlap_rule(scene: Scene) -> None:
+    job_id = await scheduled_job(scene, Overlap.SKIP)
+    await scene.scheduled_run(job_id)
+
+    runs = await scene.trigger(job_id, 10)
+
+    assert await scene.states(runs) == [RunState.QUEUED] * 10
+
+
+async def test_a_scheduled_run_does_not_wait_for_manual_ones(scene: Scene) -> None:
+    job_id = await scheduled_job(scene, Overlap.QUEUE_ONE)
+    await scene.trigger(job_id, 3)
+
+    run = await scene.scheduled_run(job_id)
+
+    assert run.state is RunState.QUEUED
+
+
+async def test_max_concurrency_holds_and_every_end_releases_one(scene: Scene) -> None:
+    job_id = await scene.job(max_concurrency=2, retry=RETRY)
+    worker = await scene.worker()
+    await scene.trigger(job_id, 5)
+    results = [AttemptResult.COMPLETED, AttemptResult.CANCELLED, AttemptResult.FAILED]
+
+    for result in results:
+        held = await scene.claim(worker)
+        sessions = await scene.store.sessions(alive_only=True)
+        assert sessions[0].held == 2
+        await scene.finish(worker, held[:1], result)
+        assert (await scene.store.counts()).runs["QUEUED", "default"] == 1
+
+
+async def test_a_blocked_run_says_why(scene: Scene) -> None:
+    job_id = await scene.job("backup", max_concurrency=1)
+    [_, second] = await scene.trigger(job_id, 2)
+
+    [reason] = (await scene.show(second)).reasons
+
+    assert (reason.gate, reason.key) == ("max_concurrency", f"job:{job_id}")
+    assert "backup" in reason.message
+
+
+async def test_cancelling_a_queued_run_frees_its_slot(scene: Scene) -> None:
+    job_id = await scene.job(max_concurrency=1)
+    first, second = await scene.trigger(job_id, 2)
+
+    _, wakes = await scene.store.cancel([first], actor="user")
+
+    assert await scene.state(second) is RunState.QUEUED
+    assert wakes.pools == {"default"}
+
+
+async def test_a_lost_worker_frees_its_slots(scene: Scene) -> None:
+    job_id = await scene.job(max_concurrency=1)
+    _, second = await scene.trigger(job_id, 2)
+    worker = await scene.worker()
+    await scene.claim(worker)
+
+    await scene.store.end_session(worker)
+
+    assert await scene.state(second) is RunState.QUEUED
+
+
+async def test_a_limit_that_is_set_later_counts_what_runs_already(scene: Scene) -> None:
+    job_id = await scene.job()
+    await scene.trigger(job_id, 2)
+    worker = await scene.worker(slots=1)
+    [work] = await scene.claim(worker)
+
+    await scene.change(job_id, max_concurrency=2)
+    [third] = await scene.trigger(job_id)
+    await scene.finish(worker, [work])
+
+    assert await scene.state(third) is RunState.QUEUED
+
+
+async def test_a_limit_that_is_lowered_holds_back_until_enough_have_ended(scene: Scene) -> None:
+    job_id = await scene.job(max_concurrency=3)
+    await scene.trigger(job_id, 4)
+    worker = await scene.worker()
+    works = await scene.claim(worker)
+
+    await scene.change(job_id, max_concurrency=1)
+    for work in works:
+        assert await scene.claim(worker) == []
+        await scene.finish(worker, [work])
+
+    assert len(await scene.claim(worker)) == 1
+
+
+async def test_a_limit_that_is_lifted_releases_everything(scene: Scene) -> None:
+    job_id = await scene.job(max_concurrency=1)
+    runs = await scene.trigger(job_id, 500)
+
+    await scene.change(job_id, max_concurrency=None)
+
+    assert (await scene.store.counts()).runs == {("QUEUED", "default"): len(runs)}
+
+
+async def test_a_run_that_was_tried_is_never_superseded(scene: Scene) -> None:
+    job_id = await scheduled_job(scene, Overlap.QUEUE_ONE, retry=RETRY, max_concurrency=1)
+    worker = await scene.worker()
+    first = await running(scene, worker, job_id)
+    await scene.finish(worker, [first], AttemptResult.FAILED)
+    await scene.trigger(job_id)
+    scene.advance(2 * MINUTE)
+    await scene.release()
+
+    await scene.scheduled_run(job_id)
+
+    assert await scene.state(first.run) is RunState.BLOCKED
+
+
+async def test_a_waiting_run_past_its_deadline_times_out(scene: Scene) -> None:
+    job_id = await scene.job(deadline=MINUTE, max_concurrency=1)
+    first, second = await scene.trigger(job_id, 2)
+    scene.advance(MINUTE)
+
+    released = await scene.store.release_forgotten(100)
+
+    assert released.count == 2
+    assert await scene.states([first, second]) == [RunState.TIMED_OUT] * 2
+    assert (await scene.show(first)).cause == "deadline"

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rota.domain.ids import RunId
+from rota.domain.run import AttemptResult, Trigger
+from rota.domain.states import RunState
+from rota.ports.store import RunQuery
+from rota.testing.builders import MINUTE, Scene
+
+pytestmark = pytest.mark.anyio
+
+
+async def ids(scene: Scene, **fields: Any) -> list[str]:
+    return [run.id for run in await scene.store.runs(RunQuery(**fields))]
+
+
+async def test_runs_come_newest_first_page_by_page(scene: Scene) -> None:
+    runs = await scene.trigger(await scene.job(), 5)
+
+    first = await scene.store.runs(RunQuery(limit=3))
+    rest = await scene.store.runs(RunQuery(limit=3, before_seq=first[-1].seq))
+
+    assert [run.id for run in (*first, *rest)] == list(reversed(runs))
+
+
+async def test_runs_are_found_by_job_state_trigger_and_time(scene: Scene) -> None:
+    one, two = await scene.job("one"), await scene.job("two", next_at=scene.clock.instant)
+    first, second = await scene.trigger(one, 2)
+    worker = await scene.worker(slots=1)
+    await scene.finish(worker, await scene.claim(worker), AttemptResult.FAILED)
+    later = scene.advance(MINUTE)
+    third = (await scene.scheduled_run(two)).id
+
+    assert await ids(scene, job_id=one) == [second, first]
+    assert await ids(scene, job_like="t*") == [third]
+    assert await ids(scene, states=[RunState.FAILED]) == [first]
+    assert await ids(scene, states=[RunState.QUEUED]) == [third, second]
+    assert await ids(scene, states=[RunState.QUEUED, RunState.FAILED], job_id=one) == [
+        second,
+        first,
+    ]
+    assert await ids(scene, trigger=Trigger.SCHEDULE) == [third]
+    assert await ids(scene, since=later) == [third]
+    assert await ids(scene, until=later) == [second, first]
+    assert await ids(scene, project="other") == []
+
+
+async def test_runs_are_found_by_id_and_by_its_beginning(scene: Scene) -> None:
+    job_id = await scene.job()
+    [first] = await scene.trigger(job_id)
+    scene.advance(timedelta(days=100))
+    [second] = await scene.trigger(job_id)
+
+    assert await ids(scene, ids=[first, second, RunId("r_nope")]) == [second, first]
+    assert await ids(scene, id_prefix=first[:14]) == [first]
+    assert await ids(scene, id_prefix="r_") == [first, second]
+    assert await ids(scene, ids=[first], project="other") == []
+
+
+async def test_active_runs_are_found_page_by_page(scene: Scene) -> None:
+    runs = await scene.trigger(await scene.job(), 6)
+    worker = await scene.worker(slots=2)
+    await scene.finish(worker, await scene.claim(worker))
+    active = [RunState.QUEUED, RunState.BLOCKED, RunState.SCHEDULED]
+
+    page = await scene.store.runs(RunQuery(states=active, limit=2))
+    rest = await ids(scene, states=active, before_seq=page[-1].seq)
+
+    assert [run.id for run in page] + rest == list(reversed(runs[2:]))
+
+
+async def test_counts_tell_what_waits_runs_and_has_ended(scene: Scene) -> None:
+    await scene.trigger(await scene.job("plain"), 4)
+    await scene.trigger(await scene.job("other", pool="gpu"))
+    since = scene.clock.instant
+    worker = await scene.worker(slots=2)
+    works = await scene.claim(worker)
+    await scene.finish(worker, works[:1])
+    scene.advance(MINUTE)
+
+    counts = await scene.store.counts()
+
+    assert counts.runs == {
+        ("QUEUED", "default"): 2,
+        ("CLAIMED", "default"): 1,
+        ("QUEUED", "gpu"): 1,
+    }
+    assert counts.oldest_queued_at == {"default": since, "gpu": since}
+    assert counts.sessions == {("alive", "default"): 1}
+    assert counts.finished == {("plain", "COMPLETED"): 1}
+
+
+async def test_the_ledger_is_bounded_and_in_order(scene: Scene) -> None:
+    job_id = await scene.job(next_at=scene.clock.instant)
+    start = scene.clock.instant
+    for _ in range(4):
+        await scene.scheduled_run(job_id)
+
+    ledger = await scene.store.ledger(job_id, start + MINUTE, start + 5 * MINUTE, 2)
+
+    assert [entry.first for entry in ledger] == [start + MINUTE, start + 2 * MINUTE]
+
+
+async def test_a_healthy_store_passes_its_check(scene: Scene) -> None:
+    await scene.store.check()
+
+    assert await scene.store.now() == scene.clock.instant

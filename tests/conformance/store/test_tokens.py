@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from rota.domain.errors import Conflict
+from rota.ports.store import NewToken, Role
+from rota.testing.builders import MINUTE, Scene
+
+pytestmark = pytest.mark.anyio
+
+
+def token(name: str = "ci", *, kind: str = "api", lifetime: timedelta | None = None) -> NewToken:
+    return NewToken(f"t_{name}", name, Role.EDITOR, f"digest of {name}", kind, "admin", lifetime)
+
+
+async def test_a_token_is_found_by_its_digest(scene: Scene) -> None:
+    await scene.store.add_token(token())
+
+    found = await scene.store.token_by_digest("digest of ci")
+
+    assert found is not None
+    assert (found[0].name, found[0].role, found[1]) == ("ci", Role.EDITOR, "api")
+    assert await scene.store.token_by_digest("ci") is None
+
+
+async def test_a_token_expires_by_the_store_s_clock(scene: Scene) -> None:
+    await scene.store.add_token(token(lifetime=MINUTE))
+    scene.advance(MINUTE - timedelta(microseconds=1))
+    in_time = await scene.store.token_by_digest("digest of ci")
+
+    scene.advance(timedelta(microseconds=1))
+
+    assert in_time is not None
+    assert await scene.store.token_by_digest("digest of ci") is None
+
+
+async def test_a_revoked_token_is_worth_nothing(scene: Scene) -> None:
+    await scene.store.add_token(token())
+
+    revoked = [await scene.store.revoke_token("t_ci", actor="admin") for _ in range(2)]
+
+    assert revoked == [True, False]
+    assert await scene.store.token_by_digest("digest of ci") is None
+    assert not await scene.store.revoke_token("t_nope", actor="admin")
+
+
+async def test_a_login_works_once(scene: Scene) -> None:
+    await scene.store.add_token(token("link", kind="login", lifetime=MINUTE))
+
+    uses = [
+        await scene.store.token_by_digest("digest of link", uses_up_login=True) for _ in range(2)
+    ]
+
+    assert uses[0] is not None
+    assert uses[1] is None
+
+
+async def test_only_a_login_can_be_used_up(scene: Scene) -> None:
+    await scene.store.add_token(token())
+
+    assert await scene.store.token_by_digest("digest of ci", uses_up_login=True) is None
+    assert await scene.store.token_by_digest("digest of ci") is not None
+
+
+async def test_the_last_use_is_known_to_the_minute(scene: Scene) -> None:
+    await scene.store.add_token(token())
+    first_use = scene.clock.instant
+    for _ in range(2):
+        await scene.store.token_by_digest("digest of ci")
+        scene.advance(MINUTE / 2)
+
+    [shown] = await scene.store.tokens()
+
+    assert shown.last_used_at == first_use
+
+
+async def test_only_api_tokens_are_listed(scene: Scene) -> None:
+    await scene.store.add_token(token())
+    await scene.store.add_token(token("browser", kind="session", lifetime=MINUTE))
+
+    assert [shown.name for shown in await scene.store.tokens()] == ["ci"]
+
+
+async def test_a_token_that_exists_is_a_conflict(scene: Scene) -> None:
+    await scene.store.add_token(token())
+
+    with pytest.raises(Conflict):
+        await scene.store.add_token(token())

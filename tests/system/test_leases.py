@@ -1,0 +1,185 @@
+"""Two attempts of a run never execute at once, whatever stops, freezes or dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from datetime import timedelta
+from pathlib import Path
+
+from tests.system.conftest import Up
+from tests.system.jobs import apply, job, settle
+
+from rota.adapters.link.local import LocalLink
+from rota.domain.run import AttemptResult
+from rota.ports.work import Fence, Hello, Outcome, ReportAnswer
+from rota.runtime.paths import worker_socket
+from rota.sdk.client import Client
+from rota.testing.checker import check
+from rota.testing.evidence import Evidence
+from rota.testing.processes import RotaUp, children_of
+from rota.testing.waiting import boottime, eventually
+
+LEASE = timedelta(seconds=3)
+FIRST_IS_ENDLESS = "[ $ROTA_ATTEMPT -gt 1 ] || while :; do note beat; sleep 0.05; done"
+
+
+def start_endless(rota: RotaUp, evidence: Evidence, **fields: object) -> str:
+    """A run whose first attempt never ends by itself; returns once it goes."""
+    apply(rota.client, job("endless", evidence.script(FIRST_IS_ENDLESS), **fields))
+    run = rota.client.trigger("endless")
+    eventually(lambda: len(evidence.marks()) > 2)
+    return run.id
+
+
+def freeze(*pids: int) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+
+
+def thaw(*pids: int) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+class TestStoppedWorker:
+    def test_guardian_kills_it_and_its_jobs_before_the_next_attempt(
+        self, up: Up, evidence: Evidence
+    ) -> None:
+        rota = up(lease="3s")
+        run = start_endless(rota, evidence)
+        worker = rota.worker_pid()
+
+        freeze(worker)
+        frozen_at = boottime()
+
+        eventually(lambda: not is_alive(worker))
+        assert boottime() - frozen_at < LEASE.total_seconds()
+        ended = settle(rota.client, rota.client.get_run(run))
+        assert (ended.state, ended.attempt, ended.losses) == ("COMPLETED", 2, 1)
+        assert check(evidence.marks(), [run]) == []
+
+    def test_killed_worker_is_replaced_and_its_run_tried_again_at_once(
+        self, up: Up, evidence: Evidence
+    ) -> None:
+        rota = up(lease="1h")
+        run = start_endless(rota, evidence)
+
+        os.kill(rota.worker_pid(), signal.SIGKILL)
+
+        ended = settle(rota.client, rota.client.get_run(run))
+        assert (ended.state, ended.attempt) == ("COMPLETED", 2)
+        assert check(evidence.marks(), [run]) == []
+
+    def test_killed_guardian_takes_everything_with_it(self, up: Up, evidence: Evidence) -> None:
+        rota = up(lease="3s")
+        run = start_endless(rota, evidence)
+
+        os.kill(rota.guardian_pids()[0], signal.SIGKILL)
+
+        ended = settle(rota.client, rota.client.get_run(run))
+        assert (ended.state, ended.attempt) == ("COMPLETED", 2)
+        assert check(evidence.marks(), [run]) == []
+
+    def test_frozen_server_costs_a_loss_but_never_an_overlap(
+        self, up: Up, evidence: Evidence
+    ) -> None:
+        rota = up(lease="3s")
+        run = start_endless(rota, evidence)
+        worker = rota.worker_pid()
+
+        freeze(rota.process.pid)
+        eventually(lambda: not is_alive(worker))
+        thaw(rota.process.pid)
+
+        ended = settle(rota.client, rota.client.get_run(run))
+        assert (ended.state, ended.attempt) == ("COMPLETED", 2)
+        assert check(evidence.marks(), [run]) == []
+
+
+class TestHealthyWorker:
+    def test_long_run_is_not_rescued_while_its_worker_renews(
+        self, up: Up, evidence: Evidence
+    ) -> None:
+        rota = up(lease="1s")
+        beats = evidence.beats(30, every=timedelta(milliseconds=100))
+        apply(rota.client, job("long", evidence.script(beats)))
+
+        run = settle(rota.client, rota.client.trigger("long"))
+
+        assert (run.state, run.attempt, run.losses) == ("COMPLETED", 1, 0)
+        assert check(evidence.marks(), [run.id]) == []
+
+    def test_attempt_survives_a_restart_of_the_server(self, up: Up, evidence: Evidence) -> None:
+        rota = up(lease="30s")
+        rota.start_worker("steady", "--pool", "elsewhere")
+        work = evidence.script("while [ ! -e go ]; do note beat; sleep 0.1; done")
+        folder = rota.home.parent
+        apply(rota.client, job("steady", work, pool="elsewhere", source={"path": str(folder)}))
+        run = rota.client.trigger("steady")
+        eventually(evidence.started)
+
+        rota.process.kill()
+        rota.wait()
+        rota.start()
+        (folder / "go").touch()
+
+        ended = settle(rota.client, run)
+        assert (ended.state, ended.attempt, ended.losses) == ("COMPLETED", 1, 0)
+        assert check(evidence.marks(), [run.id]) == []
+
+
+class TestLateResults:
+    def test_frozen_worker_is_fenced_when_it_comes_back(self, up: Up, evidence: Evidence) -> None:
+        rota = up(lease="3s")
+        run = start_endless(rota, evidence)
+        _, guardian = rota.guardian_pids()
+        frozen = [guardian, rota.worker_pid(), *children_of(guardian)]
+        freeze(*frozen)
+        rota.start_worker("other")
+        ended = settle(rota.client, rota.client.get_run(run))
+        assert (ended.state, ended.attempt, ended.worker) == ("COMPLETED", 2, "other")
+
+        thaw(*frozen)
+
+        eventually(lambda: not any(map(is_alive, frozen)))
+        after = rota.client.get_run(run)
+        assert (after.state, after.attempt, after.ended_at) == ("COMPLETED", 2, ended.ended_at)
+        assert [attempt.result for attempt in after.attempts] == ["LOST", "COMPLETED"]
+
+    def test_replayed_report_is_refused_and_shown(self, up: Up, evidence: Evidence) -> None:
+        rota = up(lease="3s")
+        run = start_endless(rota, evidence)
+        os.kill(rota.worker_pid(), signal.SIGKILL)
+        before = settle(rota.client, rota.client.get_run(run))
+        old = Outcome(run, 1, AttemptResult.FAILED, 1, 2, exit_code=9, message="replayed")
+
+        answer = asyncio.run(report(rota, old))
+
+        assert answer.fenced == (Fence(run, 1),)
+        assert answer.accepted == ()
+        after = rota.client.get_run(run)
+        assert (after.state, after.ended_at) == ("COMPLETED", before.ended_at)
+        assert after.attempts == before.attempts
+        [late] = after.late_results
+        assert (late.attempt, late.result, late.message) == (1, "FAILED", "replayed")
+        assert "run.late_result" in event_kinds(rota.client, run)
+
+
+async def report(rota: RotaUp, outcome: Outcome) -> ReportAnswer:
+    """As a worker would that has nothing to do with the run."""
+    link = await LocalLink.connect(worker_socket(rota.home))
+    try:
+        await link.register(Hello("stranger", "nonce", "nowhere", 1))
+        return await link.report([outcome])
+    finally:
+        await link.close()
+
+
+def event_kinds(client: Client, run: str) -> list[str]:
+    return [event.type.removeprefix("rota.") for event in client.get_run_events(run)]

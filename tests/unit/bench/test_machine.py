@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from bench.machine import CpuReading, foreign_load, read_cpu
+
+START = CpuReading(total=1_000, busy=400, own=50)
+
+
+def test_own_work_is_no_foreign_load() -> None:
+    after = CpuReading(total=1_020, busy=410, own=60)
+
+    assert foreign_load(START, after) == 0
+
+
+def test_foreign_load_is_a_share_of_all_cores() -> None:
+    after = CpuReading(total=1_020, busy=415, own=60)
+
+    assert foreign_load(START, after) == 0.25
+
+
+def test_rounding_never_makes_it_negative() -> None:
+    after = CpuReading(total=1_020, busy=405, own=60)
+
+    assert foreign_load(START, after) == 0
+
+
+def test_no_time_passed_means_no_load() -> None:
+    assert foreign_load(START, START) == 0
+
+
+def test_machine_tells_its_processor_time() -> None:
+    reading = read_cpu()
+
+    assert 0 < reading.own <= reading.busy <= reading.total

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+PEERS = Path(__file__).parents[3] / "bench" / "peers"
+LOCK_FILE = PEERS / "requirements.txt"
+
+
+def test_every_peer_is_pinned_and_hashed() -> None:
+    requirements = re.split(r"\n(?=[a-z])", LOCK_FILE.read_text().strip())
+
+    unsafe = [each for each in requirements if "==" not in each or "--hash=sha256:" not in each]
+
+    assert len(requirements) > 1
+    assert unsafe == []
+
+
+def test_lock_file_names_no_place_to_download_from() -> None:
+    assert re.findall(r".*://.*|^-.*", LOCK_FILE.read_text(), flags=re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("module", sorted(PEERS.glob("*.py")), ids=lambda path: path.stem)
+def test_what_runs_with_the_peers_python_knows_nothing_of_rota(module: Path) -> None:
+    tree = ast.parse(module.read_text())
+
+    imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+
+    assert [name for name in imported if name.split(".")[0] == "rota"] == []

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rota.domain.gates import ActiveRun, JobRules, admit, releasable, waiting_reason
+from rota.domain.ids import JobId, RunId
+from rota.domain.run import Trigger
+from rota.domain.spec import Overlap
+from rota.domain.states import RunState
+
+LIVE = [RunState.QUEUED, RunState.CLAIMED, RunState.PROCESSING, RunState.UNKNOWN]
+
+
+def rules(
+    overlap: Overlap = Overlap.ALLOW, limit: int | None = None, *, is_paused: bool = False
+) -> JobRules:
+    return JobRules(JobId("j_1"), "backup", overlap, limit, is_paused)
+
+
+def scheduled(seq: int, state: RunState = RunState.SCHEDULED, attempt: int = 0) -> ActiveRun:
+    return ActiveRun(RunId(f"r_{seq}"), seq, state, Trigger.SCHEDULE, attempt)
+
+
+def manual(seq: int, state: RunState = RunState.SCHEDULED) -> ActiveRun:
+    return ActiveRun(RunId(f"r_{seq}"), seq, state, Trigger.MANUAL)
+
+
+class TestAdmission:
+    @pytest.mark.parametrize("overlap", Overlap)
+    def test_a_lone_run_goes(self, overlap: Overlap) -> None:
+        assert admit(rules(overlap), scheduled(1), []).state is RunState.QUEUED
+
+    @pytest.mark.parametrize("state", [*LIVE, RunState.SCHEDULED, RunState.BLOCKED])
+    @pytest.mark.parametrize(
+        ("overlap", "expected"),
+        [
+            (Overlap.SKIP, RunState.SKIPPED),
+            (Overlap.QUEUE_ALL, RunState.BLOCKED),
+            (Overlap.ALLOW, RunState.QUEUED),
+        ],
+    )
+    def test_an_older_run_that_is_not_final_is_active(
+        self, overlap: Overlap, expected: RunState, state: RunState
+    ) -> None:
+        admission = admit(rules(overlap), scheduled(2), [scheduled(1, state)])
+
+        assert admission.state is expected
+
+    def test_queue_one_supersedes_who_waited_before(self) -> None:
+        active = [scheduled(1, RunState.PROCESSING), scheduled(2, RunState.BLOCKED)]
+
+        admission = admit(rules(Overlap.QUEUE_ONE), scheduled(3), active)
+
+        assert (admission.state, admission.supersedes) == (RunState.BLOCKED, ("r_2",))
+
+    def test_who_supersedes_the_only_one_ahead_goes(self) -> None:
+        admission = admit(rules(Overlap.QUEUE_ONE), scheduled(2), [scheduled(1, RunState.BLOCKED)])
+
+        assert (admission.state, admission.supersedes) == (RunState.QUEUED, ("r_1",))
+
+    @pytest.mark.parametrize("overlap", [Overlap.QUEUE_ONE, Overlap.CANCEL_PREVIOUS])
+    def test_what_was_tried_is_not_superseded(self, overlap: Overlap) -> None:
+        tried = scheduled(1, RunState.BLOCKED, attempt=1)
+
+        admission = admit(rules(overlap), scheduled(2), [tried])
+
+        assert (admission.state, admission.supersedes) == (RunState.BLOCKED, ())
+
+    def test_cancel_previous_cancels_all_that_is_older(self) -> None:
+        active = [
+            scheduled(1, RunState.PROCESSING),
+            scheduled(2, RunState.BLOCKED),
+            scheduled(3, RunState.SCHEDULED, attempt=1),
+        ]
+
+        admission = admit(rules(Overlap.CANCEL_PREVIOUS), scheduled(4), active)
+
+        assert admission.state is RunState.BLOCKED
+        assert (admission.cancels, admission.supersedes) == (("r_1", "r_3"), ("r_2",))
+
+    @pytest.mark.parametrize("overlap", [o for o in Overlap if o is not Overlap.ALLOW])
+    def test_a_retry_passes_younger_runs_that_wait(self, overlap: Overlap) -> None:
+        retried = scheduled(1, attempt=1)
+
+        admission = admit(rules(overlap), retried, [scheduled(2, RunState.BLOCKED)])
+
+        assert (admission.state, admission.supersedes) == (RunState.QUEUED, ())
+
+    @pytest.mark.parametrize("overlap", [o for o in Overlap if o is not Overlap.ALLOW])
+    @pytest.mark.parametrize("state", LIVE)
+    def test_a_retry_waits_for_a_younger_run_that_is_live(
+        self, overlap: Overlap, state: RunState
+    ) -> None:
+        admission = admit(rules(overlap), scheduled(1, attempt=1), [scheduled(2, state)])
+
+        assert (admission.state, admission.cancels) == (RunState.BLOCKED, ())
+
+    @pytest.mark.parametrize("overlap", Overlap)
+    def test_manual_runs_neither_wait_for_others_nor_hold_them(self, overlap: Overlap) -> None:
+        live = RunState.PROCESSING
+
+        by_hand = admit(rules(overlap), manual(2), [scheduled(1, live)])
+        by_schedule = admit(rules(overlap), scheduled(2), [manual(1, live)])
+
+        assert (by_hand.state, by_schedule.state) == (RunState.QUEUED, RunState.QUEUED)
+
+    @pytest.mark.parametrize("state", LIVE)
+    def test_max_concurrency_counts_all_that_may_be_executing(self, state: RunState) -> None:
+        admission = admit(rules(limit=1), manual(2), [manual(1, state)])
+
+        assert (admission.state, admission.blocked_on) == (RunState.BLOCKED, "job:j_1")
+
+    @pytest.mark.parametrize("state", [RunState.SCHEDULED, RunState.BLOCKED])
+    def test_who_only_waits_takes_no_slot(self, state: RunState) -> None:
+        assert admit(rules(limit=1), manual(2), [manual(1, state)]).state is RunState.QUEUED
+
+    def test_a_pause_stops_everything_and_says_how_to_go_on(self) -> None:
+        admission = admit(rules(is_paused=True), manual(1), [])
+
+        [reason] = admission.reasons
+        assert (admission.state, admission.blocked_on) == (RunState.BLOCKED, "pause:j_1")
+        assert reason.action == "rota job resume backup"
+
+
+class TestRelease:
+    def test_the_oldest_go_first_as_far_as_there_is_room(self) -> None:
+        waiting = [manual(seq, RunState.BLOCKED) for seq in (2, 3, 4)]
+
+        assert releasable(rules(limit=2), waiting, []) == ["r_2", "r_3"]
+        assert releasable(rules(limit=2), waiting, [manual(1, RunState.CLAIMED)]) == ["r_2"]
+        assert releasable(rules(), waiting, []) == ["r_2", "r_3", "r_4"]
+
+    def test_one_scheduled_run_goes_at_a_time(self) -> None:
+        waiting = [scheduled(seq, RunState.BLOCKED) for seq in (2, 3)]
+
+        assert releasable(rules(Overlap.QUEUE_ALL), waiting, []) == ["r_2"]
+        assert releasable(rules(Overlap.QUEUE_ALL), waiting, [scheduled(1, LIVE[0])]) == []
+
+    def test_a_run_in_back_off_keeps_its_place(self) -> None:
+        back_off = scheduled(2, RunState.SCHEDULED, attempt=1)
+        older, younger = scheduled(1, RunState.BLOCKED), scheduled(3, RunState.BLOCKED)
+
+        assert releasable(rules(Overlap.QUEUE_ALL), [younger], [back_off]) == []
+        assert releasable(rules(Overlap.QUEUE_ALL), [older], [back_off]) == ["r_1"]
+
+    def test_a_manual_run_does_not_wait_behind_scheduled_ones(self) -> None:
+        waiting = [scheduled(2, RunState.BLOCKED), manual(3, RunState.BLOCKED)]
+        active = [scheduled(1, RunState.PROCESSING)]
+
+        assert releasable(rules(Overlap.QUEUE_ALL, limit=2), waiting, active) == ["r_3"]
+
+    def test_a_paused_job_releases_nothing(self) -> None:
+        assert releasable(rules(is_paused=True), [manual(1, RunState.BLOCKED)], []) == []
+
+
+def test_the_reason_fits_the_gate_that_will_hold() -> None:
+    gate = rules(Overlap.QUEUE_ONE, limit=3)
+
+    assert waiting_reason(gate, Trigger.SCHEDULE).gate == "overlap"
+    assert waiting_reason(gate, Trigger.MANUAL).gate == "max_concurrency"
+    allowed = replace(gate, overlap=Overlap.ALLOW)
+    assert waiting_reason(allowed, Trigger.SCHEDULE).gate == "max_concurrency"

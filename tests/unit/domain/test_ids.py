@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.domain.ids import (
+    SHARD_COUNT,
+    JobId,
+    instant,
+    micros,
+    new_job_id,
+    new_run_id,
+    new_session_id,
+    scheduled_run_id,
+    shard_of,
+    stable_fraction,
+)
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+INSTANTS = st.integers(0, micros(datetime(2200, 1, 1, tzinfo=UTC))).map(instant)
+
+
+def test_ids_are_prefixed_and_made_of_plain_characters() -> None:
+    for prefix, made in (("j", new_job_id()), ("w", new_session_id()), ("r", new_run_id(NOW))):
+        assert re.fullmatch(rf"{prefix}_[0-9a-hjkmnp-tv-z]+", made)
+
+
+def test_ids_differ() -> None:
+    assert len({new_run_id(NOW) for _ in range(10_000)}) == 10_000
+    assert len({new_job_id() for _ in range(10_000)}) == 10_000
+
+
+@given(INSTANTS)
+def test_micros_are_exact(when: datetime) -> None:
+    assert instant(micros(when)) == when
+    assert instant(micros(when) + 1) - when == timedelta(microseconds=1)
+
+
+@given(INSTANTS, INSTANTS)
+def test_ids_of_runs_sort_by_time(one: datetime, other: datetime) -> None:
+    job = JobId("j_1")
+
+    if one < other:
+        assert scheduled_run_id(job, one) < scheduled_run_id(job, other)
+        assert new_run_id(one)[:13] <= new_run_id(other)[:13]
+
+
+def test_a_due_time_of_a_job_has_one_id() -> None:
+    job, other = JobId("j_1"), JobId("j_2")
+
+    assert scheduled_run_id(job, NOW) == scheduled_run_id(job, NOW)
+    assert scheduled_run_id(job, NOW) != scheduled_run_id(other, NOW)
+    assert scheduled_run_id(job, NOW) != scheduled_run_id(job, NOW + timedelta(microseconds=1))
+
+
+@given(st.lists(st.text(), min_size=1))
+def test_jitter_is_stable_and_below_one(parts: list[str]) -> None:
+    assert 0.0 <= stable_fraction(*parts) < 1.0
+    assert stable_fraction(*parts) == stable_fraction(*parts)
+
+
+def test_jobs_spread_over_the_shards() -> None:
+    assert {shard_of(f"j_{number}") for number in range(5_000)} == set(range(SHARD_COUNT))

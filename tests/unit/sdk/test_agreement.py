@@ -1,0 +1,151 @@
+"""The SDK and the gateway know nothing of one another; here they are held together."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, cast
+
+import msgspec
+import pytest
+from pydantic import BaseModel
+
+from rota.gateway.app import create_app
+from rota.gateway.openapi import openapi_document
+from rota.gateway.settings import GatewaySettings
+from rota.gateway.shapes import event, job, log, plan, preview, problem, run, token, worker
+from rota.operations.backends import Backends
+from rota.sdk import answers, calls
+from rota.sdk.exchange import Call
+
+SHAPES: list[tuple[type[answers.Answer], type[BaseModel]]] = [
+    (answers.Problem, problem.Fault),
+    (answers.ProblemReport, problem.ProblemReport),
+    (answers.Schedule, job.ScheduleShape),
+    (answers.Job, job.JobShape),
+    (answers.JobDetail, job.JobDetail),
+    (answers.Upcoming, job.UpcomingShape),
+    (answers.LedgerEntry, job.LedgerShape),
+    (answers.Change, plan.ChangeShape),
+    (answers.Plan, plan.PlanShape),
+    (answers.Validation, plan.ValidationShape),
+    (answers.Submission, plan.SubmissionShape),
+    (answers.SubmittedJob, plan.SubmittedJobShape),
+    (answers.Reason, run.ReasonShape),
+    (answers.Step, run.StepShape),
+    (answers.OutputSummary, run.OutputSummaryShape),
+    (answers.Attempt, run.AttemptShape),
+    (answers.LateResult, run.LateResultShape),
+    (answers.Run, run.RunShape),
+    (answers.RunDetail, run.RunDetail),
+    (answers.Batch, run.BatchShape),
+    (answers.Why, run.WhyShape),
+    (answers.LogLine, log.LogLine),
+    (answers.LogWindow, log.LogWindow),
+    (answers.LogMatches, log.LogMatches),
+    (answers.Event, event.EventShape),
+    (answers.Worker, worker.WorkerShape),
+    (answers.SchedulePreview, preview.PreviewShape),
+    (answers.Token, token.TokenShape),
+    (answers.NewToken, token.NewTokenShape),
+    (answers.Caller, token.CallerShape),
+]
+CALLS: list[Call[Any]] = [
+    calls.list_jobs(name="a*", limit=1, cursor="c"),
+    calls.get_job("a"),
+    calls.apply("jobs: []", name="n", plan=True, prune=True, if_match="e"),
+    calls.validate("jobs: []"),
+    calls.submit_job("jobs: []"),
+    calls.delete_job("a", if_match="e"),
+    calls.pause_job("a"),
+    calls.resume_job("a"),
+    calls.enable_job("a"),
+    calls.disable_job("a"),
+    calls.get_upcoming("a", count=3),
+    calls.get_history("a", limit=1, cursor="c"),
+    calls.get_ledger("a", since="s", until="u", limit=1, cursor="c"),
+    calls.trigger("a", {"b": 1}, at="t", priority=1, key="k"),
+    calls.trigger_many("a", [{}], key="k"),
+    calls.list_runs(
+        where="w",
+        state="s",
+        job="j",
+        trigger="t",
+        since="s",
+        until="u",
+        active=True,
+        limit=1,
+        cursor="c",
+    ),
+    calls.get_run("r"),
+    calls.explain("r"),
+    calls.get_run_events("r", limit=1, cursor="c"),
+    calls.cancel_run("r"),
+    calls.retry_run("r"),
+    calls.resolve_run("r", "failed"),
+    calls.get_log("r", attempt=1, first_line=1, limit=1, tail=1),
+    calls.search_log("r", "text", attempt=1, after_line=1, limit=1),
+    calls.raw_log("r", attempt=1),
+    calls.log_stream("r", attempt=1, from_line=1),
+    calls.list_events(after=1, limit=1),
+    calls.event_stream(after=1),
+    calls.list_workers(all=True),
+    calls.preview_schedule(["@daily"], timezone="UTC", start="s", count=1),
+    calls.list_tokens(),
+    calls.create_token("n", "viewer", expires_in="1d"),
+    calls.revoke_token("t"),
+    calls.whoami(),
+    calls.get_schema(),
+]
+
+
+@pytest.fixture(scope="module")
+def operations() -> dict[str, dict[str, Any]]:
+    """The API's operations, by method and path with its parameters left open."""
+    settings = GatewaySettings()
+    app = create_app(cast("Backends", None), settings)
+    paths = openapi_document(app, settings)["paths"]
+    return {
+        f"{method.upper()} {pattern(path)}": operation
+        for path, methods in paths.items()
+        for method, operation in methods.items()
+    }
+
+
+def pattern(path: str) -> str:
+    """A path whose parameters are called as in `CALLS`."""
+    names = {"{job}": "a", "{run}": "r", "{token_id}": "t"}
+    for parameter, name in names.items():
+        path = path.replace(parameter, name)
+    return path
+
+
+@pytest.mark.parametrize(("answer", "shape"), SHAPES, ids=lambda kind: kind.__name__)
+def test_every_field_that_is_read_is_one_the_server_sends(
+    answer: type[answers.Answer], shape: type[BaseModel]
+) -> None:
+    read = {field.name for field in msgspec.structs.fields(answer)}
+
+    assert read <= set(shape.model_fields)
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.method} {call.path}")
+def test_call_is_one_the_server_knows(
+    call: Call[Any], operations: dict[str, dict[str, Any]]
+) -> None:
+    operation = operations[f"{call.method} /api/v1{call.path}"]
+
+    known = {
+        parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "query"
+    }
+    given = {name for name, value in call.query.items() if value is not None}
+    assert given | {"project"} <= known
+
+
+def test_every_call_is_held_against_the_server() -> None:
+    made = {name for name, call in inspect.getmembers(calls, inspect.isfunction) if _is_own(call)}
+
+    assert len(CALLS) == len(made)
+
+
+def _is_own(function: Any) -> bool:
+    return function.__module__ == calls.__name__ and not function.__name__.startswith("_")

@@ -1,0 +1,56 @@
+"""What a type checker sees of the SDK; nothing here is ever run, only checked with all code.
+
+Every wrong use carries the error it must give: an ignore that is not needed is an error too.
+"""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+from rota import App, Client, Context, Retry, RunHandle, cron, every
+from rota.sdk.answers import JobDetail, Run
+
+app = App("typed")
+
+
+@app.job(schedule=cron("0 2 * * *", tz="Europe/Berlin"), retry=Retry(3), timeout="1h")
+def backup(ctx: Context, target: str = "all") -> int:
+    return len(target)
+
+
+@app.job(schedule=every("10s"))
+async def poll(url: str, *, tries: int) -> list[str]:
+    return [url] * tries
+
+
+@app.job()
+async def watch(ctx: Context, url: str) -> bool:
+    return ctx.cancelled
+
+
+@app.job()
+def tidy() -> None: ...
+
+
+async def right_uses(client: Client) -> None:
+    assert_type(backup("orders"), int)
+    assert_type(backup.submit(target="orders"), RunHandle[int])
+    assert_type(backup.submit().wait(timeout=60).output, int)
+    assert_type(await poll("u", tries=1), list[str])
+    assert_type(poll.submit("u", tries=1).wait().output, list[str])
+    assert_type((await (await watch.asubmit("u")).wait()).output, bool)
+    assert_type(backup.with_options(priority=8).submit("a").id, str)
+    assert_type(client.get_job("tidy"), JobDetail)
+    assert_type(client.trigger("tidy", {"a": 1}, priority=3), Run)
+    tidy.submit()
+
+
+async def wrong_uses(client: Client) -> None:
+    backup.submit(target=3)  # type: ignore[arg-type]
+    backup.submit(tarket="orders")  # type: ignore[call-arg]
+    poll.submit("u")  # type: ignore[call-arg]
+    await watch.asubmit(1)  # type: ignore[arg-type]
+    tidy.submit(1)  # type: ignore[call-arg]
+    client.get_job(1)  # type: ignore[arg-type]
+    app.job(scedule="@daily")  # type: ignore[call-arg]
+    app.job(overlap="never")  # type: ignore[arg-type]
