@@ -9,7 +9,9 @@ A page is written by hand around blocks that this tool fills:
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
@@ -18,8 +20,12 @@ from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
+
+import rota.gateway.routes
 from rota.cli.commands import COMMANDS
-from rota.cli.main import main as rota
+from rota.cli.main import main as run_rota
 from rota.cli.program import build
 from rota.domain import jobfile
 from rota.domain.durations import format_duration
@@ -32,6 +38,7 @@ from rota.domain.states import (
     RunEvent,
     RunState,
 )
+from rota.gateway.openapi import role_of
 from rota.runtime.config import MEANINGS, Settings
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -91,6 +98,18 @@ def command_lines() -> Iterator[tuple[str, ...]]:
                 yield command.name, verb
 
 
+def routes() -> str:
+    """Every request that the API answers."""
+    return _table(
+        ("request", "role", "what"),
+        [
+            (f"`{method} {route.path}`", role_of(route) or "", _summary(route))
+            for route in _documented_routes()
+            for method in sorted(route.methods or ())
+        ],
+    )
+
+
 def transitions() -> str:
     """All ways from state to state."""
     return _table(
@@ -118,10 +137,27 @@ def _section(words: tuple[str, ...]) -> str:
 def _help_page(words: tuple[str, ...]) -> str:
     os.environ["COLUMNS"] = _COLUMNS
     with redirect_stdout(StringIO()) as printed:
-        rota([*words, "--help"])
+        run_rota([*words, "--help"])
     page, heading, shared = printed.getvalue().partition("Shared options:\n")
     own = [line for line in shared.splitlines() if line and not line.strip().startswith(_SHARED)]
     return "\n".join([page + heading.strip(), *own] if own else [page]).strip()
+
+
+def _documented_routes() -> Iterator[APIRoute]:
+    package = rota.gateway.routes
+    for found in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{found.name}")
+        for router in vars(module).values():
+            if isinstance(router, APIRouter):
+                yield from (
+                    route
+                    for route in router.routes
+                    if isinstance(route, APIRoute) and route.include_in_schema
+                )
+
+
+def _summary(route: APIRoute) -> str:
+    return (route.endpoint.__doc__ or "").strip().splitlines()[0]
 
 
 def _by_state() -> list[tuple[tuple[RunState, RunEvent], RunState]]:
@@ -171,6 +207,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "commands": commands,
     "diagram": diagram,
     "jobfile": jobfile.reference,
+    "routes": routes,
     "settings": settings,
     "transitions": transitions,
 }

@@ -10,6 +10,7 @@ from rota.domain.spec import Backoff, Delivery, Retry
 from rota.domain.states import TRANSITIONS, RunEvent, RunState
 
 _MAX_DOUBLINGS = 40
+_FIRST_DOUBLED = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +87,14 @@ def _is_retryable(ending: Ending, policy: Retry) -> bool:
 
 
 def backoff(policy: Retry, failures: int, fraction: float) -> timedelta:
-    """The pause after the given number of earlier failures, never above `max_delay`."""
+    """The pause after the given number of earlier failures, never above `max_delay`.
+
+    Doubling nothing is nothing: an exponential back-off without a delay begins with a second.
+    """
     delay = policy.delay
     if policy.backoff is Backoff.EXPONENTIAL:
         doublings = min(failures, _MAX_DOUBLINGS)
-        delay = min(policy.delay, policy.max_delay)
+        delay = min(policy.delay or _FIRST_DOUBLED, policy.max_delay)
         for _ in range(doublings):
             delay = min(delay * 2, policy.max_delay)
     delay = min(delay, policy.max_delay)

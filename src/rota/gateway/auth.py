@@ -90,7 +90,7 @@ class Authentication:
             return Credential(secret.strip(), is_cookie=False)
         if secret := connection.cookies.get(self._cookie, ""):
             return Credential(secret, is_cookie=True)
-        raise Denied("not logged in", code="unauthenticated", hint="rota login, or set ROTA_TOKEN")
+        raise Denied("not logged in", code="unauthenticated", hint="set ROTA_TOKEN, or open the login link that rota up printed")
 
 
 def _refuse_forged(method: str, connection: HTTPConnection, credential: Credential) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from rota.domain.run import Run
-from rota.domain.states import is_final
+from rota.domain.states import RunState, is_final
 from rota.operations.backends import Backends
 from rota.operations.output import OutputWindow, follow
 from rota.operations.runs import find_run
@@ -36,7 +36,7 @@ Followed = AttemptBegan | AttemptPrinted | Run | None  # Run: it has ended; None
 async def follow_run(
     backends: Backends, run: Run, attempt: int, from_line: int = 0
 ) -> AsyncGenerator[Followed, None]:
-    """The output from an attempt on, through all later ones, until the run is final."""
+    """The output from an attempt on, through all later ones, until the run is final or unknown."""
     listener = backends.queue.listen(EVENTS)
     try:
         while True:
@@ -46,7 +46,7 @@ async def follow_run(
                     async for window in windows:
                         yield AttemptPrinted(attempt, window)
                 attempt, from_line = attempt + 1, 0
-            elif is_final(run.state):
+            elif is_final(run.state) or run.state is RunState.UNKNOWN:
                 yield run
                 return
             else:

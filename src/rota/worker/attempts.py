@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import msgspec
 
@@ -195,9 +196,10 @@ class Attempts:
         if due:
             await asyncio.gather(*due)
 
-    def unreported(self) -> list[Outcome]:
+    def unreported(self, limit: int) -> list[Outcome]:
         """Outcomes that no server has acknowledged yet."""
-        return [held.outcome for held in self._held.values() if held.outcome is not None]
+        waiting = (held.outcome for held in self._held.values() if held.outcome is not None)
+        return list(islice(waiting, limit))
 
     def unannounced(self, older_than: float) -> list[Start]:
         """Attempts that have run long enough to say so; shorter ones only report their end."""

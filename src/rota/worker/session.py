@@ -19,6 +19,8 @@ from rota.worker.attempts import Attempts, Held
 
 log = structlog.get_logger()
 
+_MAX_REPORT = 1_000  # outcomes in one message
+
 
 @dataclass(frozen=True, slots=True)
 class SessionConfig:
@@ -156,8 +158,9 @@ class WorkerSession:
 
     async def _report(self, link: WorkerLink) -> None:
         while True:
-            outcomes = self._attempts.unreported()
+            outcomes = self._attempts.unreported(_MAX_REPORT)
             if outcomes:
+                await self._tell_progress(link)  # a report that has been accepted ends all writing
                 answer = await link.report(outcomes)
                 self._attempts.forget(answer.accepted)
                 self._attempts.forget(answer.fenced)
@@ -176,10 +179,13 @@ class WorkerSession:
                 answer = await link.start(starts)
                 self._attempts.announced(answer.granted)
                 self._attempts.cancel(answer.cancelled)
-            if self._attempts.progress:
-                items, self._attempts.progress = list(self._attempts.progress.values()), {}
-                await link.progress(items)
+            await self._tell_progress(link)
             await self._attempts.send_due_output()
+
+    async def _tell_progress(self, link: WorkerLink) -> None:
+        if self._attempts.progress:
+            items, self._attempts.progress = list(self._attempts.progress.values()), {}
+            await link.progress(items)
 
     async def _end_when_done(self, link: WorkerLink, loops: list[asyncio.Task[None]]) -> None:
         """After a stop: let attempts finish within the grace, then end them, then leave."""

@@ -16,7 +16,7 @@ class LogLine(Answer):
     n: int  # from 0, over the whole output of the attempt
     at: datetime
     stream: Stream
-    step: int  # counted from 1; 0: none
+    step: int  # counted from 0
     text: str  # UTF-8; what is not is replaced
     continues: bool  # the line goes on in the next one of its stream and step
 
