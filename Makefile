@@ -7,7 +7,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version=3.11 \
 	--generate-hashes --no-emit-index-url --no-header $(LOCK_OPTIONS)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check lint fmt bench build lock clean runtime dev
+.PHONY: help up test check lint fmt docs bench build lock clean runtime dev
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ lint: dev ## Format, lint, types, import rules
 fmt: dev ## Format the code and mend what lint can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: dev ## Renew the pages that are made from the code
+	$(BIN)/python tools/generate_docs.py
 
 bench: runtime ## Measure Rota beside its peers
 	$(BIN)/python -m bench

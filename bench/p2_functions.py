@@ -11,7 +11,7 @@ from bench.functions import app, noop
 from bench.peers import environment
 from bench.rota_up import FUNCTIONS, Home, rota_up, temporary_home, wait_until_done
 
-_SLOTS = 200
+_SLOTS = 1_000  # functions that take microseconds: what bounds a batch is this
 _BATCH = 10_000  # the most that one call takes
 _DRAIN_SECONDS = 300.0
 _UNIT = "runs/s"

@@ -16,7 +16,7 @@ from bench.functions import mark
 from bench.peers import environment
 from bench.rota_up import FUNCTIONS, Home, rota_up, temporary_home
 
-_SLOTS = 200
+_SLOTS = 1_000  # room for all that are due at once
 _LEAD_SECONDS = 10.0  # between definition and first due time, and some more for each job
 _LEAD_SECONDS_PER_JOB = 0.006
 _CATCH_UP_SECONDS = 60.0

@@ -3,7 +3,9 @@
 A page is written by hand around blocks that this tool fills:
 
     <!-- generated: settings -->
+
     …
+
     <!-- end -->
 """
 
@@ -46,13 +48,14 @@ BLOCK = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re
 
 # Options that every command with answers to print has; the page of the CLI tells them once.
 _SHARED = ("--output", "--json", "--no-color", "--plain", "--url", "--project")
-_COLUMNS = "100"
+WIDTH = "100"  # of help pages, in columns
 
 Arrow = tuple[str, str, str]  # from, event, to
 
 
 def main() -> None:
     """Write every page whose blocks are out of date."""
+    os.environ["COLUMNS"] = WIDTH
     for page in sorted(DOCS.rglob("*.md")):
         old = page.read_text("utf-8")
         new = renewed(old)
@@ -65,7 +68,7 @@ def renewed(page: str) -> str:
     """The page with all its blocks as the code has them now."""
 
     def fill(block: re.Match[str]) -> str:
-        return f"{block[1]}{BLOCKS[block['name']]().strip()}\n{block[3]}"
+        return f"{block[1]}\n{BLOCKS[block['name']]().strip()}\n\n{block[3]}"
 
     return BLOCK.sub(fill, page)
 
@@ -135,7 +138,6 @@ def _section(words: tuple[str, ...]) -> str:
 
 
 def _help_page(words: tuple[str, ...]) -> str:
-    os.environ["COLUMNS"] = _COLUMNS
     with redirect_stdout(StringIO()) as printed:
         run_rota([*words, "--help"])
     page, heading, shared = printed.getvalue().partition("Shared options:\n")

@@ -146,6 +146,13 @@ class TestRules:
         assert run.attempt == 1
         assert run.attempts[0].steps[0].tries == 3
 
+    def test_pause_between_tries_of_a_step_ends_with_the_timeout(self, client: Client) -> None:
+        retry = {"attempts": 2, "delay": "1h", "backoff": "fixed", "max_delay": "1h"}
+
+        run = execute(client, {"run": "exit 1", "retry": retry}, timeout="500ms")
+
+        assert (run.state, run.attempts[0].steps[0].result) == ("TIMED_OUT", "timed_out")
+
     def test_job_is_tried_again_with_a_pause(self, client: Client) -> None:
         retry = {"attempts": 3, "delay": "300ms", "backoff": "fixed"}
 
@@ -170,7 +177,8 @@ class TestSurroundings:
     def test_job_knows_who_it_is(self, client: Client) -> None:
         run = execute(
             client,
-            "echo $ROTA_RUN_ID $ROTA_JOB $ROTA_PROJECT $ROTA_ATTEMPT $ROTA_FENCE; echo $ROTA_DUE_AT",
+            "echo $ROTA_RUN_ID $ROTA_JOB $ROTA_PROJECT $ROTA_ATTEMPT $ROTA_FENCE",
+            "echo $ROTA_DUE_AT",
             name="knowing",
         )
 
@@ -189,7 +197,11 @@ class TestSurroundings:
         run = execute(
             client,
             'echo "$INPUT_WHO $INPUT_TIMES $INPUT_LOUD"',
-            inputs={"who": {"type": "string"}, "times": {"type": "integer", "default": 3}, "loud": {"type": "boolean", "default": True}},
+            inputs={
+                "who": {"type": "string"},
+                "times": {"type": "integer", "default": 3},
+                "loud": {"type": "boolean", "default": True},
+            },
             given={"who": "$(id) `id` \"'; id"},
         )
 

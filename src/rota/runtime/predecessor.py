@@ -9,7 +9,6 @@ so the note also says when its first process began.
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path

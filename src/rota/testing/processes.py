@@ -72,8 +72,9 @@ class RotaUp:
     def start(self) -> RotaUp:
         """Start it and wait until it serves and a worker is there."""
         self.launch()
-        url, token = eventually(self._address, otherwise="the server did not get ready")
-        self._client = Client(url, token)
+        address = eventually(self._address, otherwise="the server did not get ready")
+        assert address is not None
+        self._client = Client(*address)
         eventually(self._has_worker, otherwise="no worker registered")
         return self
 

@@ -79,10 +79,13 @@ class Attempts:
         return free, guarded
 
     def begin(self, items: Sequence[Held]) -> None:
-        """Hand attempts to the executor of their type."""
+        """Hand attempts to the executor of their type, but for those cancelled meanwhile."""
+        self.withdraw([item.assignment.work.fence for item in items if item.is_cancelled])
         now = self.store_micros()
         by_type: dict[JobType, list[Assignment]] = {}
         for item in items:
+            if item.is_cancelled:
+                continue
             item.started_at = now
             by_type.setdefault(item.assignment.spec.type, []).append(item.assignment)
         for kind, assignments in by_type.items():
@@ -123,7 +126,8 @@ class Attempts:
             held = self._held.get(fence)
             if held is not None and not held.is_cancelled and held.outcome is None:
                 held.is_cancelled = True
-                by_type.setdefault(held.assignment.spec.type, []).append(fence)
+                if held.started_at:  # else `begin` will see it
+                    by_type.setdefault(held.assignment.spec.type, []).append(fence)
         for kind, stopped in by_type.items():
             if kind in self._executors:
                 self._executors[kind].cancel(stopped)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-PAGES = sorted(
-    [*(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"))]
-    + [*(ROOT / "docs").rglob("*.md")]
-)
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 NOT_EXECUTED = "<!-- not executed"
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -75,8 +75,10 @@ def inline_code(page: Path) -> list[str]:
     return _CODE.findall(prose(page))
 
 
-def rows(page: Path, heading: str) -> list[list[str]]:
-    """The cells of the first table below a heading, without its own."""
-    section = page.read_text("utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    table = re.findall(r"^\|(.*)\|$", section, re.MULTILINE)
-    return [[cell.strip() for cell in line.split(" |")] for line in table[2:]]
+def rows(page: Path, heading: str = "") -> list[list[str]]:
+    """The cells of the first table below a heading (none: of the page), without its own."""
+    section = page.read_text("utf-8").partition(f"## {heading}\n" if heading else "\n")[2]
+    table = re.search(r"(?:^\|.*\|\n)+", section, re.MULTILINE)
+    assert table, f"{name_of(page)} has no table below {heading}"
+    lines = table[0].splitlines()[2:]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]

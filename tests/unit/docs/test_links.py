@@ -27,7 +27,7 @@ def anchors(page: Path) -> set[str]:
 def is_broken(page: Path, link: str) -> bool:
     path, _, anchor = link.partition("#")
     target = (page.parent / path).resolve() if path else page
-    return not target.exists() or bool(anchor) and anchor not in anchors(target)
+    return not target.exists() or (anchor != "" and anchor not in anchors(target))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

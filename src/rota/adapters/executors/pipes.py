@@ -50,6 +50,12 @@ class Pipe:
         await sink.drained()
         self._loop.add_reader(self._reader, self._read)
 
+    def discard(self) -> None:
+        """Close both ends: no process will write."""
+        self._loop.remove_reader(self._reader)
+        os.close(self._reader)
+        os.close(self.writer)
+
     async def close(self) -> None:
         """Take the rest; every process that could write is gone, so the end is near."""
         if self._waiting is not None:
@@ -59,3 +65,13 @@ class Pipe:
             while data := os.read(self._reader, _READ_SIZE):
                 self._open_sink().feed(self._stream, self._step, data)
         os.close(self._reader)
+
+
+def open_pipes(open_sink: Callable[[], OutputSink], step: int) -> tuple[Pipe, Pipe]:
+    """For standard output and error of a step: both or, with an `OSError`, none."""
+    stdout = Pipe(open_sink, Stream.STDOUT, step)
+    try:
+        return stdout, Pipe(open_sink, Stream.STDERR, step)
+    except OSError:
+        stdout.discard()
+        raise

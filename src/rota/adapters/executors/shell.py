@@ -13,7 +13,7 @@ from typing import Any
 
 from rota.adapters.executors.commands import command_of
 from rota.adapters.executors.environment import given_inputs, inherited, told_by_rota
-from rota.adapters.executors.pipes import Pipe
+from rota.adapters.executors.pipes import Pipe, open_pipes
 from rota.adapters.executors.work_folder import WorkFolder, WorkFolders, parse_progress
 from rota.domain.output import Stream
 from rota.domain.retry import backoff
@@ -37,6 +37,7 @@ class _Attempt:
     started_at: int
     deadline: float | None  # monotonic; None: no timeout
     stop: asyncio.Future[None]  # done: somebody cancelled it
+    gone_by: float | None = None  # monotonic: when its grace ends; None: nothing stopped it yet
     result: AttemptResult = AttemptResult.COMPLETED
     failure: Exit | None = None  # of the step that decided the result
     message: str = ""
@@ -54,8 +55,14 @@ class _Attempt:
         return self.result is AttemptResult.COMPLETED
 
     @property
-    def grace(self) -> float:
-        return self.assignment.spec.grace.total_seconds()
+    def is_stopped(self) -> bool:
+        return self.result in (AttemptResult.TIMED_OUT, AttemptResult.CANCELLED)
+
+    def stop_clock(self, now: float) -> float:
+        """When all of it must be gone. The grace begins with the first stop and is one for all."""
+        if self.gone_by is None:
+            self.gone_by = now + self.assignment.spec.grace.total_seconds()
+        return self.gone_by
 
 
 class ShellExecutor:
@@ -73,7 +80,13 @@ class ShellExecutor:
 
     def start(self, assignments: Sequence[Assignment]) -> None:
         for assignment in assignments:
-            task = asyncio.get_running_loop().create_task(self._run(assignment))
+            try:
+                attempt = self._prepare(assignment)
+            except OSError as error:
+                self._desk.ended([self._not_started(assignment, error)])
+                continue
+            self._attempts[attempt.fence] = attempt  # at once: a cancel may be the next order
+            task = asyncio.get_running_loop().create_task(self._run(attempt))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -87,13 +100,7 @@ class ShellExecutor:
         self._progress.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _run(self, assignment: Assignment) -> None:
-        try:
-            attempt = self._prepare(assignment)
-        except OSError as error:
-            self._desk.ended([self._not_started(assignment, error)])
-            return
-        self._attempts[attempt.fence] = attempt
+    async def _run(self, attempt: _Attempt) -> None:
         try:
             await self._run_steps(attempt)
             outcome = self._outcome(attempt)
@@ -134,10 +141,17 @@ class ShellExecutor:
 
     async def _run_steps(self, attempt: _Attempt) -> None:
         for number, step in enumerate(attempt.assignment.spec.steps):
-            if _is_wanted(step, attempt):
+            if attempt.stop.done() and attempt.is_well:
+                attempt.result = AttemptResult.CANCELLED
+                attempt.message = f"cancelled before step {step.name}"
+            if _is_wanted(step, attempt) and self._has_time(attempt):
                 await self._run_step(attempt, number, step)
             else:
                 attempt.steps.append(StepOutcome(step.name, "skipped"))
+
+    def _has_time(self, attempt: _Attempt) -> bool:
+        now = self._clock.monotonic()
+        return not attempt.is_stopped or now < attempt.stop_clock(now)
 
     async def _run_step(self, attempt: _Attempt, number: int, step: Step) -> None:
         """One step with its own retries; a bad end is noted on the attempt."""
@@ -149,8 +163,8 @@ class ShellExecutor:
             ending, result = await self._try(attempt, number, step, limit)
             if result is not AttemptResult.FAILED or tries >= step.retry.attempts:
                 break
-            if not await _pause(attempt, backoff(step.retry, tries - 1, 0.0).total_seconds()):
-                result = AttemptResult.CANCELLED
+            if not await self._pause(attempt, backoff(step.retry, tries - 1, 0.0), limit):
+                result = _stopped_as(attempt)
                 break
         seconds = round(self._clock.monotonic() - began, 3)
         attempt.steps.append(
@@ -165,40 +179,58 @@ class ShellExecutor:
         """When a step must be over: its own timeout, the attempt's, or the grace after its end."""
         now = self._clock.monotonic()
         limits = [] if step.timeout is None else [now + step.timeout.total_seconds()]
-        if attempt.result in (AttemptResult.TIMED_OUT, AttemptResult.CANCELLED):
-            limits.append(now + attempt.grace)
+        if attempt.is_stopped:
+            limits.append(attempt.stop_clock(now))
         elif attempt.deadline is not None:
             limits.append(attempt.deadline)
         return min(limits, default=None)
 
+    async def _pause(self, attempt: _Attempt, pause: timedelta, limit: float | None) -> bool:
+        """Wait between tries of a step; False if a cancel or the limit came first."""
+        now = self._clock.monotonic()
+        seconds = pause.total_seconds()
+        left = seconds if limit is None else min(seconds, limit - now)
+        await asyncio.wait({attempt.stop}, timeout=max(left, 0))
+        return left >= seconds and not attempt.stop.done()
+
     async def _try(
         self, attempt: _Attempt, number: int, step: Step, limit: float | None
     ) -> tuple[Exit, AttemptResult]:
-        streams = [
-            Pipe(attempt.open_sink, stream, number) for stream in (Stream.STDOUT, Stream.STDERR)
-        ]
-        process = self._spawner.spawn(
-            command_of(step, number, attempt.folder),
-            env={**attempt.env, **step.env},
-            cwd=attempt.assignment.spec.path or str(attempt.folder.path),
-            stdout=streams[0].writer,
-            stderr=streams[1].writer,
-        )
-        ending, result = await self._supervise(attempt, process, limit)
-        for stream in streams:
-            await stream.close()
+        try:
+            command = command_of(step, number, attempt.folder)
+            streams = open_pipes(attempt.open_sink, number)
+        except OSError as error:  # no space for its script, no descriptors for its output
+            reason = f"the step could not be started: {error.strerror}"
+            ending, result = Exit(None, None, error=reason), AttemptResult.FAILED
+        else:
+            process = self._spawn(attempt, step, command, streams)
+            ending, result = await self._supervise(attempt, process, limit)
+            for stream in streams:
+                await stream.close()
         if ending.error:
             attempt.open_sink().feed(Stream.ROTA, number, f"{ending.error}\n".encode())
         attempt.cpu_seconds += ending.cpu_seconds
         attempt.max_memory = max(attempt.max_memory, ending.max_memory_bytes)
         return ending, result
 
+    def _spawn(
+        self, attempt: _Attempt, step: Step, command: tuple[str, ...], streams: Sequence[Pipe]
+    ) -> Process:
+        stdout, stderr = streams
+        return self._spawner.spawn(
+            command,
+            env={**attempt.env, **step.env},
+            cwd=attempt.assignment.spec.path or str(attempt.folder.path),
+            stdout=stdout.writer,
+            stderr=stderr.writer,
+        )
+
     async def _supervise(
         self, attempt: _Attempt, process: Process, limit: float | None
     ) -> tuple[Exit, AttemptResult]:
         """Wait for the end, or bring it about when time is up or somebody cancels."""
         waits: set[asyncio.Future[Any]] = {process.ended}
-        if attempt.is_well:  # steps that follow a cancelled one have the grace to themselves
+        if not attempt.is_stopped:  # steps that follow a stop have what is left of the grace
             waits.add(attempt.stop)
         timeout = None if limit is None else max(limit - self._clock.monotonic(), 0)
         await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -206,14 +238,14 @@ class ShellExecutor:
             ending = process.ended.result()
             is_good = ending.status == 0
             return ending, AttemptResult.COMPLETED if is_good else AttemptResult.FAILED
-        is_stopped = attempt.stop in waits and attempt.stop.done()
-        result = AttemptResult.CANCELLED if is_stopped else AttemptResult.TIMED_OUT
+        result = _stopped_as(attempt)
         return await self._terminate(attempt, process), result
 
     async def _terminate(self, attempt: _Attempt, process: Process) -> Exit:
         """TERM, the job's grace, KILL: of the whole tree."""
+        now = self._clock.monotonic()
         process.signal(signal.SIGTERM)
-        await asyncio.wait({process.ended}, timeout=attempt.grace)
+        await asyncio.wait({process.ended}, timeout=max(attempt.stop_clock(now) - now, 0))
         if not process.ended.done():
             process.kill()
         return await process.ended
@@ -260,10 +292,10 @@ def _is_wanted(step: Step, attempt: _Attempt) -> bool:
             return attempt.result is AttemptResult.FAILED
 
 
-async def _pause(attempt: _Attempt, seconds: float) -> bool:
-    """Wait between tries of a step; False if somebody cancelled meanwhile."""
-    await asyncio.wait({attempt.stop}, timeout=seconds)
-    return not attempt.stop.done()
+def _stopped_as(attempt: _Attempt) -> AttemptResult:
+    """Why a step is brought to its end: a cancel, unless one was obeyed before, or the time."""
+    is_cancelled = attempt.stop.done() and not attempt.is_stopped
+    return AttemptResult.CANCELLED if is_cancelled else AttemptResult.TIMED_OUT
 
 
 def _words(ending: Exit, result: AttemptResult) -> str:

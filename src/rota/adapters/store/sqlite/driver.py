@@ -42,12 +42,17 @@ class _Task:
     future: asyncio.Future[Any] = field(compare=False)
 
 
+def in_sqlite(statement: Statement) -> str:
+    """A statement in SQLite's words: a list travels as a JSON array."""
+    return _LIST.sub(r"IN (SELECT value FROM json_each(:\1))", statement.text)
+
+
 class _Prepared:
-    """A statement in SQLite's words."""
+    """A statement, ready to be bound."""
 
     def __init__(self, statement: Statement) -> None:
         self.lists = frozenset(_LIST.findall(statement.text))
-        self.text = _LIST.sub(r"IN (SELECT value FROM json_each(:\1))", statement.text)
+        self.text = in_sqlite(statement)
         self.positional = _PARAMETER.sub(
             lambda match: f"?{statement.parameters.index(match.group(1)) + 1}", self.text
         )

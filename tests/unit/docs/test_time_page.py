@@ -1,0 +1,79 @@
+"""Everything the page about time shows is computed again."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.unit.cli.console import Console
+from tests.unit.docs.pages import ROOT, Block, blocks, exchanges, rows
+
+from rota.domain.gates import ActiveRun, JobRules, admit
+from rota.domain.ids import JobId, RunId
+from rota.domain.jobfile import read_job
+from rota.domain.run import Trigger
+from rota.domain.schedule import catch_up, compile_schedule
+from rota.domain.spec import Overlap
+from rota.domain.states import RunState
+from rota.operations.firing import MISFIRE_GRACE
+
+PAGE = ROOT / "docs" / "design" / "time.md"
+DAY = datetime(2026, 5, 4, tzinfo=UTC)
+DOWN_SINCE = DAY + timedelta(hours=1, minutes=30)
+BACK_AT = DAY + timedelta(hours=4, minutes=10)
+OLDER_WAITING = RunId("r_older")
+RUNNING = RunId("r_running")
+
+
+@pytest.mark.parametrize("block", blocks("console", PAGE), ids=str)
+def test_transcripts_are_what_the_commands_print(rota: Console, block: Block) -> None:
+    for exchange in exchanges(block):
+        ended = rota(*shlex.split(exchange.command)[1:])
+
+        assert ended.out + ended.err == exchange.printed
+
+
+@pytest.mark.parametrize(("misfire", "runs", "missed"), rows(PAGE, "Misfire"))
+def test_misfire_table_is_right(misfire: str, runs: str, missed: str) -> None:
+    policy = {
+        key: int(value) if value.isdigit() else value
+        for key, value in re.findall(r"(\w+): (\w+)", misfire)
+    }
+    spec = read_job(
+        {"name": "hourly", "schedule": "0 * * * *", "misfire": policy, "steps": [{"run": "true"}]}
+    )
+    assert spec.schedule is not None
+    table = compile_schedule(spec.schedule, key="hourly", anchor=DAY)
+    next_at = table.next_after(DOWN_SINCE)
+    assert next_at is not None
+
+    answer = catch_up(table, next_at, BACK_AT, spec.schedule.misfire, grace=MISFIRE_GRACE)
+
+    assert [f"{due:%H:%M}" for due in answer.fire] == runs.split()
+    assert sum(stretch.count for stretch in answer.missed) == int(missed)
+
+
+@pytest.mark.parametrize(("overlap", "new", "waiting", "running"), rows(PAGE, "Overlap"))
+def test_overlap_table_is_right(overlap: str, new: str, waiting: str, running: str) -> None:
+    rules = JobRules(JobId("j_1"), "nightly", Overlap(overlap.split("`")[1]), max_concurrency=None)
+    earlier = [
+        ActiveRun(RUNNING, 1, RunState.PROCESSING, Trigger.SCHEDULE, attempt=1),
+        ActiveRun(OLDER_WAITING, 2, RunState.BLOCKED, Trigger.SCHEDULE),
+    ]
+
+    admission = admit(
+        rules, ActiveRun(RunId("r_new"), 3, RunState.SCHEDULED, Trigger.SCHEDULE), earlier
+    )
+
+    assert str(admission.state) == new.partition(",")[0]
+    assert admission.cause in new
+    assert (OLDER_WAITING in admission.supersedes) == waiting.startswith("SKIPPED")
+    assert (RUNNING in admission.cancels) == (running == "is cancelled")
+
+
+def test_every_overlap_policy_is_in_the_table() -> None:
+    told = [row[0].split("`")[1] for row in rows(PAGE, "Overlap")]
+
+    assert sorted(told) == sorted(Overlap)
