@@ -19,6 +19,13 @@ class Assignment:
     work: Work
     spec: JobSpec
 
+    def seconds_allowed(self, store_micros: int) -> float | None:
+        """How long it may run: its timeout, or what is left to its deadline. None: for ever."""
+        limits = [] if self.spec.timeout is None else [self.spec.timeout.total_seconds()]
+        if self.work.deadline_at is not None:
+            limits.append(max(self.work.deadline_at - store_micros, 0) / 1e6)
+        return min(limits, default=None)
+
 
 class OutputSink(Protocol):
     """Takes what an attempt prints."""

@@ -26,6 +26,7 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
     job_version: int
     due_at: int  # microseconds
     inputs: dict[str, Any] | None = None
+    deadline_at: int | None = None  # microseconds; the run must be over by then
 
     @property
     def fence(self) -> Fence:

@@ -8,17 +8,19 @@ import os
 import secrets
 import signal
 import socket
+import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
+import structlog
 import uvloop
 
 from rota import __version__
 from rota.adapters.clock import SystemClock
 from rota.adapters.executors.shell import ShellExecutor
 from rota.adapters.link.local import LocalLink
-from rota.domain.errors import Unavailable
+from rota.domain.errors import RotaError, Unavailable
 from rota.domain.spec import JobSpec, JobType
 from rota.ports.executor import Executor
 from rota.ports.work import Fence, Hello, OutputChunk, ReportAnswer
@@ -29,6 +31,8 @@ from rota.worker.guard import Guard
 from rota.worker.output import AttemptOutput, OutputTimes
 from rota.worker.session import SessionConfig, WorkerSession
 
+log = structlog.get_logger()
+
 _RESEND = timedelta(milliseconds=200)
 _STARTING = timedelta(seconds=60)  # the app's import may take its time before the first lease
 _GUARDIAN_SILENCE = timedelta(seconds=10)  # a third of the default lease
@@ -37,7 +41,15 @@ _GUARDIAN_SILENCE = timedelta(seconds=10)  # a third of the default lease
 def main() -> None:
     options = _parse()
     logs.set_up(options.log_level)
-    uvloop.run(_run(options))
+    try:
+        uvloop.run(_run(options))
+    except* (OSError, RotaError) as group:
+        log.error("worker.failed", error=str(_first(group)))
+        sys.exit(1)
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 async def _run(options: argparse.Namespace) -> None:

@@ -13,7 +13,6 @@ import msgspec
 
 from rota.adapters.executors.function_host import FunctionHost, HostConnection, how, start_host
 from rota.adapters.executors.host_wire import Cancel, Done, News, Printed, Run, Task
-from rota.domain.durations import format_duration
 from rota.domain.output import Stream
 from rota.domain.run import AttemptResult
 from rota.ports.executor import Assignment, Desk, Exit, OutputSink, Spawner
@@ -109,9 +108,8 @@ class PythonExecutor:
     def _begin(self, key: int, now: int) -> None:
         held = self._held[key]
         held.sent_at = now
-        timeout = held.assignment.spec.timeout
-        if timeout is not None:
-            seconds = timeout.total_seconds()
+        seconds = held.assignment.seconds_allowed(self._desk.store_micros())
+        if seconds is not None:
             held.timer = self._loop.call_later(seconds, self._stop, [key], AttemptResult.TIMED_OUT)
 
     def _start_host(self) -> asyncio.Task[FunctionHost]:
@@ -230,9 +228,10 @@ def _outcome(held: _Held, done: Done, shift: int) -> Outcome:
 
 
 def _result(held: _Held, done: Done) -> tuple[AttemptResult, str]:
-    timeout = held.assignment.spec.timeout
-    if held.stopped_as is AttemptResult.TIMED_OUT and timeout is not None:
-        return AttemptResult.TIMED_OUT, f"timed out after {format_duration(timeout)}"
+    if held.stopped_as is AttemptResult.TIMED_OUT:
+        timeout = held.assignment.spec.timeout
+        words = f"timed out after {format_duration(timeout)}" if timeout else "its deadline passed"
+        return AttemptResult.TIMED_OUT, words
     if done.result == "completed":
         return AttemptResult.COMPLETED, ""
     return held.stopped_as or AttemptResult.FAILED, done.message

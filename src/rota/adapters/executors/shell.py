@@ -112,7 +112,8 @@ class ShellExecutor:
     def _prepare(self, assignment: Assignment) -> _Attempt:
         work, spec = assignment.work, assignment.spec
         folder = self._folders.take()
-        now, timeout = self._clock.monotonic(), spec.timeout
+        now, started_at = self._clock.monotonic(), self._desk.store_micros()
+        seconds = assignment.seconds_allowed(started_at)
         return _Attempt(
             assignment=assignment,
             folder=folder,
@@ -123,8 +124,8 @@ class ShellExecutor:
                 **told_by_rota(assignment, folder.output, folder.progress),
             },
             open_sink=partial(self._desk.output, work.fence),
-            started_at=self._desk.store_micros(),
-            deadline=None if timeout is None else now + timeout.total_seconds(),
+            started_at=started_at,
+            deadline=None if seconds is None else now + seconds,
             stop=asyncio.get_running_loop().create_future(),
         )
 

@@ -155,6 +155,7 @@ class LocalLinkServer:
         self._path = path
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+        self._is_closing = False
 
     async def open(self) -> None:
         self._path.unlink(missing_ok=True)
@@ -165,6 +166,7 @@ class LocalLinkServer:
             os.umask(previous)
 
     async def close(self) -> None:
+        self._is_closing = True
         if self._server is not None:
             self._server.close()
         for task in list(self._connections):
@@ -179,6 +181,9 @@ class LocalLinkServer:
         try:
             if _is_same_user(writer):
                 await _Conversation(self._desk, reader, writer).run()
+        except asyncio.CancelledError:
+            if not self._is_closing:  # asyncio itself would log it: nobody awaits a connection
+                raise
         finally:
             self._connections.discard(task)
             writer.close()

@@ -93,4 +93,5 @@ def _work(row: Row) -> Work:
         job_version=row["job_version"],
         due_at=row["due_at"],
         inputs=from_json(row["inputs"]),
+        deadline_at=row["deadline_at"],
     )
