@@ -13,6 +13,7 @@ import msgspec
 
 from rota.adapters.executors.function_host import FunctionHost, HostConnection, how, start_host
 from rota.adapters.executors.host_wire import Cancel, Done, News, Printed, Run, Task
+from rota.domain.durations import format_duration
 from rota.domain.output import Stream
 from rota.domain.run import AttemptResult
 from rota.ports.executor import Assignment, Desk, Exit, OutputSink, Spawner
