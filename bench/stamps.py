@@ -12,7 +12,7 @@ import struct
 import time
 from pathlib import Path
 
-VARIABLE = "ROTA_BENCH_STAMPS"  # names the file
+VARIABLE = "BENCH_STAMPS"  # names the file
 
 _TICK = struct.Struct("<q")  # monotonic nanoseconds
 _MARK = struct.Struct("<dd")  # due and now, seconds since 1970

@@ -106,7 +106,7 @@ def routes() -> str:
     return _table(
         ("request", "role", "what"),
         [
-            (f"`{method} {route.path}`", role_of(route) or "", _summary(route))
+            (f"`{method} {route.path}`", role_of(method, route) or "", _summary(route))
             for route in _documented_routes()
             for method in sorted(route.methods or ())
         ],

@@ -1,4 +1,4 @@
-"""`rota apply`: create and update jobs from files."""
+"""`rota apply`: create and update jobs from files and apps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
+from msgspec import structs
 
 from rota.cli import times
 from rota.cli.asking import Answered, ask
@@ -19,11 +20,17 @@ from rota.cli.plan_views import write_plan
 from rota.cli.printing import print_data
 from rota.cli.terminal import Terminal
 from rota.sdk import calls
-from rota.sdk.answers import Plan
+from rota.sdk.answers import Plan, Problem
 from rota.sdk.client import Client
 from rota.sdk.errors import Invalid
 
 _MANY = 100
+
+app = App(
+    name="apply",
+    help="Create and update jobs from files.",
+    usage="rota apply [OPTIONS] [FILE…] [--app MODULE:APP]",
+)
 
 
 @Parameter(name="*")
@@ -39,7 +46,7 @@ class Choices:
         ),
     ] = False
     prune: Annotated[
-        bool, Parameter(help="Also delete jobs that an earlier version of the file had.")
+        bool, Parameter(help="Also delete jobs that an earlier version of the file or app had.")
     ] = False
     if_match: Annotated[
         str | None, Parameter(help="Apply only if nothing changed since the plan with this etag.")
@@ -50,21 +57,27 @@ class Choices:
 _AS_WRITTEN = Choices()
 
 
+@app.default
 def apply(
-    file: Annotated[tuple[Path, ...], Parameter(help="Job files; - is standard input.")],
+    file: Annotated[
+        tuple[Path, ...], Parameter(name="FILE…", help="Job files; - is standard input.")
+    ] = (),
     /,
     *,
+    app: Annotated[
+        str | None, Parameter(metavar="MODULE:APP", help="App whose Python functions are jobs.")
+    ] = None,
     choices: Choices = _AS_WRITTEN,
     remote: Remote = REMOTE,
 ) -> Exit:
-    """Create and update the jobs of job files, each file all or nothing.
+    """Create and update the jobs of job files or of an app, each all or nothing.
 
-    All files are checked before the first is applied.
+    All of them are checked before the first is applied.
     """
-    if choices.if_match is not None and len(file) > 1:
+    sources = _sources(file, app)
+    if choices.if_match is not None and len(sources) > 1:
         message = "--if-match is about the plan of one file"
         raise CommandFailed(message, code=Exit.USAGE, hint="apply the files one by one")
-    sources = [read_text(path) for path in file]
     with remote.connect() as client:
         plans = [_ask(client, source, choices, plan=True) for source in sources]
         if choices.plan:
@@ -73,6 +86,18 @@ def apply(
         applied = [_ask(client, source, choices) for source in sources]
     _show_applied(remote, sources, applied)
     return Exit.DONE
+
+
+def _sources(files: tuple[Path, ...], app: str | None) -> list[NamedText]:
+    if not files and app is None:
+        hint = "rota apply FILE…, or rota apply --app MODULE:app"
+        raise CommandFailed("there is nothing to apply", code=Exit.USAGE, hint=hint)
+    sources = [read_text(path) for path in files]
+    if app is not None:
+        from rota.cli.apps import read_app  # files do not wait for the SDK
+
+        sources.append(read_app(app))
+    return sources
 
 
 def _ask(
@@ -86,11 +111,21 @@ def _ask(
         if_match=choices.if_match,
     )
     try:
-        return ask(client, call)
+        answered = ask(client, call)
     except Invalid as error:
         if not error.errors:
             raise
-        raise FileRefused(source.label, error.message, error.errors) from error
+        problems = _placed(source, error.errors)
+        raise FileRefused(source.label, error.message, problems) from error
+    warnings = _placed(source, answered.value.warnings)
+    return replace(answered, value=structs.replace(answered.value, warnings=warnings))
+
+
+def _placed(source: NamedText, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """The problems at places that people can look up: an app has paths, but no lines."""
+    if source.has_lines:
+        return problems
+    return tuple(structs.replace(problem, line=None, column=None) for problem in problems)
 
 
 def _with_consent(terminal: Terminal, plans: list[Answered[Plan]], choices: Choices) -> Choices:
@@ -132,7 +167,8 @@ def _tell_next(
     if not changes:
         terminal.tell("no changes")
         return
-    command = ["rota apply", *(source.label for source in sources)]
+    command = ["rota apply"]
+    command += [each.label if each.has_lines else f"--app {each.label}" for each in sources]
     command += ["--prune"] if choices.prune else []
     command += [f"--if-match {plans[0].value.etag}"] if len(plans) == 1 else []
     terminal.tell(f"{counted(len(changes), 'change')}. Apply with: {inert(' '.join(command))}")

@@ -25,7 +25,7 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
     (
         "Define jobs",
         (
-            Command("apply", "rota.cli.apply:apply", "Create and update jobs from files"),
+            Command("apply", "rota.cli.apply:app", "Create and update jobs from files"),
             Command("validate", "rota.cli.validate:validate", "Check job files without a server"),
             Command("import", "rota.cli.imports:app", "Turn a crontab into a job file"),
             Command("cron", "rota.cli.cron:app", "Explain a schedule, show its next times"),

@@ -22,7 +22,7 @@ app = App(name="cron", help="Explain a schedule, show its next times.")
 Expressions = Annotated[
     tuple[str, ...],
     Parameter(
-        name="EXPRESSION",
+        name="EXPRESSION…",
         help='Cron expression, interval, @daily or ISO time, in quotes: "0 2 * * *".',
     ),
 ]

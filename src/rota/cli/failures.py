@@ -48,12 +48,13 @@ def explain_failure(error: CommandFailed | errors.RotaApiError) -> str:
     return "\n".join([*lines, ""])
 
 
-def describe_problem(problem: Problem, *, file: str = "", label: str = "") -> str:
+def describe_problem(problem: Problem, *, file: str = "", error_label: str = "") -> str:
     """`jobs.yaml:7:5  unknown key "shedule" — did you mean "schedule"?`"""
     line, column = problem.line, problem.column
     place = ":".join(str(part) for part in (file, line, column) if part)
     if line is None and problem.path:
         place = ":".join(part for part in (file, problem.path) if part)
+    label = "warning: " if problem.warning else error_label
     text = label + problem.message + (f" — {problem.hint}" if problem.hint else "")
     return inert(f"{place}  {text}" if place else text)
 

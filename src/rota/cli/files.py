@@ -18,6 +18,7 @@ class NamedText:
     label: str  # how messages call it
     stem: str  # the set's name, unless the file has one
     text: str
+    has_lines: bool = True  # that people can look up
 
 
 def read_text(path: Path) -> NamedText:

@@ -37,8 +37,7 @@ def crontab(
     terminal = Display().terminal()
     imported = import_crontab(source.text, timezone=tz or host_timezone(), system=system)
     for problem in imported.problems:
-        mark = "warning: " if problem.warning else "left out: "
-        terminal.tell(describe_problem(problem, file=source.label, label=mark))
+        terminal.tell(describe_problem(problem, file=source.label, error_label="left out: "))
     if out is None:
         terminal.write(imported.text.removesuffix("\n"))
     else:

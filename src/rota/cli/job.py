@@ -11,6 +11,7 @@ from rota.cli import times
 from rota.cli.asking import ask, ask_list
 from rota.cli.exits import Exit
 from rota.cli.inert import inert
+from rota.cli.instants import Instant
 from rota.cli.job_views import JOBS, LEDGER, write_job
 from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Format, Limit, Remote, Writing
 from rota.cli.printing import print_data, print_list, print_one
@@ -24,7 +25,7 @@ from rota.sdk.exchange import Call
 app = App(name="job", help="List, show, trigger, pause, delete … jobs.")
 
 
-@app.command(name="list")
+@app.command(name="list", usage="rota job list [OPTIONS] [PATTERN]")
 def list_(
     pattern: Annotated[str | None, Parameter(help="Names to show; * stands for any text.")] = None,
     /,
@@ -99,8 +100,8 @@ def ledger(
     job: JobReference,
     /,
     *,
-    since: Annotated[str | None, Parameter(help="From this time on, ISO 8601.")] = None,
-    until: Annotated[str | None, Parameter(help="Up to this time, ISO 8601.")] = None,
+    since: Annotated[Instant | None, Parameter(help="From this time on, ISO 8601.")] = None,
+    until: Annotated[Instant | None, Parameter(help="Up to this time, ISO 8601.")] = None,
     limit: Limit = 100,
     remote: Remote = REMOTE,
 ) -> None:
@@ -111,8 +112,13 @@ def ledger(
     print_list(remote, listing, LEDGER)
 
 
-@app.command
-def export(*jobs: JobReference, remote: Remote = REMOTE) -> None:
+@app.command(usage="rota job export [OPTIONS] [JOB…]")
+def export(
+    jobs: Annotated[tuple[JobReference, ...], Parameter(name="JOB…")] = (),
+    /,
+    *,
+    remote: Remote = REMOTE,
+) -> None:
     """Print jobs as a job file that `rota apply` reads back; all jobs if none is named."""
     with remote.connect() as client:
         names = [job_named(job) for job in jobs]

@@ -12,10 +12,13 @@ from rota.cli.terminal import Terminal
 from rota.sdk.answers import Job, JobDetail, LedgerEntry, Upcoming
 
 _NOTHING = "–"
+_ON_DEMAND = "on demand"
 
 
 def _words(job: Job) -> str:
-    return job.schedule.words if job.schedule else "on demand"
+    if job.schedule:
+        return job.schedule.words
+    return _NOTHING if job.status == _ON_DEMAND else _ON_DEMAND  # once is enough
 
 
 def _next(job: Job) -> str:

@@ -21,7 +21,7 @@ def write_plan(terminal: Terminal, file: str, plan: Plan, present: datetime) -> 
     for change in plan.changes:
         _write_change(terminal, change, width, present)
     for warning in plan.warnings:
-        terminal.tell(describe_problem(warning, file=file, label="warning: "))
+        terminal.tell(describe_problem(warning, file=file))
 
 
 def _write_change(terminal: Terminal, change: Change, width: int, present: datetime) -> None:

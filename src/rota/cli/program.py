@@ -18,6 +18,7 @@ from rota.cli.inert import inert
 from rota.sdk.errors import RotaApiError
 
 _COMPLETE = "__complete"  # what completion scripts call
+_BARE = {("worker", "start"): "rota worker"}  # verbs that go without saying
 _NAMES = frozenset(command.name for command in COMMANDS) | {_COMPLETE}
 
 
@@ -52,6 +53,9 @@ def run(words: Sequence[str]) -> int:
 def _obey(words: Sequence[str]) -> int:
     if words[0] not in _NAMES and not words[0].startswith("-"):
         return _refuse_command(words[0])
+    if tuple(words[:2]) in _BARE:
+        sys.stderr.write(f"rota: did you mean: {_BARE[words[0], words[1]]}\n")
+        return Exit.USAGE
     try:
         result = build()(
             words, exit_on_error=False, print_error=False, result_action="return_value"

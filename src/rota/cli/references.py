@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated
 from urllib.parse import unquote, urlsplit
 
 from cyclopts import Parameter
 
 from rota.cli.completers import complete_jobs, complete_runs
+from rota.cli.exits import CommandFailed, Exit
 from rota.sdk.client import Client
 from rota.sdk.errors import NotFound
 
@@ -21,6 +23,8 @@ RunReference = Annotated[
 ]
 
 _WHOLE_RUN_ID = re.compile(r"r_[0-9a-z]{20}")
+_UNMISTAKABLE = ("r_", "http://", "https://", "/")  # how nothing but a run is named
+_SHOWN = 10
 
 
 def job_named(reference: str) -> str:
@@ -37,18 +41,47 @@ def run_id(client: Client, reference: str) -> str:
 
 def run_or_latest(client: Client, reference: str) -> str:
     """The id of a run, or of the newest run of the job of that name."""
+    return _run_or(_latest_run, client, reference)
+
+
+def active_run(client: Client, reference: str) -> str:
+    """The id of a run, or of the only active run of the job of that name."""
+    return _run_or(_only_active_run, client, reference)
+
+
+def _run_or(run_of_job: Callable[[Client, str], str], client: Client, reference: str) -> str:
     try:
         return run_id(client, reference)
     except NotFound as error:
-        try:
-            history = client.get_history(job_named(reference), limit=1)
-        except NotFound:
-            raise error from None
-        if not history.items:
-            raise NotFound(
-                f"job {reference} has never run", hint=f"rota trigger {reference}"
-            ) from None
-        return history.items[0].id
+        no_such_run = error
+    try:
+        job = client.get_job(job_named(reference)).name
+    except NotFound:
+        if reference.startswith(_UNMISTAKABLE):
+            raise no_such_run from None
+        hint = "rota job list and rota run list show them"
+        raise NotFound(f"no job or run named {reference}", hint=hint) from None
+    return run_of_job(client, job)
+
+
+def _latest_run(client: Client, job: str) -> str:
+    history = client.get_history(job, limit=1)
+    if not history.items:
+        raise NotFound(f"job {job} has never run", hint=f"rota trigger {job}")
+    return history.items[0].id
+
+
+def _only_active_run(client: Client, job: str) -> str:
+    page = client.list_runs(job=job, active=True, limit=_SHOWN)
+    match [run.id for run in page.items]:
+        case []:
+            raise NotFound(f"job {job} has no active run", hint="rota ps lists what is active")
+        case [only]:
+            return only
+        case several:
+            named = ", ".join(several) + (" …" if page.next_cursor else "")
+            message = f"job {job} has several active runs: {named}"
+            raise CommandFailed(message, code=Exit.USAGE, hint="name the runs that are meant")
 
 
 def _from_address(reference: str, noun: str) -> str:

@@ -9,11 +9,11 @@ from cyclopts import App, Parameter
 from rota.cli import times
 from rota.cli.asking import ask, ask_list
 from rota.cli.durations import Duration
-from rota.cli.exits import CommandFailed, Exit
+from rota.cli.exits import Exit
 from rota.cli.logs import logs
 from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Limit, Remote, Writing
 from rota.cli.printing import print_list, print_one
-from rota.cli.references import RunReference, run_id, run_or_latest
+from rota.cli.references import RunReference, active_run, run_id, run_or_latest
 from rota.cli.run_views import RUNS, write_run, write_why
 from rota.cli.watching import watch as watch_run
 from rota.sdk import calls
@@ -94,13 +94,19 @@ def why(run: RunReference, /, *, remote: Remote = REMOTE) -> None:
 
 
 @app.command
-def cancel(*runs: RunReference, destroying: Destroying = DESTROYING) -> None:
+def cancel(
+    runs: Annotated[
+        tuple[RunReference, ...],
+        Parameter(name="RUN…", help="Id or address of a run, or a job with only one active run."),
+    ],
+    /,
+    *,
+    destroying: Destroying = DESTROYING,
+) -> None:
     """Cancel runs; what is running is asked to stop, then killed after its grace."""
     terminal = destroying.terminal()
-    if not runs:
-        raise CommandFailed("no run was named", code=Exit.USAGE, hint="rota run cancel RUN…")
     with destroying.connect() as client:
-        ids = [run_id(client, run) for run in runs]
+        ids = [active_run(client, run) for run in runs]
         if destroying.dry_run:
             for each in ids:
                 terminal.tell(f"would cancel {each}, {client.get_run(each).state.lower()} now")

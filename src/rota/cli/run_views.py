@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 
 from rota.cli import times
@@ -38,7 +39,7 @@ RUNS: ListView[Run] = ListView(
         Column("TOOK", _took),
         Column("DETAIL", _detail),
         Column("TRIGGER", lambda run: run.trigger, only_wide=True),
-        Column("ATTEMPT", lambda run: f"{run.attempt} of {run.max_attempts}", only_wide=True),
+        Column("ATTEMPT", lambda run: attempt_words(run, run.attempt), only_wide=True),
         Column("WORKER", lambda run: run.worker or _NOTHING, only_wide=True),
         Column("LATE", _late, only_wide=True),
         Column("PRIORITY", lambda run: str(run.priority), only_wide=True),
@@ -75,9 +76,14 @@ def ended_by(ended: Run | Attempt) -> str:
     return "" if ended.exit_code is None else f"exit {ended.exit_code}"
 
 
+def attempt_words(run: Run, number: int) -> str:
+    """`2 of 3`; lost ones do not count against the limit, so `4 (1 lost)` has none beside it."""
+    return f"{number} ({run.losses} lost)" if run.losses else f"{number} of {run.max_attempts}"
+
+
 def _state(run: Run) -> str:
     notes = [
-        f"attempt {run.attempt} of {run.max_attempts}" if run.attempt else "",
+        f"attempt {attempt_words(run, run.attempt)}" if run.attempt else "",
         ended_by(run),
         "" if run.duration_seconds is None else times.length(run.duration_seconds),
     ]
@@ -102,8 +108,8 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime) -> None:
             ("started", times.moment(run.first_started_at, present)),
             ("late by", times.length(late) if late is not None else ""),
             ("ended", times.moment(run.ended_at, present)),
-            ("inputs", " ".join(f"{key}={value}" for key, value in inputs.items())),
-            ("outputs", "" if run.outputs is None else str(run.outputs)),
+            ("inputs", " ".join(f"{key}={_plain(value)}" for key, value in inputs.items())),
+            ("outputs", "" if run.outputs is None else _json(run.outputs)),
             ("retry of", run.retry_of or ""),
         ],
     )
@@ -115,6 +121,14 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime) -> None:
     for late_result in run.late_results:
         report = f"attempt {late_result.attempt} reported {late_result.result.lower()}"
         terminal.write(f"refused: {report} after its lease had ended")
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else _json(value)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _write_steps(terminal: Terminal, attempt: Attempt) -> None:

@@ -77,7 +77,8 @@ class Transcript:
             self._line(f"  {inert(attempt.message)}")
         if not (run.is_settled and attempt.number == run.attempt):
             result = (attempt.result or "").lower().replace("_", " ")
-            self._line(f"  attempt {attempt.number} of {run.max_attempts} {result}")
+            limit = "" if run.losses else f" of {run.max_attempts}"  # lost ones do not count
+            self._line(f"  attempt {attempt.number}{limit} {result}")
 
     def _last_lines(self, run: RunDetail, attempt: Attempt) -> Sequence[LogLine]:
         if attempt.result == "COMPLETED" or not attempt.output.lines:

@@ -12,6 +12,7 @@ from rota.cli.asking import ask
 from rota.cli.durations import Duration
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.inert import inert
+from rota.cli.instants import Instant
 from rota.cli.options import Writing
 from rota.cli.printing import print_one
 from rota.cli.terminal import Terminal
@@ -31,9 +32,7 @@ class Request:
             name=["--input", "-i"], metavar="NAME=VALUE", help="An input of the job; repeatable."
         ),
     ] = ()
-    at: Annotated[
-        str | None, Parameter(metavar="TIME", help="Not now but at this time, ISO 8601.")
-    ] = None
+    at: Annotated[Instant | None, Parameter(help="Not now but at this time, ISO 8601.")] = None
     priority: Annotated[int | None, Parameter(metavar="N", help="0 to 9; 9 goes first.")] = None
     key: Annotated[
         str | None,
@@ -68,8 +67,10 @@ def request_run(job: str, request: Request, writing: Writing) -> Exit:
 
 
 def _write_triggered(terminal: Terminal, run: Run, server: str) -> None:
-    terminal.write(f"run {run.id} {run.state.lower()}")
-    terminal.tell(f"rota run watch {run.id} · {server}{run.url}")
+    waits_for = f": {inert(run.waiting)}" if run.state == "BLOCKED" and run.waiting else ""
+    terminal.write(f"run {run.id} {run.state.lower()}{waits_for}")
+    actions = [inert(reason.action) for reason in run.reasons if reason.action]
+    terminal.tell(" · ".join([*actions, f"rota run watch {run.id}", f"{server}{run.url}"]))
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from rota.cli.options import DISPLAY, Display, Format
 from rota.cli.printing import print_data
 from rota.runtime.offline import CheckedFile, check_file
 
-Files = Annotated[tuple[Path, ...], Parameter(help="Job files; - is standard input.")]
+Files = Annotated[tuple[Path, ...], Parameter(name="FILE…", help="Job files; - is standard input.")]
 
 
 def validate(file: Files, /, *, display: Display = DISPLAY) -> Exit:
@@ -34,8 +34,7 @@ def validate(file: Files, /, *, display: Display = DISPLAY) -> Exit:
 def _tell(display: Display, label: str, checked: CheckedFile) -> None:
     terminal = display.terminal()
     for problem in checked.problems:
-        mark = "warning: " if problem.warning else ""
-        terminal.tell(describe_problem(problem, file=label, label=mark))
+        terminal.tell(describe_problem(problem, file=label))
     if checked.is_valid:
         terminal.write(f"{label}: valid, {counted(len(checked.jobs), 'job')}")
     else:

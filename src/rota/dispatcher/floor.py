@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+import structlog
+
 from rota.domain.errors import NotFound
 from rota.domain.ids import JobId, SessionId, micros
+from rota.domain.run import AttemptResult
 from rota.operations import output, serving
 from rota.operations.backends import Backends
 from rota.ports.queue import CANCELLED, WATCHED, work
@@ -35,6 +38,8 @@ from rota.ports.work import (
     Welcome,
     Work,
 )
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +194,14 @@ class Floor:
         desk.held.update(item.fence for item in claimed)
         refs = {(item.job_id, item.job_version) for item in claimed}
         specs = await self._new_specs(desk, refs)
-        desk.orders.put_nowait(Dispatch(tuple(claimed), specs))
+        readable, unreadable = [], []
+        for item in claimed:
+            is_readable = (item.job_id, item.job_version) in desk.known_specs
+            (readable if is_readable else unreadable).append(item)
+        if readable:
+            desk.orders.put_nowait(Dispatch(tuple(readable), specs))
+        if unreadable:
+            await self._refuse(desk, unreadable)
 
     async def _new_specs(self, desk: _Desk, refs: set[tuple[str, int]]) -> tuple[SpecEntry, ...]:
         unseen = refs - desk.known_specs
@@ -199,8 +211,21 @@ class Floor:
         if missing:
             for entry in await serving.specs(self._backends, missing):
                 self._specs[entry.job_id, entry.job_version] = entry
-        desk.known_specs |= unseen
-        return tuple(self._specs[ref] for ref in unseen)
+        readable = unseen & self._specs.keys()
+        desk.known_specs |= readable
+        return tuple(self._specs[ref] for ref in readable)
+
+    async def _refuse(self, desk: _Desk, unreadable: Sequence[Work]) -> None:
+        """End what no worker could understand, so that it stands in nobody's way."""
+        message = "this version of Rota cannot read the job's definition"
+        outcomes = [
+            Outcome(item.run, item.attempt, AttemptResult.FAILED, 0, 0, message=message)
+            for item in unreadable
+        ]
+        log.error("run.unreadable", runs=[item.run for item in unreadable])
+        finished = await serving.finish(self._backends, desk.session.id, outcomes)
+        desk.held.difference_update(finished.accepted, finished.fenced)
+        desk.has_room.set()
 
     async def _pass_on_cancels(self) -> None:
         listener = self._backends.queue.listen(CANCELLED)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import random
 import re
-import secrets
 import time
 
 import structlog
@@ -65,7 +65,9 @@ class Access:
         route = _route(scope)
         self._requests.observe(scope["method"], route, status, seconds)
         caller = scope["state"].get("caller")
-        (_log.debug if route in _QUIET else _log.info)(
+        is_unremarkable = status < 400 or route in _QUIET
+        tell = _log.debug if is_unremarkable else _log.warning if status >= 500 else _log.info
+        tell(
             "request",
             method=scope["method"],
             route=route,
@@ -80,7 +82,7 @@ def _trace_id(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == b"traceparent" and (match := _TRACEPARENT.fullmatch(value)):
             return match[1].decode()
-    return secrets.token_hex(16)
+    return f"{random.getrandbits(128):032x}"
 
 
 def _route(scope: Scope) -> str:

@@ -90,7 +90,11 @@ class Authentication:
             return Credential(secret.strip(), is_cookie=False)
         if secret := connection.cookies.get(self._cookie, ""):
             return Credential(secret, is_cookie=True)
-        raise Denied("not logged in", code="unauthenticated", hint="set ROTA_TOKEN, or open the login link that rota up printed")
+        raise Denied(
+            "not logged in",
+            code="unauthenticated",
+            hint="set ROTA_TOKEN, or open the login link that rota up printed",
+        )
 
 
 def _refuse_forged(method: str, connection: HTTPConnection, credential: Credential) -> None:
@@ -110,7 +114,7 @@ def cookie_name(*, secure: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Dependency: the caller, who must have at least this role."""
+    """Dependency: the caller, who must have at least this role. Whoever is known is a viewer."""
 
     role: Role
 

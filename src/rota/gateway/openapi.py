@@ -37,10 +37,12 @@ def openapi_document(app: FastAPI, settings: GatewaySettings) -> dict[str, Any]:
     return app.openapi_schema
 
 
-def role_of(route: APIRoute) -> Role | None:
-    """The role a route needs; None: it is open to everyone."""
+def role_of(method: str, route: APIRoute) -> Role | None:
+    """The role a call needs; None: it is open to everyone."""
+    if (method, route.path) in OPEN:
+        return None
     roles = [call.role for call in _calls(route.dependant) if isinstance(call, Needs)]
-    return max(roles, key=_RANK.__getitem__, default=None)
+    return max(roles, key=_RANK.__getitem__, default=Role.VIEWER)
 
 
 def _calls(dependant: Dependant) -> Iterator[object]:
@@ -71,10 +73,9 @@ def _describe_security(document: dict[str, Any], settings: GatewaySettings) -> N
 
 
 def _describe_access(document: dict[str, Any], route: APIRoute) -> None:
-    role = role_of(route)
     for method in route.methods or ():
         operation = document["paths"][route.path_format][method.lower()]
-        if role is not None:
+        if role := role_of(method, route):
             operation["x-rota-role"] = str(role)
-        if (method, route.path) in OPEN:
+        else:
             operation["security"] = []

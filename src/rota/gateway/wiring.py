@@ -9,14 +9,13 @@ from starlette.requests import Request
 
 from rota.domain.job import Job
 from rota.domain.run import Run
-from rota.gateway.auth import API, Needs
+from rota.gateway.auth import API
 from rota.gateway.problems import MEDIA_TYPE
 from rota.gateway.settings import GatewaySettings
 from rota.gateway.strictness import StrictRoute
 from rota.operations.backends import Backends
 from rota.operations.definitions import find_job
 from rota.operations.runs import find_run
-from rota.ports.store import Role
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 _PROBLEM: dict[str, Any] = {
@@ -76,13 +75,13 @@ NamedRun = Annotated[Run, Depends(_run)]
 
 
 def api_router(noun: str) -> APIRouter:
-    """Routes of the API; every one needs at least a viewer and takes a project."""
+    """Routes of the API: every one takes a project, and a viewer unless it says `Needs`."""
     return APIRouter(
         prefix=API,
         tags=[noun],
         route_class=StrictRoute,
         responses=PROBLEMS,
-        dependencies=[Depends(Needs(Role.VIEWER)), Depends(_project)],
+        dependencies=[Depends(_project)],
     )
 
 

@@ -135,7 +135,7 @@ def _planned(
         job_id=None if old is None else old.id,
         schedule=words_of(entry.spec, anchor),
         next_at=new.next_at,
-        differences=() if old is None else tuple(_differences(old.document, entry.document)),
+        differences=() if old is None else tuple(_changes_of(old, entry, set_name)),
         notes=tuple(_notes(entry.spec, anchor, new.next_at, now)),
     )
     return planned, new
@@ -214,6 +214,11 @@ def _notes(spec: JobSpec, anchor: datetime, next_at: datetime | None, now: datet
         )
     notes += [change.text for change in clock_changes(table, now) if change.is_affected]
     return notes
+
+
+def _changes_of(old: Job, entry: JobEntry, set_name: str) -> list[str]:
+    moved = _difference(old.set_name, set_name, "set")
+    return [*moved, *_differences(old.document, entry.document)]
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any], at: str = "") -> list[str]:

@@ -61,9 +61,10 @@ def _passed(reasons: tuple[Reason, ...]) -> tuple[str, ...]:
 
 def _waits_for_time(run: Run) -> Explanation:
     what = "its retry's back-off" if run.attempt else "its time"
+    until = f"{what} ends" if run.attempt else "it is due"
     reason = Reason(
         gate="time",
-        message=f"{what} ends at {run.eligible_at:%Y-%m-%d %H:%M:%S} UTC",
+        message=f"{until} at {run.eligible_at:%Y-%m-%d %H:%M:%S} UTC",
         eligible_at=run.eligible_at,
     )
     return Explanation(run, f"scheduled: waits for {what}", (reason,), (), since=run.created_at)

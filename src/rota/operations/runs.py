@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from rota.domain.errors import Conflict, NotFound
-from rota.domain.ids import RunId, new_run_id
+from rota.domain.ids import new_run_id
 from rota.domain.job import Job
 from rota.domain.jobfile import parse_inputs, read_job
 from rota.domain.run import Run, Trigger
@@ -62,23 +62,6 @@ def _idempotency(job: Job, options: TriggerOptions, actor: str) -> Idempotency |
     text = json.dumps(body, sort_keys=True, default=str)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return Idempotency(f"{job.project}/{actor}/{options.idempotency_key}", digest)
-
-
-async def trigger_many(
-    backends: Backends, job: Job, inputs: Sequence[Mapping[str, Any]], *, actor: str
-) -> tuple[RunId, ...]:
-    """One run for each set of inputs, all or none."""
-    require_enabled(job)
-    spec = read_job(job.document)
-    checked = [parse_inputs(spec, given) for given in inputs]
-    now = await backends.store.now()
-    new = [
-        NewRun(new_run_id(now), job.id, job.version, Trigger.MANUAL, actor, values or None)
-        for values in checked
-    ]
-    submitted = await backends.store.submit(new)
-    backends.announce(submitted.wakes)
-    return submitted.runs
 
 
 async def retry(backends: Backends, run: Run, *, actor: str) -> Run:

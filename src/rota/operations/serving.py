@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
+from rota.domain.errors import Invalid
 from rota.domain.ids import JobId, SessionId, micros
 from rota.domain.jobfile import read_job
-from rota.domain.spec import JobSpec
 from rota.operations.backends import Backends
 from rota.ports.queue import output as output_topic
 from rota.ports.store import Finished, Renewal, Session
@@ -50,13 +51,16 @@ async def claim(backends: Backends, session: SessionId, slots: int) -> list[Work
 
 
 async def specs(backends: Backends, refs: Sequence[Ref]) -> list[SpecEntry]:
-    """The specs of job versions, for workers that have not seen them."""
+    """The specs of job versions, for workers that have not seen them.
+
+    What this version of Rota cannot read is left out.
+    """
     documents: Mapping[Ref, Mapping[str, object]] = await backends.store.documents(refs)
-    return [SpecEntry(job, version, _spec(documents[job, version])) for job, version in refs]
-
-
-def _spec(document: Mapping[str, object]) -> JobSpec:
-    return read_job(document)
+    entries = []
+    for job, version in refs:
+        with suppress(Invalid):
+            entries.append(SpecEntry(job, version, read_job(documents[job, version])))
+    return entries
 
 
 async def start(backends: Backends, session: SessionId, starts: Sequence[Start]) -> StartAnswer:

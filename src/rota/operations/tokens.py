@@ -77,7 +77,11 @@ async def authenticate(backends: Backends, secret: str) -> Caller:
     """Who holds this secret. `Denied` says the same for unknown, expired and revoked ones."""
     found = await backends.store.token_by_digest(digest(secret))
     if found is None or found[1] == "login":
-        raise Denied("not logged in", code="unauthenticated", hint="set ROTA_TOKEN, or open the login link that rota up printed")
+        raise Denied(
+            "not logged in",
+            code="unauthenticated",
+            hint="set ROTA_TOKEN, or open the login link that rota up printed",
+        )
     token, _ = found
     return Caller(token.name, token.role, token.id)
 

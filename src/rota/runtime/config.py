@@ -6,7 +6,7 @@ import difflib
 import os
 import socket
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from ipaddress import ip_address
@@ -19,7 +19,16 @@ from rota.domain.lease import MAX_LEASE, MIN_LEASE
 from rota.guardian import NamespaceWish
 
 _FILES = (Path("rota.toml"), Path("~/.config/rota/rota.toml"), Path("/etc/rota/rota.toml"))
+_PREFIX = "ROTA_"
 _FROM_FILE = "_FILE"  # ROTA_TOKEN_FILE: read the value from that file
+# Not settings, but what Rota tells jobs and its own processes: `rota` may well be called by a job.
+_TOLD_BY_ROTA = frozenset(
+    f"{_PREFIX}{name}"
+    for name in (
+        *("RUN_ID", "JOB", "PROJECT", "DUE_AT", "ATTEMPT", "FENCE", "CART", "ITEM"),
+        *("OUTPUT", "PROGRESS", "GUARD_KEY", "GUARDIAN_FD", "GUARDIAN_KILL_FD"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +147,36 @@ def _environment_layer(
     environ: Mapping[str, str], problems: list[Problem]
 ) -> dict[str, tuple[Any, str]]:
     layer: dict[str, tuple[Any, str]] = {}
+    problems += _unknown_variables(environ)
     for name in MEANINGS:
-        variable = f"ROTA_{name.upper()}"
+        variable = _variable(name)
         if variable in environ:
             layer[name] = environ[variable], variable
         elif (path := environ.get(variable + _FROM_FILE)) is not None:
             try:
                 layer[name] = Path(path).read_text("utf-8").strip(), variable + _FROM_FILE
             except OSError as error:
-                problems.append(
-                    Problem(f"{path}: {error.strerror}", path=variable + _FROM_FILE)
-                )
+                problems.append(Problem(f"{path}: {error.strerror}", path=variable + _FROM_FILE))
     return layer
+
+
+def _unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
+    settings = [_variable(name) for name in MEANINGS]
+    known = {*settings, *(variable + _FROM_FILE for variable in settings), *_TOLD_BY_ROTA}
+    return [
+        Problem("unknown setting", path=variable, hint=_nearest(variable, known))
+        for variable in sorted(environ)
+        if variable.startswith(_PREFIX) and variable not in known
+    ]
+
+
+def _variable(name: str) -> str:
+    return _PREFIX + name.upper()
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f'did you mean "{near[0]}"?' if near else "rota config show lists the settings"
 
 
 def _file_layer(problems: list[Problem]) -> dict[str, tuple[Any, str]]:
@@ -167,10 +194,7 @@ def _file_layer(problems: list[Problem]) -> dict[str, tuple[Any, str]]:
             if name in MEANINGS:
                 layer[name] = value, str(path)
             else:
-                near = difflib.get_close_matches(name, MEANINGS, 1)
-                hint = (
-                    f'did you mean "{near[0]}"?' if near else "rota config show lists the settings"
-                )
+                hint = _nearest(name, MEANINGS)
                 problems.append(Problem(f'unknown setting "{name}"', path=str(path), hint=hint))
     return layer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from rota.adapters.clock import SystemClock
 from rota.domain.durations import format_duration
@@ -27,6 +29,7 @@ _LITTLE_SPACE = 256 * 1024 * 1024
 _CLOCK_TOLERANCE = timedelta(seconds=2)
 _OLDEST_SQLITE = (3, 37, 0)
 _GUARDIAN_SECONDS = 10
+_SERVER_SECONDS = 2
 
 
 class Verdict(StrEnum):
@@ -141,23 +144,42 @@ def _zones(settings: Settings) -> Iterator[Finding]:
 
 
 def _server(settings: Settings) -> Iterator[Finding]:
-    if not client_file(settings.home).exists():
-        yield Finding("server", Verdict.OK, "none runs on this data folder")
-        return
+    path = client_file(settings.home)
     try:
-        with socket.create_connection((settings.host, settings.port), timeout=2):
+        note = json.loads(path.read_text("utf-8"))
+        url, pid = str(note["url"]), int(note["pid"])
+    except (FileNotFoundError, NotADirectoryError):
+        yield Finding("server", Verdict.OK, "none runs on this data folder")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        message = f"{path} cannot be read: {error}"
+        yield Finding("server", Verdict.WARNING, message, "it is rota up's: start that again")
+    else:
+        yield _noted_server(url, pid, worker_socket(settings.home))
+
+
+def _noted_server(url: str, pid: int, worker: Path) -> Finding:
+    if not _is_alive(pid):
+        message = f"the one on {url} (pid {pid}) was killed"
+        return Finding("server", Verdict.WARNING, message, "start it again with: rota up")
+    address = urlsplit(url)
+    try:
+        with socket.create_connection((address.hostname, address.port), _SERVER_SECONDS):
             pass
     except OSError as error:
-        yield Finding(
-            "server",
-            Verdict.WARNING,
-            f"{settings.listen} does not answer: {error}",
-            "it may listen elsewhere (ROTA_LISTEN) or have been killed",
-        )
-        return
-    worker = worker_socket(settings.home)
+        message = f"{url} (pid {pid}) does not answer: {error}"
+        return Finding("server", Verdict.WARNING, message, "look at its log; restart it")
     state = "reachable" if worker.exists() else "missing"
-    yield Finding("server", Verdict.OK, f"answers on {settings.listen}; worker socket {state}")
+    return Finding("server", Verdict.OK, f"answers on {url} (pid {pid}); worker socket {state}")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's, and there
+        return True
+    return True
 
 
 def _guardian(settings: Settings) -> Iterator[Finding]:

@@ -43,7 +43,7 @@ class GuardedWorker:
         lock = _lock(folder, self._settings.name)
         pause = _FIRST_PAUSE
         try:
-            while True:
+            while not self._is_stopping:
                 began = self._clock.monotonic()
                 self.exit_code = await self._run_once(folder)
                 if self._is_stopping:
@@ -66,18 +66,23 @@ class GuardedWorker:
             stop_grace=self._settings.stop_grace + _KILL_MARGIN,
         )
         try:
-            self._process = await asyncio.create_subprocess_exec(
+            process = await asyncio.create_subprocess_exec(
                 *command,
                 pass_fds=(alive,),
                 stdin=asyncio.subprocess.DEVNULL,
                 start_new_session=True,
             )
+        finally:
             os.close(alive)
+        self._process = process
+        try:
             if self._is_stopping:
-                self._process.terminate()
-            return await self._process.wait()
+                process.terminate()
+            return await process.wait()
         finally:
             os.close(held)
+            self.kill()
+            await process.wait()  # nothing of it outlives us, even if something here failed
 
     def _worker_command(self, is_predecessor_gone: bool) -> list[str]:
         settings = self._settings
@@ -107,8 +112,13 @@ class GuardedWorker:
             async with asyncio.timeout(limit.total_seconds()):
                 await process.wait()
         except TimeoutError:
-            process.kill()
+            self.kill()
             await process.wait()
+
+    def kill(self) -> None:
+        """End everything at once; what ran is tried again by the next worker."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
 
 
 def _lock(folder: Path, worker: str) -> int:

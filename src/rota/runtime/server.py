@@ -72,16 +72,20 @@ class Server:
         self._files = files
         self._stop = asyncio.Event()
         self._clock = SystemClock()
+        self._worker = GuardedWorker(settings, self._clock)
 
     def stop(self) -> None:
-        """Finish what runs within the grace, then end."""
+        """Finish what runs within the grace, then end. Called again: do not wait for that."""
+        if self._stop.is_set():
+            self._worker.kill()
         self._stop.set()
 
     async def run(self, on_ready: asyncio.Future[Running]) -> None:
         """Serve until stopped; `on_ready` is told when everything is up."""
         job_files = [read_job_file(path) for path in self._files]
-        listener = bind(self._settings)
+        # First the data, then the port: who starts it twice shall hear that it already runs.
         async with open_backends(self._settings, exclusive=True) as backends:
+            listener = bind(self._settings)
             url = f"http://{_shown_host(self._settings.host)}:{listener.getsockname()[1]}"
             floor = Floor(backends, FloorConfig(lease=self._settings.lease))
             link = LocalLinkServer(floor, worker_socket(self._settings.home))
@@ -102,14 +106,13 @@ class Server:
         on_ready: asyncio.Future[Running],
     ) -> None:
         plans = [await definitions.apply(backends, file, actor="rota up") for file in job_files]
-        worker = GuardedWorker(self._settings, self._clock)
         gateway = _Gateway(backends, url)
         services: list[Service] = [
             Timekeeper(backends, self._clock),
             Sweeper(backends, self._clock),
             LeaseReaper(backends, self._clock),
             floor,
-            worker,
+            self._worker,
         ]
         async with asyncio.TaskGroup() as group:
             engine = group.create_task(supervise(services, self._clock))
@@ -119,7 +122,7 @@ class Server:
             on_ready.set_result(Running(url, f"{url}/login?token={secret}", tuple(plans)))
             await self._stop.wait()
             log.info("server.stopping")
-            await worker.stop()
+            await self._worker.stop()
             gateway.should_exit = True
             await web
             engine.cancel()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Protocol
 
 import structlog
 
-from rota.domain.errors import Unavailable
+from rota.domain.errors import RotaError, Unavailable
 from rota.ports.clock import Clock
 
 log = structlog.get_logger()
@@ -31,6 +32,22 @@ async def supervise(services: Sequence[Service], clock: Clock) -> None:
     async with asyncio.TaskGroup() as group:
         for service in services:
             group.create_task(_keep_running(service, clock), name=service.name)
+
+
+@contextmanager
+def told_alone() -> Iterator[None]:
+    """What the world broke comes out as itself, not as a group of errors of concurrent tasks."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        expected, bugs = group.split((RotaError, OSError))
+        if expected is None or bugs is not None:
+            raise
+        raise _first(expected) from group
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 async def _keep_running(service: Service, clock: Clock) -> None:

@@ -11,12 +11,14 @@ import uvloop
 from rota.runtime import logs
 from rota.runtime.config import Settings
 from rota.runtime.server import Running, Server, stop_on_signals
+from rota.runtime.supervision import told_alone
 
 
 def main(settings: Settings, files: Sequence[Path], on_ready: Callable[[Running], None]) -> None:
     """Run in the foreground until TERM or Ctrl-C; errors of the start are raised."""
     logs.set_up(settings.log_level)
-    uvloop.run(_run(settings, files, on_ready))
+    with told_alone():
+        uvloop.run(_run(settings, files, on_ready))
 
 
 async def _run(

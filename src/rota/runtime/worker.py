@@ -13,6 +13,7 @@ from rota.runtime import logs
 from rota.runtime.config import Settings
 from rota.runtime.guarded_worker import GuardedWorker
 from rota.runtime.paths import worker_socket
+from rota.runtime.supervision import told_alone
 
 
 def main(settings: Settings) -> None:
@@ -23,14 +24,23 @@ def main(settings: Settings) -> None:
             hint="start one with: rota up (workers on other machines come with a later version)",
         )
     logs.set_up(settings.log_level)
-    uvloop.run(_run(settings))
+    with told_alone():
+        uvloop.run(_run(settings))
 
 
 async def _run(settings: Settings) -> None:
     worker = GuardedWorker(settings, SystemClock())
-    stopping: list[asyncio.Task[None]] = []
+    asked = asyncio.Event()
+
+    def stop() -> None:
+        if asked.is_set():
+            worker.kill()
+        asked.set()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, lambda: stopping.append(loop.create_task(worker.stop())))
-    await worker.run()
-    await asyncio.gather(*stopping)
+        loop.add_signal_handler(number, stop)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(worker.run()).add_done_callback(lambda _: asked.set())
+        await asked.wait()
+        await worker.stop()

@@ -26,6 +26,7 @@ from rota.ports.executor import Executor
 from rota.ports.work import Fence, Hello, OutputChunk, ReportAnswer
 from rota.runtime import logs, predecessor
 from rota.runtime.paths import worker_folder, worker_socket
+from rota.runtime.supervision import told_alone
 from rota.worker.attempts import Attempts
 from rota.worker.guard import Guard
 from rota.worker.output import AttemptOutput, OutputTimes
@@ -42,14 +43,11 @@ def main() -> None:
     options = _parse()
     logs.set_up(options.log_level)
     try:
-        uvloop.run(_run(options))
-    except* (OSError, RotaError) as group:
-        log.error("worker.failed", error=str(_first(group)))
+        with told_alone():
+            uvloop.run(_run(options))
+    except (OSError, RotaError) as error:
+        log.error("worker.failed", error=str(error))
         sys.exit(1)
-
-
-def _first(error: BaseException) -> BaseException:
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 async def _run(options: argparse.Namespace) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
+import structlog
+
+from rota.domain.errors import Invalid
 from rota.domain.ids import JobId
 from rota.domain.jobfile import read_job
 from rota.domain.schedule import Timetable
@@ -18,6 +22,8 @@ from rota.operations.definitions import timetable
 from rota.ports.clock import Clock
 from rota.ports.queue import TIMES
 from rota.ports.store import DueSchedule
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +123,7 @@ class Timekeeper:
             self._tables.clear()
         documents = await self._backends.store.documents(list(new)) if new else {}
         for ref, document in documents.items():
-            spec = read_job(document)
-            misfire = spec.schedule.misfire if spec.schedule else Misfire()
-            self._tables[ref] = timetable(spec, new[ref].anchor), misfire
+            self._tables[ref] = _compiled(document, new[ref])
 
     def _prepare(self, due: DueSchedule) -> _Upcoming | None:
         table, misfire = self._tables.get((due.job_id, due.job_version), (None, Misfire()))
@@ -172,3 +176,16 @@ class Timekeeper:
                 entry.table.next_after(next_at),
             ),
         )
+
+
+def _compiled(document: Mapping[str, Any], due: DueSchedule) -> tuple[Timetable | None, Misfire]:
+    """The rules of a schedule; None if this version cannot read it: the others must go on."""
+    try:
+        spec = read_job(document)
+        misfire = spec.schedule.misfire if spec.schedule else Misfire()
+        return timetable(spec, due.anchor), misfire
+    except Invalid as error:
+        log.error(
+            "schedule.unreadable", job_id=due.job_id, version=due.job_version, error=str(error)
+        )
+        return None, Misfire()

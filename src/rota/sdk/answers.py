@@ -35,6 +35,7 @@ class Problem(Answer, frozen=True, kw_only=True):
     line: int | None = None
     column: int | None = None
     hint: str | None = None
+    warning: bool = False  # worth a look, but nothing is refused because of it
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.line, self.column) if part) or self.path

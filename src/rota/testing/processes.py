@@ -79,7 +79,8 @@ class RotaUp:
         return self
 
     def _address(self) -> tuple[str, str] | None:
-        assert self.process.poll() is None, f"rota up ended:\n{self.printed()}"
+        if self.process.poll() is not None:
+            raise ChildProcessError(f"rota up ended:\n{self.printed()}")
         with suppress(OSError, ValueError):
             note = json.loads((self.home / "client.json").read_text())
             if note["pid"] == self.process.pid:

@@ -215,6 +215,19 @@ class TestFinish:
         assert (kept.attempt, kept.session, kept.message) == (1, late, "me too")
         assert (await scene.show(work.run)).worker == "winner"
 
+    async def test_a_session_cannot_finish_its_own_new_attempt_with_an_old_report(
+        self, scene: Scene
+    ) -> None:
+        worker, work = await claimed(scene)
+        await scene.store.lose(worker, [work.fence])
+        await scene.release()
+        [again] = await scene.claim(worker)
+
+        finished = await scene.finish(worker, [work])
+
+        assert (again.attempt, finished.fenced) == (2, (work.fence,))
+        assert await scene.state(work.run) is RunState.CLAIMED
+
     async def test_a_fenced_report_leaves_its_neighbours_unharmed(self, scene: Scene) -> None:
         worker, work = await claimed(scene)
         stale, nowhere = Fence(work.run, 7), Fence("r_nope", 1)

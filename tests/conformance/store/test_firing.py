@@ -188,6 +188,21 @@ async def test_jitter_never_lets_two_runs_of_a_job_overlap(scene: Scene) -> None
     assert await scene.states([first, second]) == [RunState.QUEUED, RunState.BLOCKED]
 
 
+async def test_of_two_runs_released_together_the_older_goes_first(scene: Scene) -> None:
+    job = await due_job(scene)
+    now = scene.clock.instant
+    older = PlannedRun(now, now + 3 * MINUTE)
+    younger = PlannedRun(now + MINUTE, now + 2 * MINUTE)
+    scene.advance(MINUTE)
+    await scene.store.fire([firing_of(job, runs=[older, younger])])
+    scene.advance(5 * MINUTE)
+
+    await scene.release()
+
+    runs = [scheduled_run_id(job.id, planned.due_at) for planned in (older, younger)]
+    assert await scene.states(runs) == [RunState.QUEUED, RunState.BLOCKED]
+
+
 async def test_lateness_counts_from_the_release(scene: Scene) -> None:
     job = await due_job(scene, overlap=Overlap.ALLOW)
     assert job.next_at is not None

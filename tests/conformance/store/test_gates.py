@@ -190,6 +190,17 @@ async def test_max_concurrency_holds_and_every_end_releases_one(scene: Scene) ->
         assert (await scene.store.counts()).runs["QUEUED", "default"] == 1
 
 
+async def test_a_run_that_waited_for_its_time_takes_a_slot_like_any_other(scene: Scene) -> None:
+    job_id = await scene.job(max_concurrency=1)
+    await scene.trigger(job_id, at=scene.clock.instant + MINUTE)
+    scene.advance(MINUTE)
+    await scene.release()
+
+    [second] = await scene.trigger(job_id)
+
+    assert await scene.state(second) is RunState.BLOCKED
+
+
 async def test_a_blocked_run_says_why(scene: Scene) -> None:
     job_id = await scene.job("backup", max_concurrency=1)
     [_, second] = await scene.trigger(job_id, 2)

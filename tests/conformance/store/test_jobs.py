@@ -6,7 +6,8 @@ import pytest
 
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId
-from rota.domain.spec import Overlap
+from rota.domain.run import AttemptResult
+from rota.domain.spec import Overlap, Retry
 from rota.domain.states import RunState
 from rota.ports.store import JobQuery, ScheduleMove
 from rota.testing.builders import MINUTE, Scene, new_job
@@ -90,6 +91,20 @@ async def test_what_a_pause_holds_ends_with_the_deleted_job(scene: Scene) -> Non
 
     held = await scene.show(run)
     assert (held.state, held.cause) == (RunState.SKIPPED, "deleted")
+
+
+async def test_live_runs_of_a_deleted_job_finish_even_if_it_was_paused(scene: Scene) -> None:
+    job_id = await scene.job(retry=Retry(attempts=2))
+    [run] = await scene.trigger(job_id)
+    worker = await scene.worker()
+    works = await scene.claim(worker)
+    await scene.move("paused", job_id)
+    await scene.store.save_jobs([], removed=[job_id], actor="editor")
+
+    await scene.finish(worker, works, AttemptResult.FAILED)
+    await scene.release()
+
+    assert await scene.state(run) is RunState.QUEUED
 
 
 async def test_pause_holds_queued_runs_and_resume_releases_them(scene: Scene) -> None:

@@ -66,7 +66,7 @@ async def test_nobody_unknown_gets_past(served: Served) -> None:
 
 
 def test_every_route_needs_its_role() -> None:
-    needed = {name_of(call): role_of(call[1]) for call in GUARDED}
+    needed = {name_of(call): role_of(*call) for call in GUARDED}
 
     assert needed == {name: ROLES.get(name, Role.VIEWER) for name in needed}
 

@@ -143,6 +143,6 @@ def _job(imported: _Imported, common_env: Mapping[str, str]) -> str:
     note = f"line {entry.line}"
     note += f", run by {entry.user}" if entry.user else ""
     if address := entry.settings.get("MAILTO"):
-        note += f", output mailed to {address}"
+        note += f", output was mailed to {address}"
     inert = "".join(letter for letter in note if letter.isprintable())
     return f"  # {inert}\n" + to_block({"jobs": [document]}).removeprefix("jobs:\n")

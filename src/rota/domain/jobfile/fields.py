@@ -23,7 +23,6 @@ from rota.domain.jobfile.parts import (
     WEEK,
 )
 from rota.domain.jobfile.sections import Field, ListOf, MapOf, Section
-from rota.domain.sizes import format_size
 from rota.domain.jobfile.vocabulary import (
     ENV,
     LABELS,
@@ -33,6 +32,7 @@ from rota.domain.jobfile.vocabulary import (
     SCHEDULE,
     VARIABLE,
 )
+from rota.domain.sizes import format_size
 from rota.domain.spec import (
     DEFAULT_GRACE,
     DEFAULT_LOG_LIMIT,

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from rota.domain.durations import format_duration, parse_duration
 from rota.domain.jobfile.kinds import Refused, Scalar, Schema
 from rota.domain.jobfile.report import At
-from rota.domain.sizes import PATTERN, format_size, parse_size
 from rota.domain.jobfile.wording import shown
 from rota.domain.schedule.zones import load_zone
+from rota.domain.sizes import PATTERN, format_size, parse_size
 
 FIRST_YEAR = 1970
 LAST_YEAR = 9998  # one short of the calendar's end, so that any zone's offset still fits

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rota.domain.sizes import format_size
 from rota.domain.output.chunks import Chunk, ChunkWriter
 from rota.domain.output.records import Stream
+from rota.domain.sizes import format_size
 
 LINE_LIMIT = 64 * 1024  # bytes of a record's text; a longer line is split
 INLINE_LIMIT = 4 * 1024  # bytes of records that ride in the report of the outcome

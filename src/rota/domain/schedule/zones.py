@@ -73,6 +73,7 @@ class Zone:
             period = self.period_at(period.end)
             if period.shift and period.start > after:
                 yield period
+                after = period.start  # the next block may know this change too
 
     def local(self, instant: datetime) -> datetime:
         """The instant on this zone's clocks."""

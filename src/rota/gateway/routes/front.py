@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Depends, Query
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from rota.domain.errors import RotaError
-from rota.gateway.auth import Needs
 from rota.gateway.pages import message_page, start_page
 from rota.gateway.problems import status_of
 from rota.gateway.sessions import open_session, set_cookie
 from rota.gateway.wiring import Settings, open_router
-from rota.ports.store import Role
 
 router = open_router("front")
 _USED = "A login link works once. `rota up` prints a new one each time it starts."
 
 
-@router.get("/", include_in_schema=False, dependencies=[Depends(Needs(Role.VIEWER))])
+@router.get("/", include_in_schema=False)
 async def show_start(settings: Settings) -> HTMLResponse:
     return HTMLResponse(start_page(settings.version))
 

@@ -13,6 +13,7 @@ class Fault(Answer):
     column: int | None
     message: str
     hint: str
+    warning: bool  # worth a look, but nothing is refused because of it
 
 
 class ProblemReport(Answer):

@@ -60,7 +60,7 @@ def test_crontab_becomes_a_file_a_person_could_have_written() -> None:
             PATH: /usr/bin:/bin
 
         jobs:
-          # line 6, output mailed to ops@example.org
+          # line 6, output was mailed to ops@example.org
           - name: backup
             description: |-
               Dumps all databases
@@ -70,7 +70,7 @@ def test_crontab_becomes_a_file_a_person_could_have_written() -> None:
               - run: /usr/local/bin/backup.sh --all
                 shell: bash
 
-          # line 7, output mailed to ops@example.org
+          # line 7, output was mailed to ops@example.org
           - name: poll
             schedule: '*/5 * * * *'
             steps:

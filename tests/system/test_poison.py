@@ -1,0 +1,92 @@
+"""No single job can stop the others."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
+
+from tests.system.conftest import Up
+from tests.system.jobs import apply, job, settle
+
+from rota.sdk import calls
+from rota.sdk.client import Client
+from rota.testing.checker import check
+from rota.testing.evidence import Evidence
+from rota.testing.processes import RotaUp
+from rota.testing.waiting import eventually
+
+SECOND = timedelta(seconds=1)
+# The guardian's first child is the worker.
+KILL_THE_WORKER = "set -- $(cat /proc/$PPID/task/$PPID/children); kill -9 $1; sleep 100"
+
+
+def completed(client: Client, name: str) -> list[str]:
+    call = calls.list_runs(job=name, state="COMPLETED", limit=1000)
+    return [run.id for run in client.each(call)]
+
+
+class TestWorkerKiller:
+    def test_it_is_quarantined_and_canaries_live_on(self, up: Up, evidence: Evidence) -> None:
+        rota = up(lease="3s")
+        apply(
+            rota.client,
+            job("canary", evidence.script(), schedule="every 500ms", overlap="queue_all"),
+            job("killer", KILL_THE_WORKER, max_losses=1),
+        )
+        eventually(lambda: completed(rota.client, "canary"))
+        server = rota.process.pid
+
+        killer = settle(rota.client, rota.client.trigger("killer"))
+
+        assert (killer.state, killer.cause) == ("FAILED", "poison")
+        assert (killer.attempt, killer.losses) == (2, 2)
+        assert [attempt.result for attempt in killer.attempts] == ["LOST", "LOST"]
+        before = len(completed(rota.client, "canary"))
+        eventually(lambda: len(completed(rota.client, "canary")) > before + 2)
+        assert rota.process.pid == server
+        assert rota.process.poll() is None
+        rota.client.pause_job("canary")
+        eventually(lambda: not rota.client.list_runs(active=True, state="PROCESSING").items)
+        done = completed(rota.client, "canary")
+        assert check(evidence.marks(), done, optional={run for run, _ in evidence.started()}) == []
+
+
+class TestDamagedRow:
+    """A definition that this version cannot read, as a newer one or a bad disk might leave it."""
+
+    def test_others_go_on_without_it(self, rota: RotaUp, evidence: Evidence) -> None:
+        apply(
+            rota.client,
+            job("a-bad-schedule", "true", schedule="every 200ms"),
+            job("b-bad-run", "true"),
+            job("canary", evidence.script(), schedule="every 500ms"),
+            job("good", evidence.script()),
+        )
+        rota.client.pause_job("a-bad-schedule")
+        at = rota.client.now() + 3 * SECOND
+        waiting = [rota.client.trigger(name, at=at) for name in ("b-bad-run", "good")]
+        rota.client.resume_job("a-bad-schedule")
+        rota.kill()
+        damage(rota, "a-bad-schedule", "b-bad-run")
+
+        rota.start()
+
+        good = settle(rota.client, waiting[1])
+        assert good.state == "COMPLETED"
+        bad = settle(rota.client, waiting[0])
+        assert (bad.state, "cannot read" in bad.message) == ("FAILED", True)
+        assert {each.name for each in rota.client.list_jobs()} >= {"canary", "good"}
+        before = len(completed(rota.client, "canary"))
+        eventually(lambda: len(completed(rota.client, "canary")) > before + 2)
+        assert rota.process.poll() is None
+
+
+def damage(rota: RotaUp, *names: str) -> None:
+    statement = (
+        "UPDATE job_version SET document = '{\"type\": \"from the future\"}'"
+        " WHERE job_id = (SELECT id FROM job WHERE name = ?)"
+    )
+    with closing(sqlite3.connect(rota.home / "rota.db")) as database, database:
+        for name in names:
+            assert database.execute(statement, (name,)).rowcount == 1

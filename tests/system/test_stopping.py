@@ -1,0 +1,141 @@
+"""Stopping: within the grace, with nothing left behind, and nothing lost."""
+
+from __future__ import annotations
+
+import signal
+from datetime import timedelta
+
+import pytest
+from tests.system.conftest import Up
+from tests.system.jobs import apply, job, settle
+
+from rota.testing.checker import check
+from rota.testing.evidence import Evidence
+from rota.testing.processes import RotaUp, processes_of
+from rota.testing.waiting import boottime, eventually
+
+SECOND = timedelta(seconds=1)
+FIRST_IS_ENDLESS = "[ $ROTA_ATTEMPT -gt 1 ] || while :; do note beat; sleep 0.05; done"
+STUBBORN = f"trap '' TERM; {FIRST_IS_ENDLESS}"
+
+
+def start_run(rota: RotaUp, evidence: Evidence, script: str, **fields: object) -> str:
+    """A run that has begun."""
+    apply(rota.client, job("stopped", evidence.script(script), **fields))
+    run = rota.client.trigger("stopped")
+    eventually(lambda: len(evidence.marks()) >= 2)
+    return run.id
+
+
+class TestRequests:
+    @pytest.mark.parametrize("request_to_stop", [signal.SIGTERM, signal.SIGINT])
+    def test_interrupted_run_is_tried_again_after_the_next_start(
+        self, up: Up, evidence: Evidence, request_to_stop: signal.Signals
+    ) -> None:
+        rota = up(stop_grace="500ms")
+        run = start_run(rota, evidence, FIRST_IS_ENDLESS)
+
+        assert rota.stop(request_to_stop) == 0
+
+        assert not (rota.home / "client.json").exists()
+        rota.start()
+        ended = settle(rota.client, rota.client.get_run(run))
+        assert (ended.state, ended.attempt) == ("COMPLETED", 2)
+        assert (ended.losses, ended.failures) == (0, 0)
+        assert check(evidence.marks(), [run]) == []
+
+    def test_run_may_finish_within_the_grace(self, rota: RotaUp, evidence: Evidence) -> None:
+        run = start_run(rota, evidence, evidence.beats(10))
+
+        assert rota.stop() == 0
+
+        assert evidence.ended() == [(run, 1)]
+        rota.start()
+        assert rota.client.get_run(run).state == "COMPLETED"
+
+    def test_run_that_does_not_stop_is_killed(self, up: Up, evidence: Evidence) -> None:
+        rota = up(stop_grace="500ms")
+        run = start_run(rota, evidence, STUBBORN, grace="500ms")
+        asked_at = boottime()
+
+        assert rota.stop() == 0
+
+        assert boottime() - asked_at < 10
+        rota.start()
+        assert settle(rota.client, rota.client.get_run(run)).attempt == 2
+        assert check(evidence.marks(), [run]) == []
+
+    def test_nothing_new_starts_while_it_stops(self, rota: RotaUp, evidence: Evidence) -> None:
+        apply(rota.client, job("fast", evidence.script(), schedule="every 100ms"))
+        run = start_run(rota, evidence, evidence.beats(10))
+
+        rota.process.send_signal(signal.SIGTERM)
+        eventually(lambda: "stopping" in {each.state for each in rota.client.list_workers()})
+        asked_at = boottime()
+        rota.wait()
+
+        late = [mark for mark in evidence.marks() if mark.run != run and mark.at > asked_at + 0.2]
+        assert late == []
+
+    def test_second_request_does_not_wait(self, rota: RotaUp, evidence: Evidence) -> None:
+        run = start_run(rota, evidence, FIRST_IS_ENDLESS)
+        asked_at = boottime()
+
+        rota.process.send_signal(signal.SIGINT)
+        assert rota.stop(signal.SIGINT) == 0
+
+        assert boottime() - asked_at < 8  # the grace is 10 seconds
+        rota.start()
+        assert settle(rota.client, rota.client.get_run(run)).attempt == 2
+
+    def test_kill_in_the_middle_of_a_stop_loses_nothing(
+        self, rota: RotaUp, evidence: Evidence
+    ) -> None:
+        run = start_run(rota, evidence, FIRST_IS_ENDLESS)
+        rota.process.send_signal(signal.SIGTERM)
+        killed_at = boottime() + 1
+        eventually(lambda: boottime() > killed_at)
+
+        rota.kill()
+
+        rota.start()
+        ended = settle(rota.client, rota.client.get_run(run))
+        assert (ended.state, ended.attempt) == ("COMPLETED", 2)
+        assert check(evidence.marks(), [run]) == []
+
+
+class TestWorkers:
+    def test_worker_beside_the_server_stops_on_its_own(self, rota: RotaUp) -> None:
+        worker = rota.start_worker("beside")
+
+        worker.terminate()
+
+        assert worker.wait(20) == 0
+        assert [each.worker for each in rota.client.list_workers()] != []
+        assert "beside" not in {each.worker for each in rota.client.list_workers()}
+
+    def test_second_worker_of_the_same_name_is_refused(self, rota: RotaUp) -> None:
+        rota.start_worker("twin")
+
+        done = rota.command("worker", "--name", "twin")
+
+        assert done.returncode == 5
+        assert "twin already runs" in done.stderr
+        assert "--name" in done.stderr
+
+
+class TestRollingRestarts:
+    def test_planned_stops_never_quarantine_a_run(self, up: Up, evidence: Evidence) -> None:
+        rota = up(stop_grace="100ms")
+        script = "[ $ROTA_ATTEMPT -gt 3 ] || while :; do note beat; sleep 0.05; done"
+        run = start_run(rota, evidence, script, max_losses=1)
+
+        for attempt in (2, 3, 4):
+            rota.stop()
+            rota.start()
+            eventually(lambda number=attempt: (run, number) in evidence.started())
+
+        ended = settle(rota.client, rota.client.get_run(run))
+        assert (ended.state, ended.attempt, ended.losses) == ("COMPLETED", 4, 0)
+        assert check(evidence.marks(), [run]) == []
+        assert processes_of(rota.home)
