@@ -151,5 +151,3 @@ class TestRaces:
         ends = [client.wait(run, 20) for run in runs]
         assert {run.state for run in ends} == {"CANCELLED"}
         assert evidence.ended() == []
-
-

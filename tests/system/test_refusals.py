@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.system.jobs import apply, file_of, job, settle
 
+from rota.sdk.client import Client
 from rota.sdk.errors import Unavailable
 from rota.testing.checker import check
 from rota.testing.evidence import Evidence
@@ -99,9 +100,7 @@ class TestStarting:
             ({"log_level": "loud"}, "debug, info, warning, error"),
         ],
     )
-    def test_setting_that_cannot_be(
-        self, home: Path, settings: dict[str, str], named: str
-    ) -> None:
+    def test_setting_that_cannot_be(self, home: Path, settings: dict[str, str], named: str) -> None:
         code, told = refused(home, **settings)
 
         assert code == 2
@@ -161,9 +160,7 @@ class TestFullDisk:
             first = settle(rota.client, rota.client.trigger("small"))
             fill(disk / "ballast")
 
-            with pytest.raises(Unavailable, match="disk is full"):
-                while True:
-                    rota.client.trigger("small", key="refused")
+            eventually(lambda: "disk is full" in refusal_of(rota.client))
             assert rota.client.get_run(first.id).state == "COMPLETED"
 
             (disk / "ballast").unlink()
@@ -172,7 +169,17 @@ class TestFullDisk:
             assert rota.process.poll() is None
         finally:
             rota.close()
-        assert check(evidence.marks(), [first.id, second.id]) == []
+        others = {run for run, _ in evidence.started()}
+        assert check(evidence.marks(), [first.id, second.id], optional=others) == []
+
+
+def refusal_of(client: Client) -> str:
+    """Why a run is not taken; the first pages may still fit into space the store has reserved."""
+    try:
+        client.trigger("small", key="the same again")
+    except Unavailable as error:
+        return error.message
+    return ""
 
 
 def fill(path: Path) -> None:

@@ -111,9 +111,7 @@ class TestRules:
         assert log_of(client, run.id) == "always\n"
 
     def test_cleaning_up_happens_after_a_timeout_too(self, client: Client) -> None:
-        run = execute(
-            client, "sleep 100", {"run": "echo tidied", "if": "always"}, timeout="500ms"
-        )
+        run = execute(client, "sleep 100", {"run": "echo tidied", "if": "always"}, timeout="500ms")
 
         assert run.state == "TIMED_OUT"
         assert log_of(client, run.id) == "tidied\n"

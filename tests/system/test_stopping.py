@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from datetime import timedelta
+from functools import partial
 
 import pytest
 from tests.system.conftest import Up
@@ -11,10 +11,9 @@ from tests.system.jobs import apply, job, settle
 
 from rota.testing.checker import check
 from rota.testing.evidence import Evidence
-from rota.testing.processes import RotaUp, processes_of
+from rota.testing.processes import RotaUp
 from rota.testing.waiting import boottime, eventually
 
-SECOND = timedelta(seconds=1)
 FIRST_IS_ENDLESS = "[ $ROTA_ATTEMPT -gt 1 ] || while :; do note beat; sleep 0.05; done"
 STUBBORN = f"trap '' TERM; {FIRST_IS_ENDLESS}"
 
@@ -25,6 +24,10 @@ def start_run(rota: RotaUp, evidence: Evidence, script: str, **fields: object) -
     run = rota.client.trigger("stopped")
     eventually(lambda: len(evidence.marks()) >= 2)
     return run.id
+
+
+def has_started(evidence: Evidence, attempts: int) -> bool:
+    return len(evidence.started()) == attempts
 
 
 class TestRequests:
@@ -130,12 +133,11 @@ class TestRollingRestarts:
         script = "[ $ROTA_ATTEMPT -gt 3 ] || while :; do note beat; sleep 0.05; done"
         run = start_run(rota, evidence, script, max_losses=1)
 
-        for attempt in (2, 3, 4):
+        for attempts in (2, 3, 4):
             rota.stop()
             rota.start()
-            eventually(lambda number=attempt: (run, number) in evidence.started())
+            eventually(partial(has_started, evidence, attempts))
 
         ended = settle(rota.client, rota.client.get_run(run))
         assert (ended.state, ended.attempt, ended.losses) == ("COMPLETED", 4, 0)
         assert check(evidence.marks(), [run]) == []
-        assert processes_of(rota.home)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import urlsplit
 
@@ -14,6 +14,7 @@ from tests.system.conftest import Up
 from tests.system.jobs import apply, execute, job, settle
 
 from rota.sdk import calls
+from rota.sdk.answers import Run
 from rota.sdk.client import Client
 from rota.sdk.errors import Conflict
 from rota.testing.checker import check, most_at_once
@@ -22,11 +23,6 @@ from rota.testing.processes import RotaUp
 from rota.testing.waiting import eventually
 
 SECOND = timedelta(seconds=1)
-
-
-def states_of(client: Client, job: str) -> list[str]:
-    """Oldest first."""
-    return [run.state for run in client.get_history(job)][::-1]
 
 
 class TestTriggers:
@@ -99,70 +95,87 @@ class TestConcurrency:
         assert most_at_once(evidence.marks()) == 3
 
 
-class TestOverlap:
-    """A job that is due each half second and takes longer than that."""
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """A job that is due each half second and takes longer than that, after its second run."""
 
+    history: list[Run]  # oldest first
+    evidence: Evidence
+
+    @property
+    def most_at_once(self) -> int:
+        return most_at_once(self.evidence.marks())
+
+    def causes(self, state: str) -> set[str]:
+        return {run.cause for run in self.history if run.state == state}
+
+
+class TestOverlap:
     @pytest.fixture
-    def busy(self, rota: RotaUp, evidence: Evidence, request: pytest.FixtureRequest) -> Client:
+    def busy(
+        self, client: Client, evidence: Evidence, request: pytest.FixtureRequest
+    ) -> Iterator[Busy]:
+        name = f"busy-{request.param}"
         work = evidence.script(evidence.beats(12))
-        apply(rota.client, job("busy", work, schedule="every 500ms", overlap=request.param))
+        apply(client, job(name, work, schedule="every 500ms", overlap=request.param))
         eventually(lambda: len(evidence.ended()) >= 2)
-        return rota.client
+        yield Busy(list(client.get_history(name))[::-1], evidence)
+        stop_job(client, name)
 
     @pytest.mark.parametrize("busy", ["skip"], indirect=True)
-    def test_skip_leaves_out_what_would_overlap(self, busy: Client, evidence: Evidence) -> None:
-        history = busy.get_history("busy").items
-
-        assert {run.cause for run in history if run.state == "SKIPPED"} == {"overlap"}
-        assert most_at_once(evidence.marks()) == 1
+    def test_skip_leaves_out_what_would_overlap(self, busy: Busy) -> None:
+        assert busy.causes("SKIPPED") == {"overlap"}
+        assert busy.most_at_once == 1
 
     @pytest.mark.parametrize("busy", ["queue_one"], indirect=True)
-    def test_queue_one_keeps_the_newest_only(self, busy: Client, evidence: Evidence) -> None:
-        history = busy.get_history("busy").items
-
-        assert {run.cause for run in history if run.state == "SKIPPED"} == {"superseded"}
-        assert sum(run.state == "BLOCKED" for run in history) <= 1
-        assert most_at_once(evidence.marks()) == 1
+    def test_queue_one_keeps_the_newest_only(self, busy: Busy) -> None:
+        assert busy.causes("SKIPPED") == {"superseded"}
+        assert sum(run.state == "BLOCKED" for run in busy.history) <= 1
+        assert busy.most_at_once == 1
 
     @pytest.mark.parametrize("busy", ["queue_all"], indirect=True)
-    def test_queue_all_runs_them_one_after_another(
-        self, busy: Client, evidence: Evidence
-    ) -> None:
-        assert "SKIPPED" not in states_of(busy, "busy")
-        order = [run.id for run in busy.get_history("busy")][::-1]
-        started = [run for run, _ in evidence.started()]
-        assert started == order[: len(started)]
-        assert most_at_once(evidence.marks()) == 1
+    def test_queue_all_runs_them_one_after_another(self, busy: Busy) -> None:
+        assert busy.causes("SKIPPED") == set()
+        started = [run for run, _ in busy.evidence.started()]
+        assert started == [run.id for run in busy.history][: len(started)]
+        assert busy.most_at_once == 1
 
-    def test_allow_runs_them_side_by_side(self, rota: RotaUp, evidence: Evidence) -> None:
-        work = evidence.script(evidence.beats(12))
-        apply(rota.client, job("busy", work, schedule="every 500ms", overlap="allow"))
-
-        eventually(lambda: most_at_once(evidence.marks()) >= 2)
+    @pytest.mark.parametrize("busy", ["allow"], indirect=True)
+    def test_allow_runs_them_side_by_side(self, busy: Busy) -> None:
+        assert busy.causes("SKIPPED") == set()
+        assert busy.most_at_once >= 2
 
     def test_cancel_previous_makes_room_for_the_new_one(
-        self, rota: RotaUp, evidence: Evidence
+        self, client: Client, evidence: Evidence
     ) -> None:
         work = evidence.script("while :; do note beat; sleep 0.05; done")
-        fields = {"schedule": "every 1s", "overlap": "cancel_previous"}
-        apply(rota.client, job("busy", work, **fields))
+        schedule = {"schedule": "every 1s", "overlap": "cancel_previous"}
+        apply(client, job("impatient", work, **schedule))
 
         eventually(lambda: len(evidence.started()) >= 3)
+        oldest_first = list(client.get_history("impatient"))[::-1]
+        stop_job(client, "impatient")
 
-        assert states_of(rota.client, "busy")[:2] == ["CANCELLED", "CANCELLED"]
+        assert [run.state for run in oldest_first[:2]] == ["CANCELLED", "CANCELLED"]
         assert most_at_once(evidence.marks()) == 1
+
+
+def stop_job(client: Client, name: str) -> None:
+    client.disable_job(name)
+    for run in client.list_runs(job=name, active=True):
+        client.cancel_run(run.id)
+    eventually(lambda: not client.list_runs(job=name, active=True).items)
 
 
 class TestHolding:
     def test_paused_job_fires_nothing_and_resumed_it_does_not_catch_up(
-        self, rota: RotaUp, evidence: Evidence
+        self, client: Client, evidence: Evidence
     ) -> None:
-        client = rota.client
         apply(client, job("held", evidence.script(), schedule="every 500ms"))
         eventually(evidence.ended)
 
         assert client.pause_job("held").paused
-        eventually(lambda: not client.list_runs(active=True).items)
+        eventually(lambda: not client.list_runs(job="held", state="PROCESSING").items)
         before = len(evidence.started())
         pause_ends = client.now() + 2 * SECOND
         eventually(lambda: client.now() > pause_ends)
@@ -170,6 +183,7 @@ class TestHolding:
 
         assert not client.resume_job("held").paused
         eventually(lambda: len(evidence.started()) > before)
+        stop_job(client, "held")
         skipped = [entry for entry in client.get_ledger("held") if entry.state == "SKIPPED"]
         assert {entry.cause for entry in skipped} == {"paused"}
         assert sum(entry.count for entry in skipped) >= 3
@@ -214,11 +228,8 @@ class TestLostAnswers:
     def test_acknowledged_runs_survive_a_crash(self, up: Up, evidence: Evidence) -> None:
         rota = up(lease="3s")
         apply(rota.client, job("sure", evidence.script()))
-        acknowledged = []
-        while len(acknowledged) < 200:
-            acknowledged.append(rota.client.trigger("sure").id)
+        acknowledged = [rota.client.trigger("sure").id for _ in range(100)]
 
-        os.kill(rota.process.pid, signal.SIGKILL)
         rota.kill()
         rota.start()
 

@@ -26,11 +26,7 @@ from rota.sdk.errors import Invalid
 
 _MANY = 100
 
-app = App(
-    name="apply",
-    help="Create and update jobs from files.",
-    usage="rota apply [OPTIONS] [FILE…] [--app MODULE:APP]",
-)
+app = App(name="apply", usage="rota apply [OPTIONS] [FILE…]")
 
 
 @Parameter(name="*")

@@ -15,7 +15,7 @@ from rota.cli.instants import Instant
 from rota.cli.job_views import JOBS, LEDGER, write_job
 from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Format, Limit, Remote, Writing
 from rota.cli.printing import print_data, print_list, print_one
-from rota.cli.references import JobReference, job_named
+from rota.cli.references import JobReference, JobReferences, job_named
 from rota.cli.run_views import RUNS
 from rota.cli.triggering import NOW, Request, request_run
 from rota.sdk import calls
@@ -114,7 +114,7 @@ def ledger(
 
 @app.command(usage="rota job export [OPTIONS] [JOB…]")
 def export(
-    jobs: Annotated[tuple[JobReference, ...], Parameter(name="JOB…")] = (),
+    jobs: JobReferences = (),
     /,
     *,
     remote: Remote = REMOTE,

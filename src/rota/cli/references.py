@@ -17,9 +17,21 @@ from rota.sdk.errors import NotFound
 JobReference = Annotated[
     str, Parameter(help="Name, id or address of a job.", completer=complete_jobs)
 ]
+JobReferences = Annotated[
+    tuple[str, ...],
+    Parameter(name="JOB…", help="Names, ids or addresses of jobs.", completer=complete_jobs),
+]
 RunReference = Annotated[
     str,
     Parameter(help="Id of a run, the beginning of one, or its address.", completer=complete_runs),
+]
+ActiveRunReferences = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="RUN…",
+        help="Ids or addresses of runs, or names of jobs with one active run.",
+        completer=complete_runs,
+    ),
 ]
 
 _WHOLE_RUN_ID = re.compile(r"r_[0-9a-z]{20}")

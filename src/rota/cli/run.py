@@ -13,7 +13,13 @@ from rota.cli.exits import Exit
 from rota.cli.logs import logs
 from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Limit, Remote, Writing
 from rota.cli.printing import print_list, print_one
-from rota.cli.references import RunReference, active_run, run_id, run_or_latest
+from rota.cli.references import (
+    ActiveRunReferences,
+    RunReference,
+    active_run,
+    run_id,
+    run_or_latest,
+)
 from rota.cli.run_views import RUNS, write_run, write_why
 from rota.cli.watching import watch as watch_run
 from rota.sdk import calls
@@ -94,15 +100,7 @@ def why(run: RunReference, /, *, remote: Remote = REMOTE) -> None:
 
 
 @app.command
-def cancel(
-    runs: Annotated[
-        tuple[RunReference, ...],
-        Parameter(name="RUN…", help="Id or address of a run, or a job with only one active run."),
-    ],
-    /,
-    *,
-    destroying: Destroying = DESTROYING,
-) -> None:
+def cancel(runs: ActiveRunReferences, /, *, destroying: Destroying = DESTROYING) -> None:
     """Cancel runs; what is running is asked to stop, then killed after its grace."""
     terminal = destroying.terminal()
     with destroying.connect() as client:

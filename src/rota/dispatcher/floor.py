@@ -194,14 +194,12 @@ class Floor:
         desk.held.update(item.fence for item in claimed)
         refs = {(item.job_id, item.job_version) for item in claimed}
         specs = await self._new_specs(desk, refs)
-        readable, unreadable = [], []
-        for item in claimed:
-            is_readable = (item.job_id, item.job_version) in desk.known_specs
-            (readable if is_readable else unreadable).append(item)
+        known = desk.known_specs
+        readable = [item for item in claimed if (item.job_id, item.job_version) in known]
         if readable:
             desk.orders.put_nowait(Dispatch(tuple(readable), specs))
-        if unreadable:
-            await self._refuse(desk, unreadable)
+        if len(readable) < len(claimed):
+            await self._refuse(desk, [item for item in claimed if item not in readable])
 
     async def _new_specs(self, desk: _Desk, refs: set[tuple[str, int]]) -> tuple[SpecEntry, ...]:
         unseen = refs - desk.known_specs

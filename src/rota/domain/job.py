@@ -82,6 +82,7 @@ class Job:
     enabled: bool
     paused: bool
     paused_by: str
+    paused_until: datetime | None  # when the pause ends by itself; None: never
     finished_at: datetime | None  # a `run_once` job that has fired
     schedule_version: int
     next_at: datetime | None  # next due time; None: none to come, or held by pause or disable

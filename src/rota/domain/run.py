@@ -145,6 +145,7 @@ class Run:
     progress: Mapping[str, Any] | None = None
     retry_of: RunId | None = None
     deadline_at: datetime | None = None
+    is_late: bool | None = None  # missed `start_within`; None: no objective, or not judged yet
 
 
 @dataclass(frozen=True, slots=True)

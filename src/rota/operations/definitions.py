@@ -289,9 +289,12 @@ async def find_job(backends: Backends, name_or_id: str, *, project: str = "defau
     return found[0]
 
 
-async def pause(backends: Backends, job: Job, *, actor: str) -> Job:
-    """Nothing of the job starts until it is resumed; due times meanwhile are SKIPPED."""
-    return await _move(backends, job, "paused", enabled=job.enabled, paused=True, actor=actor)
+async def pause(backends: Backends, job: Job, *, actor: str, until: datetime | None = None) -> Job:
+    """Nothing of the job starts until it is resumed, or until a time; due times meanwhile are
+    SKIPPED. Pausing again changes that time."""
+    return await _move(
+        backends, job, "paused", enabled=job.enabled, paused=True, until=until, actor=actor
+    )
 
 
 async def resume(backends: Backends, job: Job, *, actor: str) -> Job:
@@ -309,9 +312,18 @@ async def enable(backends: Backends, job: Job, *, actor: str) -> Job:
 
 
 async def _move(
-    backends: Backends, job: Job, kind: str, *, enabled: bool, paused: bool, actor: str
+    backends: Backends,
+    job: Job,
+    kind: str,
+    *,
+    enabled: bool,
+    paused: bool,
+    actor: str,
+    until: datetime | None = None,
 ) -> Job:
-    if (enabled, paused) == (job.enabled, job.paused):
+    if kind in ("enabled", "disabled"):
+        until = job.paused_until
+    if (enabled, paused, until) == (job.enabled, job.paused, job.paused_until):
         return job
     now = await backends.store.now()
     is_held = paused or not enabled
@@ -330,6 +342,7 @@ async def _move(
         paused=paused,
         next_at=next_at,
         held_from=held_from,
+        paused_until=until,
         ranges=ranges,
     )
     backends.announce(await backends.store.move_schedules([move], actor=actor))
@@ -349,6 +362,37 @@ def _let_go(
     count = 1 + table.count(held_from, now)
     stretch = Unanswered(held_from, last, count, RunState.SKIPPED, cause)
     return table.next_after(now), None, (stretch,)
+
+
+async def skip_next(backends: Backends, job: Job, *, actor: str) -> Job:
+    """Leave out the next due time; the ledger says so."""
+    if job.next_at is None:
+        raise Conflict(
+            f"job {job.name} has no due time to skip", code="nothing_due", hint="rota job show"
+        )
+    table = timetable(read_job(job.document), job.anchor)
+    skipped = Unanswered(job.next_at, job.next_at, 1, RunState.SKIPPED, "skip next")
+    move = ScheduleMove(
+        kind="skipped",
+        job_id=job.id,
+        expected_schedule_version=job.schedule_version,
+        enabled=job.enabled,
+        paused=job.paused,
+        next_at=_following(table, job.next_at),
+        held_from=job.held_from,
+        paused_until=job.paused_until,
+        ranges=(skipped,),
+    )
+    backends.announce(await backends.store.move_schedules([move], actor=actor))
+    [moved] = await backends.store.jobs(JobQuery(project=job.project, ids=[job.id]))
+    return moved
+
+
+def _following(table: Timetable | None, due: datetime) -> datetime | None:
+    """The due time after one that does not run."""
+    if table is None:
+        return None
+    return table.after_completion(due) if table.after_previous else table.next_after(due)
 
 
 async def delete(backends: Backends, job: Job, *, actor: str) -> None:

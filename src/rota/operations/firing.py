@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 
+from rota.domain.errors import Conflict
+from rota.domain.jobfile import read_job
 from rota.domain.schedule import MissedRange, Timetable, catch_up
 from rota.domain.spec import Misfire
 from rota.domain.states import RunState
+from rota.operations import definitions
 from rota.operations.backends import Backends
-from rota.ports.store import DueSchedule, Fired, Firing, PlannedRun, Released, Unanswered
+from rota.operations.definitions import timetable
+from rota.ports.store import (
+    DueSchedule,
+    Fired,
+    Firing,
+    PlannedRun,
+    Rearmed,
+    Released,
+    Unanswered,
+)
 
 MISFIRE_GRACE = timedelta(seconds=2)  # what is less late than this was not missed, only late
 
@@ -44,6 +57,7 @@ def _firing(
         ],
         next_at=next_at,
         finishes_job=table.run_once and bool(fire),
+        waits=table.after_previous and bool(fire),
     )
 
 
@@ -52,6 +66,31 @@ async def fire(backends: Backends, firings: Sequence[Firing]) -> Fired:
     fired = await backends.store.fire(firings)
     backends.announce(fired.wakes)
     return fired
+
+
+async def rearm(backends: Backends, limit: int) -> int:
+    """Schedules that count from the end of a run go on once it has ended."""
+    waits = await backends.store.ended_waits(limit)
+    if not waits:
+        return 0
+    documents = await backends.store.documents([(w.job_id, w.job_version) for w in waits])
+    rearmed = []
+    for wait in waits:
+        table = timetable(read_job(documents[wait.job_id, wait.job_version]), wait.anchor)
+        next_at = table.after_completion(wait.ended_at) if table else None
+        if next_at is not None:
+            rearmed.append(Rearmed(wait.job_id, wait.schedule_version, next_at))
+    await backends.store.rearm(rearmed)
+    return len(rearmed)
+
+
+async def end_pauses(backends: Backends, limit: int) -> int:
+    """Resume jobs that were paused until now."""
+    jobs = await backends.store.ended_pauses(limit)
+    for job in jobs:
+        with suppress(Conflict):  # somebody else moved it: look again later
+            await definitions.resume(backends, job, actor="scheduler")
+    return len(jobs)
 
 
 async def release_eligible(backends: Backends, limit: int) -> int:

@@ -66,6 +66,7 @@ class ScheduleMove:
     paused: bool
     next_at: datetime | None
     held_from: datetime | None
+    paused_until: datetime | None = None  # when the pause ends by itself; None: never
     ranges: Sequence[Unanswered] = ()  # due times that the hold left without a run
 
 
@@ -109,6 +110,27 @@ class Firing:
     unanswered: Sequence[Unanswered]
     next_at: datetime | None
     finishes_job: bool = False  # a `run_once` that has now fired
+    waits: bool = False  # the due time after this one depends on the end of its run
+
+
+@dataclass(frozen=True, slots=True)
+class EndedWait:
+    """A schedule whose next due time can be told, now that its latest run has ended."""
+
+    job_id: JobId
+    schedule_version: int
+    job_version: int
+    anchor: datetime
+    ended_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Rearmed:
+    """The due time after a run that has ended."""
+
+    job_id: JobId
+    schedule_version: int
+    next_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +358,18 @@ class ScheduleStore(Protocol):
         A firing whose schedule moved on meanwhile, or whose time has not come by the store's
         clock, is left out of `accepted`.
         """
+        ...
+
+    async def ended_waits(self, limit: int) -> list[EndedWait]:
+        """Schedules that waited for the end of a run that has ended."""
+        ...
+
+    async def rearm(self, rearmed: Sequence[Rearmed]) -> None:
+        """Give such schedules their next due time; what moved meanwhile is left alone."""
+        ...
+
+    async def ended_pauses(self, limit: int) -> list[Job]:
+        """Jobs that are paused until a time that has come."""
         ...
 
     async def next_eligible_at(self) -> datetime | None:

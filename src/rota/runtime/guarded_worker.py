@@ -34,7 +34,7 @@ class GuardedWorker:
         self._settings = settings
         self._clock = clock
         self._process: asyncio.subprocess.Process | None = None
-        self._is_stopping = False
+        self._stopping = asyncio.Event()
         self.exit_code = 0
 
     async def run(self) -> None:
@@ -43,10 +43,10 @@ class GuardedWorker:
         lock = _lock(folder, self._settings.name)
         pause = _FIRST_PAUSE
         try:
-            while not self._is_stopping:
+            while not self._stopping.is_set():
                 began = self._clock.monotonic()
                 self.exit_code = await self._run_once(folder)
-                if self._is_stopping:
+                if self._stopping.is_set():
                     return
                 log.warning("worker.ended", exit_code=self.exit_code)
                 if self._clock.monotonic() - began > _LONGEST_PAUSE.total_seconds():
@@ -76,7 +76,7 @@ class GuardedWorker:
             os.close(alive)
         self._process = process
         try:
-            if self._is_stopping:
+            if self._stopping.is_set():
                 process.terminate()
             return await process.wait()
         finally:
@@ -102,7 +102,7 @@ class GuardedWorker:
 
     async def stop(self) -> None:
         """Let attempts finish within the grace, then end everything."""
-        self._is_stopping = True
+        self._stopping.set()
         process = self._process
         if process is None or process.returncode is not None:
             return

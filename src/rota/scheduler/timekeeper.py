@@ -102,6 +102,8 @@ class Timekeeper:
 
     async def _look(self) -> None:
         """Replace what is in memory by what the store says is due soon."""
+        await firing.end_pauses(self._backends, self._config.batch_size)
+        await firing.rearm(self._backends, self._config.batch_size)
         store = self._backends.store
         now = await store.now()
         self._store_time = StoreTime(now, self._clock.monotonic())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, wraps
@@ -12,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar
 
 from rota.sdk.context import Context, Identity, StepReport
+from rota.sdk.errors import NotFound
 from rota.sdk.handles import AsyncRunHandle, RunHandle
 from rota.sdk.options import JobOptions, document_of
 from rota.sdk.parameters import Parameters
@@ -98,14 +100,16 @@ class JobFunction(Generic[P, R, T]):
         """Make a run with these arguments; returns as soon as the server has stored it."""
         client = self.app.client
         inputs = self.parameters.pack(args, kwargs)
-        run = client.trigger(self.name, inputs, **self._when(client.now))
+        with self._told_how_to_define_it():
+            run = client.trigger(self.name, inputs, **self._when(client.now))
         return RunHandle(run.id, client, self.read_output)
 
     async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> AsyncRunHandle[T]:
         """`submit` for an event loop."""
         client = self.app.async_client
         inputs = self.parameters.pack(args, kwargs)
-        run = await client.trigger(self.name, inputs, **self._when(client.now))
+        with self._told_how_to_define_it():
+            run = await client.trigger(self.name, inputs, **self._when(client.now))
         return AsyncRunHandle(run.id, client, self.read_output)
 
     def submit_many(self, arguments: Iterable[Mapping[str, Any]]) -> list[RunHandle[T]]:
@@ -118,7 +122,8 @@ class JobFunction(Generic[P, R, T]):
         runs: list[str] = []
         while batch := list(islice(packed, MOST_AT_ONCE)):
             key = f"{wishes.key}/{len(runs)}" if wishes.key else None
-            runs += client.trigger_many(self.name, batch, key=key).runs
+            with self._told_how_to_define_it():
+                runs += client.trigger_many(self.name, batch, key=key).runs
         return [RunHandle(run, client, self.read_output) for run in runs]
 
     def with_options(
@@ -158,6 +163,17 @@ class JobFunction(Generic[P, R, T]):
     @cached_property
     def _output_type(self) -> Any:
         return self.parameters.annotations.get("return", Any)
+
+    @contextmanager
+    def _told_how_to_define_it(self) -> Iterator[None]:
+        """An app's job that the server does not know was never applied: say how to."""
+        try:
+            yield
+        except NotFound as error:
+            if error.code == "job_not_found":
+                module = "MODULE" if self.__module__ == "__main__" else self.__module__
+                error.hint = f"define it with rota apply --app {module}:app, or with app.apply()"
+            raise
 
     def _when(self, now: Callable[[], datetime]) -> _When:
         wishes = self._wishes

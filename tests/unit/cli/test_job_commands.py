@@ -75,6 +75,24 @@ def test_bad_file_is_refused_with_places_and_changes_nothing(rota: Console, serv
     assert rota("job", "list", "-o", "name").out == ""
 
 
+def test_warning_among_errors_is_told_as_one(rota: Console, server: Server) -> None:
+    bad = write("jobs: [{name: a, schedule: '0 2 * *', stepz: []}]")
+
+    ended = rota("apply", bad)
+
+    told = [line.partition("  ")[2] for line in ended.err.splitlines() if line.startswith(bad)]
+    assert [line.startswith("warning: ") for line in told] == [False, True, False]
+    assert "2 errors, nothing was changed" in ended.err
+
+
+def test_job_that_only_moves_to_another_set_shows_that(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+
+    ended = rota("apply", write(TIDY, "other.yaml"), "--plan")
+
+    assert ended.lines[1].strip() == "set  test → other"
+
+
 def test_stale_plan_is_a_conflict(rota: Console, server: Server) -> None:
     assert rota("apply", write(TIDY), "--if-match", "0123").code == 5
 
@@ -115,6 +133,17 @@ def test_list_shows_schedule_in_words_and_never_run(rota: Console, server: Serve
     assert heading.split() == ["NAME", "STATUS", "SCHEDULE", "NEXT", "LAST"]
     assert "every day at 02:00 UTC" in line
     assert line.endswith("never run")
+
+
+def test_list_says_once_that_a_job_runs_on_demand(rota: Console, server: Server) -> None:
+    server.define(GREET)
+
+    active = rota("job", "list").lines[1].split("  ")
+    rota("job", "pause", "greet")
+    paused = rota("job", "list").lines[1].split("  ")
+
+    assert [cell.strip() for cell in active if cell][:3] == ["greet", "on demand", "–"]
+    assert [cell.strip() for cell in paused if cell][:3] == ["greet", "paused", "on demand"]
 
 
 def test_list_takes_a_pattern(rota: Console, server: Server) -> None:
@@ -254,6 +283,16 @@ def test_unknown_input_gets_the_nearest_name(rota: Console, server: Server) -> N
 
     assert ended.code == 2
     assert 'did you mean "name"?' in ended.err
+
+
+def test_trigger_of_a_paused_job_says_what_holds_the_run(rota: Console, server: Server) -> None:
+    server.define(GREET)
+    rota("job", "pause", "greet")
+
+    ended = rota("trigger", "greet")
+
+    assert ended.out.endswith(" blocked: job greet is paused\n")
+    assert ended.err.startswith("rota job resume greet · rota run watch ")
 
 
 def test_rehearsed_trigger_makes_no_run(rota: Console, server: Server) -> None:

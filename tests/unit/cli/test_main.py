@@ -83,6 +83,9 @@ def test_mistyped_word_gets_the_nearest_one(rota: Console, words: list[str], nea
         ["run", "resolve", "r_1"],
         ["trigger", "tidy", "--input", "novalue"],
         ["trigger", "tidy", "--timeout", "soon"],
+        ["trigger", "tidy", "--at", "tomorrow"],
+        ["trigger", "tidy", "--at", "2026-06-01T22:00"],
+        ["job", "ledger", "tidy", "--since", "yesterday"],
         ["apply"],
         ["validate"],
         ["cron", "next"],
@@ -92,6 +95,7 @@ def test_mistyped_word_gets_the_nearest_one(rota: Console, words: list[str], nea
         ["logs", "r_1", "--raw", "--follow"],
         ["logs", "r_1", "--raw", "--tail", "3"],
         ["worker", "lst"],
+        ["worker", "start"],
         ["\x1b[2J"],
     ],
     ids=" ".join,
@@ -104,6 +108,16 @@ def test_wrong_usage_is_told_on_standard_error(rota: Console, words: list[str]) 
     assert ended.err.startswith("rota: ")
     assert "\x1b" not in ended.err
     assert "Traceback" not in ended.err
+
+
+def test_time_that_is_none_is_answered_with_one_that_is(rota: Console) -> None:
+    ended = rota("trigger", "tidy", "--at", "tomorrow")
+
+    assert '"tomorrow": write an ISO 8601 time, e.g. 2026-06-01T22:00+02:00' in ended.err
+
+
+def test_verb_that_goes_without_saying_is_left_out(rota: Console) -> None:
+    assert rota("worker", "start").err == "rota: did you mean: rota worker\n"
 
 
 def test_help_of_a_word_is_the_page_of_that_command(rota: Console) -> None:

@@ -96,6 +96,17 @@ def test_schedule_in_words_with_what_clocks_do_to_it(rota: Console) -> None:
     ]
 
 
+def test_change_of_clocks_is_told_once(rota: Console) -> None:
+    ended = rota(
+        *("cron", "explain", "@daily", "--tz", "Pacific/Apia"),
+        *("--from", "2011-12-28T00:00:00Z"),
+    )
+
+    assert [line for line in ended.lines if "clocks:" in line] == [
+        "  clocks: Fri 30 Dec no run at 00:00 (does not exist, clocks go forward)"
+    ]
+
+
 def test_next_times_for_programs_have_their_offset(rota: Console) -> None:
     ended = rota(
         *("cron", "next", "30 2 * * *", "--tz", "Europe/Berlin"),

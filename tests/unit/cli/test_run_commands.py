@@ -83,6 +83,16 @@ def test_job_that_never_ran_has_no_newest_run(rota: Console, server: Server) -> 
     assert "rota trigger tidy" in ended.err
 
 
+@pytest.mark.parametrize("words", [["logs"], ["why"], ["run", "show"], ["run", "cancel"]])
+def test_name_of_nothing_may_have_been_a_job_s_or_a_run_s(
+    rota: Console, server: Server, words: list[str]
+) -> None:
+    ended = rota(*words, "nope")
+
+    assert ended.code == 3
+    assert ended.err.startswith("rota: no job or run named nope\n")
+
+
 def test_waiting_run_says_why(rota: Console, server: Server) -> None:
     run = triggered(rota, server)
 
@@ -92,6 +102,13 @@ def test_waiting_run_says_why(rota: Console, server: Server) -> None:
     assert ended.out.startswith(f"{run} · queued: no worker serves pool default")
     assert "  1 worker  no worker serves pool default" in ended.lines
     assert "not a reason:" in ended.out
+
+
+def test_run_of_a_later_time_says_when_it_is_due(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+    rota("trigger", "tidy", "--at", "2099-06-01T22:00+02:00")
+
+    assert "  1 time  it is due at 2099-06-01 20:00:00 UTC" in rota("why", "tidy").out
 
 
 def test_reasons_for_programs(rota: Console, server: Server) -> None:
@@ -109,6 +126,32 @@ def test_waiting_run_is_cancelled(rota: Console, server: Server) -> None:
     assert "would cancel" in rehearsed.err
     assert done.code == 0
     assert rota("run", "show", run, "--json").json["state"] == "CANCELLED"
+
+
+def test_only_active_run_of_a_job_is_cancelled_by_the_job_s_name(
+    rota: Console, server: Server
+) -> None:
+    failed(rota, server)
+    run = triggered(rota, server)
+
+    done = rota("run", "cancel", "tidy", "-o", "name")
+    again = rota("run", "cancel", "tidy")
+
+    assert done.out.strip() == run
+    assert again.code == 3
+    assert "job tidy has no active run" in again.err
+
+
+def test_job_with_several_active_runs_does_not_say_which_to_cancel(
+    rota: Console, server: Server
+) -> None:
+    runs = [triggered(rota, server), triggered(rota, server)]
+
+    ended = rota("run", "cancel", "tidy")
+
+    assert ended.code == 2
+    assert all(run in ended.err for run in runs)
+    assert len(rota("ps", "-o", "name").lines) == 2
 
 
 def test_cancelling_many_needs_consent(rota: Console, server: Server) -> None:

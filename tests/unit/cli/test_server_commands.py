@@ -118,6 +118,13 @@ def test_names_of_jobs_are_completed_from_the_server(rota: Console, server: Serv
     assert "tidy\ton demand" in ended.lines
 
 
+def test_runs_to_cancel_are_completed_from_the_server(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+    run = rota("trigger", "tidy", "-o", "name").out.strip()
+
+    assert f"{run}\ttidy queued" in rota("__complete", "run", "cancel", "r_").lines
+
+
 def test_completion_without_a_server_is_silent(rota: Console) -> None:
     ended = rota("__complete", "job", "show", "")
 

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.unit.sdk.answering import Answering, document
+from tests.unit.sdk.answering import Answering, document, problem
 
-from rota import App, Context, Retry, RunNotCompleted, cron
+from rota import App, Context, NotFound, Retry, RunNotCompleted, cron
 from rota.domain.jobfile import read_job
 from rota.sdk.app import load_app
 from rota.sdk.client import Client
@@ -139,6 +139,33 @@ def test_submit_returns_a_handle_at_once(app: App, server: Answering) -> None:
     assert server.asked[0].document == {"inputs": {"a": 5}}
     assert (run.id, run.url) == ("r_1", f"{server.url}/runs/r_1")
     assert run.wait(timeout=5).output == 7
+
+
+def test_job_that_was_never_applied_says_how_to_define_it(app: App, server: Answering) -> None:
+    unknown = problem(404, code="job_not_found", detail="no job named 'add'")
+    server.on("POST /jobs/add/runs", unknown)
+    server.on("POST /jobs/add/runs:batch", unknown)
+
+    @app.job()
+    def add(a: int) -> int:
+        return a
+
+    async def submit_async() -> None:
+        try:
+            await add.asubmit(1)
+        finally:
+            await app.aclose()
+
+    submits: list[Callable[[], object]] = [
+        lambda: add.submit(1),
+        lambda: add.submit_many([{"a": 1}]),
+        lambda: asyncio.run(submit_async()),
+    ]
+    for submit in submits:
+        with pytest.raises(NotFound) as refused:
+            submit()
+
+        assert refused.value.hint.startswith(f"define it with rota apply --app {__name__}:app")
 
 
 def test_output_has_the_type_the_function_returns(app: App, server: Answering) -> None:

@@ -85,6 +85,7 @@ def job_from(row: Row) -> Job:
         enabled=bool(row["enabled"]),
         paused=bool(row["paused"]),
         paused_by=row["paused_by"],
+        paused_until=optional_instant(row["paused_until"]),
         finished_at=optional_instant(row["finished_at"]),
         schedule_version=row["schedule_version"],
         next_at=optional_instant(row["next_at"]),
@@ -137,6 +138,7 @@ def run_from(row: Row) -> Run:
         outputs=from_json(row["outputs"]),
         progress=from_json(row["progress"]),
         retry_of=row["retry_of"],
+        is_late=None if row["is_late"] is None else bool(row["is_late"]),
         deadline_at=optional_instant(row["deadline_at"]),
     )
 

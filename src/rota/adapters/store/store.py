@@ -93,6 +93,15 @@ class SqlStore:
     async def fire(self, firings: Sequence[port.Firing]) -> port.Fired:
         return await self._write(lambda now: firing.fire(now, firings, self._book), Urgency.FIRE)
 
+    async def ended_waits(self, limit: int) -> list[port.EndedWait]:
+        return await self._driver.read(lambda _: reading.ended_waits(limit))
+
+    async def rearm(self, rearmed: Sequence[port.Rearmed]) -> None:
+        await self._write(lambda _: firing.rearm(rearmed), Urgency.FIRE)
+
+    async def ended_pauses(self, limit: int) -> list[Job]:
+        return await self._driver.read(lambda now: reading.ended_pauses(now, limit))
+
     async def next_eligible_at(self) -> datetime | None:
         def script(_: int) -> Script[datetime | None]:
             [row] = yield query("next_eligible")

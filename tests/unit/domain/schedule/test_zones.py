@@ -30,6 +30,13 @@ def test_the_interval_of_changes_excludes_its_beginning_and_includes_its_end() -
     assert changes(zone, "2026-03-29 01:00", "2026-03-29 02:00") == []
 
 
+def test_change_at_the_edge_of_what_is_loaded_at_once_is_found_once() -> None:
+    """Periods are loaded in blocks; one ends on 1 January 2012, two days after this change."""
+    found = changes(load_zone("Pacific/Apia"), "2011-12-28", "2012-03-01")
+
+    assert found == [(utc("2011-12-30 10:00"), 86_400)]
+
+
 def test_offsets_that_are_no_whole_minutes_are_kept() -> None:
     assert load_zone("Africa/Monrovia").period_at(second("1971-01-01")).offset == -2670
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rota.adapters.store.rows import from_json
 from rota.adapters.store.script import Many, Row, Script, query
 from rota.adapters.store.scripts.effects import record
+from rota.adapters.store.scripts.punctuality import drop_late
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, Chain, allot, cost_of, oldest_slots
 from rota.domain.shape import unmet
 from rota.ports.work import Work
@@ -24,6 +25,7 @@ def claim(now: int, session_id: str, slots: int) -> Script[list[Work]]:
     chains = yield query("active_chains", pool=session["pool"])
     if slots <= 0 or not chains:
         return []
+    yield from drop_late(now)
     [pool] = yield query("pool_state", pool=session["pool"])
     capacity = 1 / pool["slots"]
     shapes = yield from _fitting_shapes(session)

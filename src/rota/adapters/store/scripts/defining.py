@@ -62,6 +62,7 @@ def _save(now: int, job: NewJob, actor: str) -> Script[None]:
         optional_micros(job.next_at),
         micros(job.anchor),
         optional_micros(job.held_from),
+        int(job.restarts),
     )
     yield Many("upsert_schedule", [values])
 
@@ -106,7 +107,7 @@ def move(now: int, moves: Sequence[ScheduleMove], actor: str) -> Script[Wakes]:
 
 def _move(now: int, item: ScheduleMove, actor: str) -> Script[None]:
     next_at, held_from = optional_micros(item.next_at), optional_micros(item.held_from)
-    flags = int(item.enabled), int(item.paused)
+    flags = int(item.enabled), int(item.paused), optional_micros(item.paused_until)
     try:
         yield Many(
             "move_schedule", [(next_at, held_from, item.job_id, item.expected_schedule_version)]

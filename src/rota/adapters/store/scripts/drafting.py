@@ -21,6 +21,7 @@ from rota.domain.ids import RunId
 from rota.domain.job import RunRules
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, LEAST_CHARGED_SECONDS
 from rota.domain.run import Trigger
+from rota.domain.spec import Late
 from rota.domain.states import RunState, is_final
 
 _FOR_LATER = Admission(RunState.SCHEDULED)
@@ -50,6 +51,7 @@ class _Pattern:
     line: Line
     chain: str
     deadline: int | None  # microseconds after the due time
+    objective: int | None  # microseconds after the release
     expected: float
 
 
@@ -106,9 +108,14 @@ def _pattern(
         shape,
         line,
         line.id,
-        None if rules.deadline is None else rules.deadline // timedelta(microseconds=1),
+        _micros(rules.deadline),
+        _micros(rules.start_within),
         _expected_seconds(rules, jobs[job]["expected_seconds"]),
     )
+
+
+def _micros(span: timedelta | None) -> int | None:
+    return None if span is None else span // timedelta(microseconds=1)
 
 
 def _expected_seconds(rules: RunRules, average: float | None) -> float:
@@ -132,6 +139,7 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
     """Values for `insert_run`, in its order."""
     draft, pattern, admission = entry
     rules, state = pattern.rules, admission.state
+    late_at = None if pattern.objective is None else draft.release_at + pattern.objective
     counts = gatekeeper.counts_at_gate(draft.job_id, draft.trigger, state)
     return (
         draft.id,
@@ -146,6 +154,8 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
         draft.release_at,
         draft.release_at if state is RunState.SCHEDULED else None,
         None if pattern.deadline is None else draft.due_at + pattern.deadline,
+        late_at,
+        late_at if _is_dropped_when_late(draft, rules) else None,
         pattern.line.priority,
         pattern.line.pool,
         pattern.chain,
@@ -163,6 +173,11 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
         draft.retry_of,
         draft.job_id if counts else None,
     )
+
+
+def _is_dropped_when_late(draft: Draft, rules: RunRules) -> bool:
+    """What a person asked for is never dropped."""
+    return rules.late is Late.DROP and draft.trigger is Trigger.SCHEDULE
 
 
 def _tell(now: int, entries: Sequence[_Entry], actor: str) -> Script[None]:

@@ -11,7 +11,7 @@ from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.ids import JobId, micros, scheduled_run_id
 from rota.domain.run import Trigger
-from rota.ports.store import Fired, Firing, Unanswered
+from rota.ports.store import Fired, Firing, Rearmed, Unanswered
 
 
 def fire(now: int, firings: Sequence[Firing], book: RulesBook) -> Script[Fired]:
@@ -67,13 +67,20 @@ def _drafts(firing: Firing) -> Iterable[Draft]:
         )
 
 
-def _advance(firing: Firing) -> tuple[int | None, str, int, int]:
+def _advance(firing: Firing) -> tuple[int | None, int, str, int, int]:
     return (
         optional_micros(firing.next_at),
+        int(firing.waits),
         firing.job_id,
         micros(firing.claimed_next_at),
         firing.schedule_version,
     )
+
+
+def rearm(rearmed: Sequence[Rearmed]) -> Script[None]:
+    """Give schedules their due time after a run that has ended; what moved meanwhile stays."""
+    values = [(micros(r.next_at), r.job_id, r.schedule_version) for r in rearmed]
+    yield Many("rearm_schedule", values, exactly=False)
 
 
 def insert_unanswered(stretches: Iterable[tuple[JobId, Sequence[Unanswered]]]) -> Script[None]:

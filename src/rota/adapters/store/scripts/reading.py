@@ -27,6 +27,7 @@ from rota.domain.states import FINAL_STATES
 from rota.ports.store import (
     Counts,
     DueSchedule,
+    EndedWait,
     Event,
     JobQuery,
     LedgerEntry,
@@ -81,6 +82,25 @@ def due_schedules(before: datetime, limit: int) -> Script[list[DueSchedule]]:
         )
         for row in rows
     ]
+
+
+def ended_waits(limit: int) -> Script[list[EndedWait]]:
+    rows = yield query("ended_waits", limit=limit)
+    return [
+        EndedWait(
+            job_id=JobId(row["job_id"]),
+            schedule_version=row["schedule_version"],
+            job_version=row["job_version"],
+            anchor=instant(row["anchor"]),
+            ended_at=instant(row["ended_at"]),
+        )
+        for row in rows
+    ]
+
+
+def ended_pauses(now: int, limit: int) -> Script[list[Job]]:
+    rows = yield query("ended_pauses", now=now, limit=limit)
+    return [job_from(row) for row in rows]
 
 
 def ledger(job: JobId, since: datetime, until: datetime, limit: int) -> Script[list[LedgerEntry]]:

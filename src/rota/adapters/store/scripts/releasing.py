@@ -8,6 +8,7 @@ from rota.adapters.store.rows import reasons_to
 from rota.adapters.store.script import Many, Row, Script, query
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.gatekeeper import Gatekeeper, active_run, job_rules
+from rota.adapters.store.scripts.punctuality import drop_late, judge_lateness
 from rota.adapters.store.scripts.queueing import cancel, end_waiting, enqueue
 from rota.domain.gates import (
     ActiveRun,
@@ -146,9 +147,11 @@ def sweep(now: int, limit: int, after: str) -> Script[tuple[Released, str]]:
     if overdue:
         runs = [RunId(row["id"]) for row in overdue]
         yield from end_waiting(now, runs, RunState.TIMED_OUT, "deadline", "scheduler")
+    dropped = yield from drop_late(now)
+    judged = yield from judge_lateness(now)
     rows = yield query("waited_keys", after=after, limit=limit)
     keys = [row["key"] for row in rows]
-    jobs = {key.split(":", 1)[1] for key in keys} | {row["job_id"] for row in overdue}
+    jobs = {key.split(":", 1)[1] for key in keys} | {row["job_id"] for row in overdue} | dropped
     released = yield from release_jobs(now, jobs, effects)
-    count = released + len(overdue)
+    count = released + len(overdue) + len(dropped) + judged
     return Released(count, effects.wakes()), keys[-1] if len(keys) == limit else ""

@@ -47,8 +47,10 @@ def settle(now: int, ends: Sequence[Ended], effects: Effects, *, actor: str) -> 
         groups[end.state, end.cause].append(end)
     for (state, cause), group in groups.items():
         yield from _tell(now, RunState(state), cause, group, actor)
-    effects.times |= any(state == RunState.SCHEDULED for state, _ in groups)
-    yield from release_jobs(now, {end.job_id for end in ends}, effects)
+    jobs = {end.job_id for end in ends}
+    waiting = yield query("any_waits", ids=jobs)
+    effects.times |= bool(waiting) or any(state == RunState.SCHEDULED for state, _ in groups)
+    yield from release_jobs(now, jobs, effects)
 
 
 def _correct_charges(ends: Sequence[Ended]) -> Script[None]:

@@ -24,7 +24,8 @@ VALUES (:id, :version, :document, :digest, :rules, :actor, :now);
 INSERT INTO schedule (job_id, shard, next_at, anchor, held_from, version)
 VALUES (:id, :shard, :next_at, :anchor, :held_from, 1)
 ON CONFLICT (job_id) DO UPDATE SET next_at = excluded.next_at, anchor = excluded.anchor,
-    held_from = excluded.held_from, version = schedule.version + 1;
+    held_from = excluded.held_from, version = schedule.version + 1,
+    waits = CASE WHEN :restarts THEN 0 ELSE schedule.waits END;
 
 -- name: delete_jobs
 -- Take jobs out of service; history stays.
@@ -42,7 +43,7 @@ WHERE job_id = :id AND version = :expected;
 
 -- name: set_job_flags
 -- Whether a job is enabled and paused.
-UPDATE job SET enabled = :enabled, paused = :paused, updated_at = :now,
+UPDATE job SET enabled = :enabled, paused = :paused, paused_until = :paused_until, updated_at = :now,
     paused_by = CASE WHEN :paused = 0 THEN '' WHEN paused = 1 THEN paused_by ELSE :actor END
 WHERE id = :id AND deleted_at IS NULL;
 
@@ -61,6 +62,11 @@ SELECT * FROM current_job WHERE id = ANY(:ids) AND coalesce(project, '') = :proj
 -- name: select_jobs_by_name
 -- The jobs of these names.
 SELECT * FROM current_job WHERE name = ANY(:names) AND project = :project;
+
+-- name: ended_pauses
+-- Jobs whose pause was to last until now.
+SELECT * FROM current_job WHERE paused = 1 AND paused_until IS NOT NULL AND paused_until <= :now
+LIMIT :limit;
 
 -- name: select_documents
 -- What versions of jobs say.

@@ -4,11 +4,12 @@
 -- name: insert_run
 -- A run, in the state the gates gave it.
 INSERT INTO run (id, project, job_id, job, job_version, trigger, state, cause, due_at, release_at,
-    eligible_at, deadline_at, priority, pool, chain, shape, delivery, max_attempts, expected,
-    blocked_on, reasons, inputs, created_by, created_at, queued_at, ended_at, retry_of, gate_job)
+    eligible_at, deadline_at, late_at, drop_at, priority, pool, chain, shape, delivery, max_attempts,
+    expected, blocked_on, reasons, inputs, created_by, created_at, queued_at, ended_at, retry_of, gate_job)
 VALUES (:id, :project, :job_id, :job, :job_version, :trigger, :state, :cause, :due_at, :release_at,
-    :eligible_at, :deadline_at, :priority, :pool, :chain, :shape, :delivery, :max_attempts, :expected,
-    :blocked_on, :reasons, :inputs, :created_by, :created_at, :queued_at, :ended_at, :retry_of, :gate_job);
+    :eligible_at, :deadline_at, :late_at, :drop_at, :priority, :pool, :chain, :shape, :delivery,
+    :max_attempts, :expected, :blocked_on, :reasons, :inputs, :created_by, :created_at, :queued_at,
+    :ended_at, :retry_of, :gate_job);
 
 -- name: known_runs
 -- Which of these ids exist.
@@ -91,6 +92,19 @@ WHERE coalesce(job_id, '') IN (SELECT job.id FROM job WHERE job.id = ANY(:ids) A
 SELECT id, job_id FROM run
 WHERE deadline_at IS NOT NULL AND deadline_at <= :now AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
 ORDER BY deadline_at LIMIT :limit;
+
+-- name: dropped_runs
+-- Waiting runs that may not start any more, so late is it.
+SELECT id, job_id FROM run
+WHERE drop_at IS NOT NULL AND drop_at <= :now AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
+ORDER BY drop_at LIMIT :limit;
+
+-- name: judge_lateness
+-- Whether runs missed their objective, once that can be told.
+UPDATE run SET is_late = CASE WHEN first_started_at <= late_at THEN 0 ELSE 1 END
+WHERE seq IN (SELECT seq FROM run WHERE late_at IS NOT NULL AND is_late IS NULL AND late_at < :now
+    ORDER BY late_at LIMIT :limit)
+RETURNING id, job, is_late;
 
 -- name: next_eligible
 -- When the next waiting run may be released.

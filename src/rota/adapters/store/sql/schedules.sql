@@ -12,13 +12,35 @@ SELECT job_id, next_at, version FROM schedule WHERE job_id = ANY(:ids);
 
 -- name: advance_schedule
 -- Move a schedule on from the due time that was answered.
-UPDATE schedule SET next_at = :next_at WHERE job_id = :id AND next_at = :claimed AND version = :version;
+UPDATE schedule SET next_at = :next_at, waits = :waits
+WHERE job_id = :id AND next_at = :claimed AND version = :version;
 
 -- name: insert_unanswered
 -- A stretch of due times that got no run.
 INSERT INTO unanswered (job_id, first, last, count, state, cause)
 VALUES (:job, :first, :last, :count, :state, :cause)
 ON CONFLICT DO NOTHING;
+
+-- name: ended_waits
+-- Schedules whose latest run has ended, which is what their next due time depends on.
+SELECT schedule.job_id, schedule.version AS schedule_version, schedule.anchor,
+    job.version AS job_version, run.ended_at
+FROM schedule
+JOIN job ON job.id = schedule.job_id
+JOIN run ON run.seq = (SELECT max(seq) FROM run
+    WHERE run.job_id = schedule.job_id AND run.trigger = 'schedule')
+WHERE schedule.waits = 1 AND schedule.next_at IS NULL AND schedule.held_from IS NULL
+    AND job.enabled = 1 AND job.paused = 0 AND run.ended_at IS NOT NULL
+LIMIT :limit;
+
+-- name: any_waits
+-- Whether one of these jobs' schedules depends on the end of a run.
+SELECT 1 AS found FROM schedule WHERE waits = 1 AND job_id = ANY(:ids) LIMIT 1;
+
+-- name: rearm_schedule
+-- The due time after a run that has ended.
+UPDATE schedule SET next_at = :next_at, waits = 0
+WHERE job_id = :id AND version = :version AND waits = 1 AND next_at IS NULL;
 
 -- name: finish_jobs
 -- A job that was to run once has fired.

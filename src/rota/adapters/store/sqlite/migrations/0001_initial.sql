@@ -18,10 +18,12 @@ CREATE TABLE job (
     enabled          INTEGER NOT NULL,
     paused           INTEGER NOT NULL DEFAULT 0,
     paused_by        TEXT NOT NULL DEFAULT '',
+    paused_until     INTEGER,
     finished_at      INTEGER,
     deleted_at       INTEGER,
     expected_seconds REAL
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX job_pause ON job (paused_until) WHERE paused_until IS NOT NULL;
 CREATE UNIQUE INDEX job_name ON job (project, name) WHERE deleted_at IS NULL;
 
 CREATE TABLE job_version (
@@ -42,9 +44,11 @@ CREATE TABLE schedule (
     next_at   INTEGER,
     held_from INTEGER,
     anchor    INTEGER NOT NULL,
-    version   INTEGER NOT NULL
+    version   INTEGER NOT NULL,
+    waits     INTEGER NOT NULL DEFAULT 0 -- its next due time depends on the end of its latest run
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX schedule_due ON schedule (next_at) WHERE next_at IS NOT NULL;
+CREATE INDEX schedule_waiting ON schedule (job_id) WHERE waits = 1;
 
 CREATE TABLE run (
     seq              INTEGER PRIMARY KEY,
@@ -61,6 +65,9 @@ CREATE TABLE run (
     release_at       INTEGER NOT NULL,
     eligible_at      INTEGER,
     deadline_at      INTEGER,
+    late_at          INTEGER, -- a later start misses the job's objective
+    drop_at          INTEGER, -- a later start does not happen
+    is_late          INTEGER, -- whether the objective was missed; NULL: not judged yet
     priority         INTEGER NOT NULL,
     pool             TEXT NOT NULL,
     chain            TEXT NOT NULL,
@@ -112,6 +119,9 @@ CREATE INDEX run_eligible ON run (eligible_at) WHERE state = 'SCHEDULED';
 CREATE INDEX run_held ON run (session) WHERE state IN ('CLAIMED', 'PROCESSING');
 CREATE INDEX run_deadline ON run (deadline_at) WHERE deadline_at IS NOT NULL AND state IN
     ('SCHEDULED', 'BLOCKED', 'QUEUED');
+CREATE INDEX run_drop ON run (drop_at) WHERE drop_at IS NOT NULL AND state IN
+    ('SCHEDULED', 'BLOCKED', 'QUEUED');
+CREATE INDEX run_objective ON run (late_at) WHERE late_at IS NOT NULL AND is_late IS NULL;
 CREATE INDEX run_unknown ON run (seq) WHERE state = 'UNKNOWN';
 
 -- What is not final, found by the small indexes above: no index of its own to pay for.
