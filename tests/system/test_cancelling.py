@@ -121,13 +121,15 @@ class TestRunning:
         assert settle(client, run).state == "CANCELLED"
 
     def test_asking_twice_changes_nothing(self, client: Client, evidence: Evidence) -> None:
-        apply(client, job("twice", evidence.script("sleep 100")))
+        stubborn = "trap '' TERM; note beat; while :; do sleep 0.05; done"
+        apply(client, job("twice", evidence.script(stubborn), grace="1s"))
         run = client.trigger("twice")
-        eventually(evidence.started)
+        eventually(lambda: len(evidence.marks()) == 2)
 
-        client.cancel_run(run.id)
-        client.cancel_run(run.id)
+        first = client.cancel_run(run.id)
+        second = client.cancel_run(run.id)
 
+        assert first.cancel_requested_at == second.cancel_requested_at
         assert settle(client, run).state == "CANCELLED"
 
 

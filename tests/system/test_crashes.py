@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -148,6 +150,20 @@ class TestLedger:
         eventually(lambda: answered <= ids(rota.client, state="COMPLETED"))
         newer = {run for run, _ in evidence.started()} - answered
         assert check(evidence.marks(), answered, optional=newer) == []
+
+    def test_thousand_missed_due_times_stop_nothing(self, rota: RotaUp, evidence: Evidence) -> None:
+        apply(rota.client, job("often", evidence.script(), schedule="every 100ms"))
+        eventually(evidence.ended)
+        rota.kill()
+        before = len(evidence.started())
+        with closing(sqlite3.connect(rota.home / "rota.db")) as database, database:
+            database.execute("UPDATE schedule SET next_at = next_at - 1000 * 100000")
+
+        rota.start()
+
+        eventually(lambda: len(evidence.started()) > before + 5)
+        missed = missed_in(ledger_of(rota.client, "often"))
+        assert sum(entry.count for entry in missed) >= 990
 
 
 def assert_policies_kept(ledgers: Mapping[str, list[LedgerEntry]]) -> None:

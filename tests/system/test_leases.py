@@ -25,6 +25,24 @@ LEASE = timedelta(seconds=3)
 FIRST_IS_ENDLESS = "[ $ROTA_ATTEMPT -gt 1 ] || while :; do note beat; sleep 0.05; done"
 
 
+# Its function ends as soon as there is a file, whether or not its worker can see that.
+WAITING_APP = """
+import threading
+from pathlib import Path
+
+from rota import App
+
+app = App("waiting")
+
+
+@app.job()
+def wait() -> None:
+    Path("began").touch()
+    while not Path("go").exists():
+        threading.Event().wait(0.01)
+"""
+
+
 def start_endless(rota: RotaUp, evidence: Evidence, **fields: object) -> str:
     """A run whose first attempt never ends by itself; returns once it goes."""
     apply(rota.client, job("endless", evidence.script(FIRST_IS_ENDLESS), **fields))
@@ -115,6 +133,20 @@ class TestHealthyWorker:
         assert (run.state, run.attempt, run.losses) == ("COMPLETED", 1, 0)
         assert check(evidence.marks(), [run.id]) == []
 
+    def test_short_silence_costs_nothing(self, up: Up, evidence: Evidence) -> None:
+        rota = up(lease="10s")
+        apply(rota.client, job("long", evidence.script(evidence.beats(20))))
+        run = rota.client.trigger("long")
+        eventually(evidence.started)
+        worker = rota.worker_pid()
+
+        freeze(worker)
+        eventually(evidence.ended)
+        thaw(worker)
+
+        ended = settle(rota.client, run)
+        assert (ended.state, ended.attempt, ended.losses) == ("COMPLETED", 1, 0)
+
     def test_attempt_survives_a_restart_of_the_server(self, up: Up, evidence: Evidence) -> None:
         rota = up(lease="30s")
         rota.start_worker("steady", "--pool", "elsewhere")
@@ -151,6 +183,30 @@ class TestLateResults:
         after = rota.client.get_run(run)
         assert (after.state, after.attempt, after.ended_at) == ("COMPLETED", 2, ended.ended_at)
         assert [attempt.result for attempt in after.attempts] == ["LOST", "COMPLETED"]
+
+    def test_result_of_a_frozen_worker_is_refused_and_shown(self, up: Up, tmp_path: Path) -> None:
+        (tmp_path / "waiting.py").write_text(WAITING_APP)
+        rota = up(lease="3s", app="waiting:app")
+        apply(rota.client, {"name": "wait", "type": "python", "function": "waiting.wait"})
+        run = rota.client.trigger("wait")
+        eventually((tmp_path / "began").exists)
+        _, guardian = rota.guardian_pids()
+        worker = rota.worker_pid()
+
+        freeze(guardian, worker)
+        (tmp_path / "go").touch()
+        rota.start_worker("other")
+        ended = settle(rota.client, run)
+        assert (ended.state, ended.attempt, ended.worker) == ("COMPLETED", 2, "other")
+        thaw(worker)
+
+        eventually(lambda: rota.client.get_run(run.id).late_results)
+        after = rota.client.get_run(run.id)
+        [late] = after.late_results
+        assert (late.attempt, late.result) == (1, "COMPLETED")
+        assert (after.attempt, after.ended_at) == (2, ended.ended_at)
+        thaw(guardian)
+        eventually(lambda: not is_alive(worker))
 
     def test_replayed_report_is_refused_and_shown(self, up: Up, evidence: Evidence) -> None:
         rota = up(lease="3s")

@@ -12,6 +12,7 @@ from tests.system.conftest import Up
 from tests.system.jobs import apply, execute, job, log_of, settle
 
 from rota.sdk import calls
+from rota.sdk.answers import LogWindow
 from rota.sdk.client import Client
 from rota.testing.evidence import Evidence
 from rota.testing.waiting import boottime, eventually
@@ -113,11 +114,11 @@ class TestFaithfulness:
         apply(client, job("live", "echo first; sleep 100"))
         run = client.trigger("live")
 
-        window = next(iter(client.follow_log(run.id)))
-        while not getattr(window, "lines", ()):
-            window = next(iter(client.follow_log(run.id)))
+        windows = (part for part in client.follow_log(run.id) if isinstance(part, LogWindow))
+        first = next(line for window in windows for line in window.lines)
 
-        assert window.lines[0].text == "first"  # type: ignore[union-attr]
+        assert first.text == "first"
+        assert client.get_run(run.id).state in ("CLAIMED", "PROCESSING")
         client.cancel_run(run.id)
         settle(client, run)
 

@@ -176,7 +176,7 @@ class TestFullDisk:
 def refusal_of(client: Client) -> str:
     """Why a run is not taken; the first pages may still fit into space the store has reserved."""
     try:
-        client.trigger("small", key="the same again")
+        client.trigger("small", key="again-and-again")
     except Unavailable as error:
         return error.message
     return ""

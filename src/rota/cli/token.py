@@ -49,7 +49,7 @@ TOKENS: ListView[Token] = ListView(
 @app.command
 def create(
     *,
-    name: Annotated[str, Parameter(help="What it is for.")],
+    name: Annotated[str, Parameter(metavar="NAME", help="What it is for.")],
     role: Annotated[Role, Parameter(help="What it may do.")],
     expires_in: Annotated[
         Duration | None, Parameter(help="How long it is valid (90d). Default: until revoked.")

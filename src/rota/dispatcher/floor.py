@@ -6,7 +6,7 @@ Implements `rota.ports.link.WorkerDesk`; how a worker is connected is an adapter
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -18,6 +18,7 @@ from rota.domain.run import AttemptResult
 from rota.operations import output, serving
 from rota.operations.backends import Backends
 from rota.ports.queue import CANCELLED, WATCHED, work
+from rota.ports.queue import output as output_topic
 from rota.ports.store import Session
 from rota.ports.work import (
     Beat,
@@ -94,8 +95,9 @@ class Floor:
         if not renewal.alive:
             return BeatAnswer(alive=False, store_now=now)
         ours, theirs = frozenset(renewal.held), frozenset(beat.held)
-        missing = ours - theirs
-        # A dispatch may be on its way; what is missing twice in a row never arrived.
+        # A dispatch may be on its way; what is missing twice in a row never arrived. A worker that
+        # stops beats once more at once, which proves nothing: its leaving settles the rest.
+        missing = frozenset[Fence]() if beat.stopping else ours - theirs
         lost = missing & desk.suspects
         desk.suspects = missing
         if lost:
@@ -198,6 +200,7 @@ class Floor:
         readable = [item for item in claimed if (item.job_id, item.job_version) in known]
         if readable:
             desk.orders.put_nowait(Dispatch(tuple(readable), specs))
+            self._tell_watched(desk, readable)
         if len(readable) < len(claimed):
             await self._refuse(desk, [item for item in claimed if item not in readable])
 
@@ -240,10 +243,21 @@ class Floor:
         listener = self._backends.queue.listen(WATCHED)
         try:
             while True:
-                runs = await listener.wait(self._config.poll_interval)
+                announced = await listener.wait(self._config.poll_interval)
                 for desk in list(self._desks.values()):
-                    watched = tuple(fence.run for fence in desk.held if fence.run in runs)
-                    if watched:
-                        desk.orders.put_nowait(Watch(watched))
+                    self._tell_watched(desk, desk.held, announced)
         finally:
             listener.close()
+
+    def _tell_watched(
+        self,
+        desk: _Desk,
+        attempts: Iterable[Fence | Work],
+        announced: frozenset[str] = frozenset(),
+    ) -> None:
+        """Ask for the output of runs that somebody follows; too often is harmless."""
+        is_followed_here = self._backends.queue.is_watched
+        runs = [each.run for each in attempts]
+        watched = [run for run in runs if run in announced or is_followed_here(output_topic(run))]
+        if watched:
+            desk.orders.put_nowait(Watch(tuple(watched)))

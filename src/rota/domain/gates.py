@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from rota.domain.ids import JobId, RunId
+from rota.domain.ids import BackfillId, JobId, RunId
 from rota.domain.run import Reason, Trigger
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
@@ -37,6 +37,14 @@ class JobRules:
 
 
 @dataclass(frozen=True, slots=True)
+class BackfillRules:
+    """What the gates need to know of a backfill."""
+
+    id: BackfillId
+    max_parallel: int
+
+
+@dataclass(frozen=True, slots=True)
 class ActiveRun:
     """A run of the job that is due and not final."""
 
@@ -45,6 +53,7 @@ class ActiveRun:
     state: RunState
     trigger: Trigger
     attempt: int = 0  # 0: it was never tried
+    backfill: BackfillId | None = None  # None: it is of no backfill
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +81,25 @@ def pause_key(job_id: JobId) -> str:
     return f"pause:{job_id}"
 
 
-def admit(rules: JobRules, run: ActiveRun, active: Sequence[ActiveRun]) -> Admission:
-    """Pass a run through the gates of its job. `active` are the job's other active runs."""
+def backfill_key(backfill: BackfillId) -> str:
+    """What a run waits on until it is its turn in its backfill."""
+    return f"backfill:{backfill}"
+
+
+def admit(
+    rules: JobRules,
+    run: ActiveRun,
+    active: Sequence[ActiveRun],
+    backfill: BackfillRules | None = None,
+) -> Admission:
+    """Pass a run through the gates of its job, or of its job and its backfill.
+
+    `active` are the job's other active runs.
+    """
     if rules.is_paused:
         return paused(rules)
+    if backfill is not None:
+        return _in_turn(rules, backfill, active)
     supersedes: tuple[RunId, ...] = ()
     if _is_exclusive(rules, run.trigger):
         others = [other for other in active if _goes_before(other, run)]
@@ -148,6 +172,21 @@ def _concurrent(rules: JobRules, active: Sequence[ActiveRun]) -> Admission:
     )
 
 
+def _in_turn(
+    rules: JobRules, backfill: BackfillRules, active: Sequence[ActiveRun]
+) -> Admission:
+    if backfill_room(rules, backfill, active):
+        return QUEUED
+    reasons = []
+    if _in_flight(backfill, active) >= backfill.max_parallel:
+        reasons.append(turn_reason(rules, backfill))
+    if _free_slots(rules, active) <= 0:
+        reasons.append(_concurrency_reason(rules))
+    # One key for both limits: who waits for its turn never stands before a live run of its job.
+    key = backfill_key(backfill.id)
+    return Admission(RunState.BLOCKED, blocked_on=key, reasons=tuple(reasons))
+
+
 # The messages name no other run: they stay true while the runs ahead come and go.
 def _overlap_reason(rules: JobRules) -> Reason:
     return Reason(
@@ -164,6 +203,17 @@ def _concurrency_reason(rules: JobRules) -> Reason:
         message=f"{rules.name} has no free slot (max_concurrency: {rules.max_concurrency})",
         key=job_key(rules.job_id),
         action=f"rota run list --active --job {rules.name}",
+    )
+
+
+def turn_reason(rules: JobRules, backfill: BackfillRules) -> Reason:
+    """Why a run waits for others of its backfill."""
+    return Reason(
+        gate="backfill",
+        message=f"it is not its turn in the backfill of {rules.name} "
+        f"(max_parallel: {backfill.max_parallel})",
+        key=backfill_key(backfill.id),
+        action=f"rota run list --active --where backfill:{backfill.id}",
     )
 
 
@@ -195,6 +245,20 @@ def releasable(
             scheduled.append(replace(run, state=RunState.QUEUED))
         released.append(run.id)
     return released
+
+
+def backfill_room(
+    rules: JobRules, backfill: BackfillRules, active: Sequence[ActiveRun]
+) -> int:
+    """How many more runs of a backfill may go now: its own limit and that of the job allow them."""
+    if rules.is_paused:
+        return 0
+    room = min(backfill.max_parallel - _in_flight(backfill, active), _free_slots(rules, active))
+    return max(0, int(room))
+
+
+def _in_flight(backfill: BackfillRules, active: Sequence[ActiveRun]) -> int:
+    return sum(1 for run in active if run.backfill == backfill.id and run.state in SLOT_STATES)
 
 
 def _free_slots(rules: JobRules, active: Sequence[ActiveRun]) -> float:

@@ -11,6 +11,7 @@ JobId = NewType("JobId", str)
 RunId = NewType("RunId", str)
 WorkerName = NewType("WorkerName", str)
 SessionId = NewType("SessionId", str)
+BackfillId = NewType("BackfillId", str)
 TokenId = NewType("TokenId", str)
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no look-alikes
@@ -45,6 +46,10 @@ def instant(micros: int) -> datetime:
 
 def new_job_id() -> JobId:
     return JobId("j_" + _base32(secrets.randbits(60), 12))
+
+
+def new_backfill_id() -> BackfillId:
+    return BackfillId("b_" + _base32(secrets.randbits(60), 12))
 
 
 def new_session_id() -> SessionId:

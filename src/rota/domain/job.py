@@ -91,3 +91,14 @@ class Job:
     expected_seconds: float | None  # moving average of its runs; None before the first
     last_state: str | None = None  # of the newest run
     last_ended_at: datetime | None = None
+    stuck_since: datetime | None = None  # since when runs wait in vain; None: they do not
+
+    @property
+    def cursor(self) -> datetime | None:
+        """The first due time that has no answer yet; None: none to come, or not known yet."""
+        return self.next_at or self.held_from
+
+    @property
+    def hold_cause(self) -> str:
+        """Why nothing of a held job fires."""
+        return "paused" if self.paused else "disabled"

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from rota.domain.ids import JobId, RunId, SessionId
+from rota.domain.ids import BackfillId, JobId, RunId, SessionId
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState
 
@@ -19,6 +19,7 @@ class Trigger(StrEnum):
     SCHEDULE = "schedule"
     MANUAL = "manual"
     RETRY = "retry"
+    BACKFILL = "backfill"
 
 
 class AttemptResult(StrEnum):
@@ -45,7 +46,7 @@ class OutputState(StrEnum):
 class Reason:
     """One gate that holds a run, for programs (`gate`, `key`) and people (`message`)."""
 
-    gate: str  # time, pause, hold, overlap, max_concurrency, worker
+    gate: str  # time, pause, hold, overlap, max_concurrency, backfill, worker
     message: str
     key: str = ""  # what frees it, e.g. "job:j_…"
     eligible_at: datetime | None = None  # when it opens by itself; None: unknown or by an event
@@ -144,6 +145,7 @@ class Run:
     outputs: Any = None  # JSON the job wrote to $ROTA_OUTPUT, or a function's result
     progress: Mapping[str, Any] | None = None
     retry_of: RunId | None = None
+    backfill: BackfillId | None = None  # None: it is of no backfill
     deadline_at: datetime | None = None
     is_late: bool | None = None  # missed `start_within`; None: no objective, or not judged yet
 

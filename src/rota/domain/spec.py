@@ -123,6 +123,7 @@ class Schedule:
     overlap: Overlap = Overlap.QUEUE_ONE
     start_within: timedelta | None = None  # lateness objective; None: no objective
     late: Late = Late.RUN
+    calendars: tuple[str, ...] = ()  # names of those in whose windows it does not run
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Jobs as people define them: plan, apply, pause, resume, enable, disable, delete."""
+"""Jobs as people define them: plan, apply, delete."""
 
 from __future__ import annotations
 
@@ -14,13 +14,22 @@ from rota.domain.errors import Conflict, NotFound, Problem
 from rota.domain.ids import JobId, new_job_id
 from rota.domain.job import Job, rules_of
 from rota.domain.jobfile import JobEntry, JobFile, read_job
-from rota.domain.schedule import Timetable, clock_changes, compile_schedule, describe
+from rota.domain.schedule import (
+    MissedRange,
+    Timetable,
+    answered_until,
+    clock_changes,
+    compile_schedule,
+    describe,
+    pass_over,
+)
 from rota.domain.spec import JobSpec
 from rota.domain.states import RunState
 from rota.operations.backends import Backends
-from rota.ports.store import JobQuery, NewJob, ScheduleMove, Unanswered, Wakes
+from rota.ports.store import JobQuery, NewJob, Unanswered, Wakes
 
 _ALL = 1_000_000
+_TRIES = 5  # a schedule may fire while its change is prepared
 
 
 class Change(StrEnum):
@@ -65,6 +74,17 @@ class _Prepared:
     removed: tuple[JobId, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """Where the schedule of a saved job goes on."""
+
+    anchor: datetime
+    next_at: datetime | None  # while the job is held: where it will go on
+    restarts: bool = True  # the due times are others than before
+    claimed_cursor: datetime | None = None  # where it stood, if that is what it moves on from
+    unanswered: tuple[Unanswered, ...] = ()
+
+
 async def plan(backends: Backends, file: JobFile, *, prune: bool = False) -> Plan:
     """What applying this file would change; nothing is changed."""
     return (await _prepare(backends, file, prune)).plan
@@ -74,16 +94,15 @@ async def apply(
     backends: Backends, file: JobFile, *, actor: str, prune: bool = False, if_match: str = ""
 ) -> Plan:
     """Create and change the jobs of a file, all or none; with `prune`, remove those it dropped."""
-    prepared = await _prepare(backends, file, prune)
-    if if_match and if_match != prepared.plan.etag:
-        raise Conflict(
-            "the jobs changed since that plan was made",
-            code="etag_mismatch",
-            hint="plan again and look at the difference",
-        )
-    if prepared.new or prepared.removed:
-        wakes = await backends.store.save_jobs(prepared.new, removed=prepared.removed, actor=actor)
-        backends.announce(wakes)
+    for tries_left in reversed(range(_TRIES)):
+        prepared = await _prepare(backends, file, prune)
+        _require_match(if_match, prepared.plan)
+        try:
+            await _save(backends, prepared, actor)
+            break
+        except Conflict as conflict:
+            if conflict.code != "schedule_moved" or not tries_left:
+                raise
     ids = {job.name: job.id for job in prepared.new}
     changes = tuple(
         c
@@ -92,6 +111,21 @@ async def apply(
         for c in prepared.plan.changes
     )
     return Plan(changes, prepared.plan.warnings, prepared.plan.etag)
+
+
+def _require_match(if_match: str, plan: Plan) -> None:
+    if if_match and if_match != plan.etag:
+        raise Conflict(
+            "the jobs changed since that plan was made",
+            code="etag_mismatch",
+            hint="plan again and look at the difference",
+        )
+
+
+async def _save(backends: Backends, prepared: _Prepared, actor: str) -> None:
+    if prepared.new or prepared.removed:
+        wakes = await backends.store.save_jobs(prepared.new, removed=prepared.removed, actor=actor)
+        backends.announce(wakes)
 
 
 async def _prepare(backends: Backends, file: JobFile, prune: bool) -> _Prepared:
@@ -126,35 +160,24 @@ def _planned(
     if old is not None and old.digest == digest and old.set_name == set_name:
         words = words_of(entry.spec, old.anchor)
         return PlannedChange(entry.name, Change.UNCHANGED, old.id, words, old.next_at), None
-    keeps_time = old is not None and _times_of(read_job(old.document)) == _times_of(entry.spec)
-    anchor = old.anchor if old is not None and keeps_time else now
-    new = _new_job(entry, old, digest, set_name, anchor, keeps_time, now)
+    standing = _standing(entry.spec, old, now)
+    new = _new_job(entry, old, digest, set_name, standing)
     planned = PlannedChange(
         name=entry.name,
         change=Change.NEW if old is None else Change.CHANGED,
         job_id=None if old is None else old.id,
-        schedule=words_of(entry.spec, anchor),
+        schedule=words_of(entry.spec, standing.anchor),
         next_at=new.next_at,
         differences=() if old is None else tuple(_changes_of(old, entry, set_name)),
-        notes=tuple(_notes(entry.spec, anchor, new.next_at, now)),
+        notes=tuple(_notes(entry.spec, standing, now)),
     )
     return planned, new
 
 
 def _new_job(
-    entry: JobEntry,
-    old: Job | None,
-    digest: str,
-    set_name: str,
-    anchor: datetime,
-    keeps_time: bool,
-    now: datetime,
+    entry: JobEntry, old: Job | None, digest: str, set_name: str, standing: _Standing
 ) -> NewJob:
-    table = timetable(entry.spec, anchor)
-    next_at = table.next_after(now) if table else None
-    if old is not None and keeps_time:
-        next_at = old.next_at or old.held_from
-    is_held = not entry.spec.enabled or (old is not None and old.paused)
+    is_held = _is_held(entry.spec, old)
     return NewJob(
         id=old.id if old is not None else new_job_id(),
         project=entry.spec.project,
@@ -163,13 +186,66 @@ def _new_job(
         digest=digest,
         rules=rules_of(entry.spec),
         set_name=set_name,
-        next_at=None if is_held else next_at,
-        held_from=next_at if is_held else None,
-        anchor=anchor,
+        next_at=None if is_held else standing.next_at,
+        held_from=standing.next_at if is_held else None,
+        anchor=standing.anchor,
         enabled=entry.spec.enabled,
         expected_version=old.version if old is not None else 0,
-        restarts=not keeps_time,
+        restarts=standing.restarts,
+        claimed_cursor=standing.claimed_cursor,
+        unanswered=standing.unanswered,
     )
+
+
+def _is_held(spec: JobSpec, old: Job | None) -> bool:
+    return not spec.enabled or (old is not None and old.paused)
+
+
+def _standing(spec: JobSpec, old: Job | None, now: datetime) -> _Standing:
+    """Where saving a job leaves its schedule: it moves forwards or stays, and replays nothing."""
+    if old is None:
+        return _Standing(now, _next_after(spec, now, now))
+    old_spec = read_job(old.document)
+    if _times_of(old_spec) == _times_of(spec):
+        return _kept_standing(spec, old, now)
+    table = timetable(old_spec, old.anchor)
+    if table is None or old.cursor is None:
+        return _Standing(now, _next_after(spec, now, now))
+    next_at = _next_after(spec, now, answered_until(table, old.cursor, now))
+    passed = pass_over(table, old.cursor, now).passed
+    if passed is None:
+        return _Standing(now, next_at)
+    return _Standing(now, next_at, True, old.cursor, (_unanswered(old, passed),))
+
+
+def _kept_standing(spec: JobSpec, old: Job, now: datetime) -> _Standing:
+    """The due times stay the same; only what the job file's `enabled` did may move the schedule."""
+    is_held = _is_held(spec, old)
+    if old.cursor is None or is_held == (old.held_from is not None):
+        return _Standing(old.anchor, old.cursor, restarts=False)
+    table = timetable(spec, old.anchor)
+    if is_held or table is None:
+        return _Standing(old.anchor, old.cursor, False, old.cursor)
+    over = pass_over(table, old.cursor, now)
+    unanswered = () if over.passed is None else (_unanswered(old, over.passed),)
+    return _Standing(old.anchor, over.next_at, False, old.cursor, unanswered)
+
+
+def _unanswered(old: Job, passed: MissedRange) -> Unanswered:
+    """What a save finds unanswered: a hold was the reason, or nobody fired it in time."""
+    is_missed = old.held_from is None
+    return Unanswered(
+        passed.first,
+        passed.last,
+        passed.count,
+        RunState.MISSED if is_missed else RunState.SKIPPED,
+        "schedule changed" if is_missed else old.hold_cause,
+    )
+
+
+def _next_after(spec: JobSpec, anchor: datetime, after: datetime) -> datetime | None:
+    table = timetable(spec, anchor)
+    return table.next_after(after) if table else None
 
 
 def _times_of(spec: JobSpec) -> object:
@@ -201,14 +277,14 @@ def words_of(spec: JobSpec, anchor: datetime) -> str:
     return describe(table) if table else ""
 
 
-def _notes(spec: JobSpec, anchor: datetime, next_at: datetime | None, now: datetime) -> list[str]:
-    table = timetable(spec, anchor)
+def _notes(spec: JobSpec, standing: _Standing, now: datetime) -> list[str]:
+    table = timetable(spec, standing.anchor)
     if table is None or spec.schedule is None:
         return []
-    notes = []
-    if next_at is None:
+    notes, next_at = [], standing.next_at
+    if next_at is None and not table.after_previous:
         notes.append("its schedule has no due time left: it will never run by itself")
-    elif spec.schedule.run_once:
+    elif spec.schedule.run_once and next_at is not None:
         notes.append(
             f"run_once: next start {next_at:%Y-%m-%d %H:%M:%S} UTC, then the job is finished"
         )
@@ -287,112 +363,6 @@ async def find_job(backends: Backends, name_or_id: str, *, project: str = "defau
             hint="rota job list shows them",
         )
     return found[0]
-
-
-async def pause(backends: Backends, job: Job, *, actor: str, until: datetime | None = None) -> Job:
-    """Nothing of the job starts until it is resumed, or until a time; due times meanwhile are
-    SKIPPED. Pausing again changes that time."""
-    return await _move(
-        backends, job, "paused", enabled=job.enabled, paused=True, until=until, actor=actor
-    )
-
-
-async def resume(backends: Backends, job: Job, *, actor: str) -> Job:
-    """End a pause; what fell into it is recorded as skipped, not caught up."""
-    return await _move(backends, job, "resumed", enabled=job.enabled, paused=False, actor=actor)
-
-
-async def disable(backends: Backends, job: Job, *, actor: str) -> Job:
-    """Switch a job off: no due times, no triggers. What runs goes on."""
-    return await _move(backends, job, "disabled", enabled=False, paused=job.paused, actor=actor)
-
-
-async def enable(backends: Backends, job: Job, *, actor: str) -> Job:
-    return await _move(backends, job, "enabled", enabled=True, paused=job.paused, actor=actor)
-
-
-async def _move(
-    backends: Backends,
-    job: Job,
-    kind: str,
-    *,
-    enabled: bool,
-    paused: bool,
-    actor: str,
-    until: datetime | None = None,
-) -> Job:
-    if kind in ("enabled", "disabled"):
-        until = job.paused_until
-    if (enabled, paused, until) == (job.enabled, job.paused, job.paused_until):
-        return job
-    now = await backends.store.now()
-    is_held = paused or not enabled
-    next_at, held_from = job.next_at, job.held_from
-    ranges: tuple[Unanswered, ...] = ()
-    if is_held and job.next_at is not None:
-        next_at, held_from = None, job.next_at
-    elif not is_held and job.held_from is not None:
-        cause = "paused" if job.paused else "disabled"
-        next_at, held_from, ranges = _let_go(job, now, cause)
-    move = ScheduleMove(
-        kind=kind,
-        job_id=job.id,
-        expected_schedule_version=job.schedule_version,
-        enabled=enabled,
-        paused=paused,
-        next_at=next_at,
-        held_from=held_from,
-        paused_until=until,
-        ranges=ranges,
-    )
-    backends.announce(await backends.store.move_schedules([move], actor=actor))
-    [moved] = await backends.store.jobs(JobQuery(project=job.project, ids=[job.id]))
-    return moved
-
-
-def _let_go(
-    job: Job, now: datetime, cause: str
-) -> tuple[datetime | None, None, tuple[Unanswered, ...]]:
-    """Where a held schedule goes on, and the stretch that the hold left unanswered."""
-    table = timetable(read_job(job.document), job.anchor)
-    held_from = job.held_from
-    if table is None or held_from is None or held_from > now:
-        return held_from, None, ()
-    last = table.last_at_or_before(now) or held_from
-    count = 1 + table.count(held_from, now)
-    stretch = Unanswered(held_from, last, count, RunState.SKIPPED, cause)
-    return table.next_after(now), None, (stretch,)
-
-
-async def skip_next(backends: Backends, job: Job, *, actor: str) -> Job:
-    """Leave out the next due time; the ledger says so."""
-    if job.next_at is None:
-        raise Conflict(
-            f"job {job.name} has no due time to skip", code="nothing_due", hint="rota job show"
-        )
-    table = timetable(read_job(job.document), job.anchor)
-    skipped = Unanswered(job.next_at, job.next_at, 1, RunState.SKIPPED, "skip next")
-    move = ScheduleMove(
-        kind="skipped",
-        job_id=job.id,
-        expected_schedule_version=job.schedule_version,
-        enabled=job.enabled,
-        paused=job.paused,
-        next_at=_following(table, job.next_at),
-        held_from=job.held_from,
-        paused_until=job.paused_until,
-        ranges=(skipped,),
-    )
-    backends.announce(await backends.store.move_schedules([move], actor=actor))
-    [moved] = await backends.store.jobs(JobQuery(project=job.project, ids=[job.id]))
-    return moved
-
-
-def _following(table: Timetable | None, due: datetime) -> datetime | None:
-    """The due time after one that does not run."""
-    if table is None:
-        return None
-    return table.after_completion(due) if table.after_previous else table.next_after(due)
 
 
 async def delete(backends: Backends, job: Job, *, actor: str) -> None:

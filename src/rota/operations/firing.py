@@ -11,7 +11,7 @@ from rota.domain.jobfile import read_job
 from rota.domain.schedule import MissedRange, Timetable, catch_up
 from rota.domain.spec import Misfire
 from rota.domain.states import RunState
-from rota.operations import definitions
+from rota.operations import holding
 from rota.operations.backends import Backends
 from rota.operations.definitions import timetable
 from rota.ports.store import (
@@ -89,7 +89,7 @@ async def end_pauses(backends: Backends, limit: int) -> int:
     jobs = await backends.store.ended_pauses(limit)
     for job in jobs:
         with suppress(Conflict):  # somebody else moved it: look again later
-            await definitions.resume(backends, job, actor="scheduler")
+            await holding.resume(backends, job, actor="scheduler")
     return len(jobs)
 
 

@@ -52,16 +52,21 @@ class NewJob:
     anchor: datetime
     enabled: bool
     expected_version: int = 0  # the version this replaces; 0: the job must not exist
-    restarts: bool = True  # the schedule changed: a finished `run_once` may fire again
+    restarts: bool = True  # the due times changed: a finished `run_once` may fire again
+    # Where the schedule stood, if that is what it moves on from; anything else means: stale. While
+    # neither this nor `restarts` is set, the schedule of an existing job stays where it is.
+    claimed_cursor: datetime | None = None
+    unanswered: Sequence[Unanswered] = ()  # due times that the old schedule left without a run
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleMove:
-    """A pause, resume, enable or disable of a job, with its effect on the schedule."""
+    """A pause, resume, enable, disable or skip of a job, with its effect on the schedule."""
 
-    kind: str  # paused, resumed, enabled, disabled
+    kind: str  # paused, resumed, enabled, disabled, skipped
     job_id: JobId
     expected_schedule_version: int
+    expected_next_at: datetime | None  # has it fired meanwhile, this is stale
     enabled: bool
     paused: bool
     next_at: datetime | None
@@ -130,7 +135,7 @@ class Rearmed:
 
     job_id: JobId
     schedule_version: int
-    next_at: datetime
+    next_at: datetime | None  # None: the schedule is over
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +336,7 @@ class JobStore(Protocol):
         ...
 
     async def move_schedules(self, moves: Sequence[ScheduleMove], *, actor: str) -> Wakes:
-        """Pause, resume, enable or disable jobs, all or none."""
+        """Pause, resume, enable, disable or skip, all or none. `Conflict` if one has moved on."""
         ...
 
     async def jobs(self, query: JobQuery) -> list[Job]: ...
@@ -365,11 +370,16 @@ class ScheduleStore(Protocol):
         ...
 
     async def rearm(self, rearmed: Sequence[Rearmed]) -> None:
-        """Give such schedules their next due time; what moved meanwhile is left alone."""
+        """Give such schedules their next due time, held if the job is; what moved meanwhile is
+        left alone."""
         ...
 
     async def ended_pauses(self, limit: int) -> list[Job]:
         """Jobs that are paused until a time that has come."""
+        ...
+
+    async def next_pause_end(self) -> datetime | None:
+        """When the next pause ends by itself; None: none does."""
         ...
 
     async def next_eligible_at(self) -> datetime | None:

@@ -123,6 +123,7 @@ class Scene:
             kind=kind,
             job_id=job_id,
             expected_schedule_version=job.schedule_version,
+            expected_next_at=job.next_at,
             enabled=job.enabled if kind in ("paused", "resumed") else kind == "enabled",
             paused=job.paused if kind in ("enabled", "disabled") else kind == "paused",
             next_at=next_at,

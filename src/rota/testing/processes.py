@@ -88,7 +88,8 @@ class RotaUp:
         return None
 
     def _has_worker(self) -> bool:
-        return bool(self.client.list_workers().items)
+        assert self.client.list_workers().items, self.printed()
+        return True
 
     def stop(self, request: signal.Signals = signal.SIGTERM, within: timedelta = PATIENCE) -> int:
         """Ask it to stop; its exit code. Nothing it ever started may be left then."""

@@ -240,9 +240,10 @@ async def test_a_limit_that_is_set_later_counts_what_runs_already(scene: Scene) 
 
     await scene.change(job_id, max_concurrency=2)
     [third] = await scene.trigger(job_id)
+    before = await scene.state(third)
     await scene.finish(worker, [work])
 
-    assert await scene.state(third) is RunState.QUEUED
+    assert (before, await scene.state(third)) == (RunState.BLOCKED, RunState.QUEUED)
 
 
 async def test_a_limit_that_is_lowered_holds_back_until_enough_have_ended(scene: Scene) -> None:

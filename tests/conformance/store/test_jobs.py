@@ -166,6 +166,7 @@ async def test_disabling_keeps_who_paused_the_job(scene: Scene) -> None:
         "disabled",
         job_id,
         job.schedule_version,
+        job.next_at,
         enabled=False,
         paused=True,
         next_at=None,
@@ -190,7 +191,7 @@ async def test_a_stale_move_undoes_all_moves(scene: Scene) -> None:
 
 def _pause(job_id: JobId, *, version: int) -> ScheduleMove:
     return ScheduleMove(
-        "paused", job_id, version, enabled=True, paused=True, next_at=None, held_from=None
+        "paused", job_id, version, None, enabled=True, paused=True, next_at=None, held_from=None
     )
 
 

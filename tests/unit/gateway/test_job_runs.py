@@ -185,6 +185,7 @@ async def _hold(served: Served, job_id: str, stretches: int) -> None:
         kind="resumed",
         job_id=known.id,
         expected_schedule_version=known.schedule_version,
+        expected_next_at=known.next_at,
         enabled=True,
         paused=False,
         next_at=known.next_at,

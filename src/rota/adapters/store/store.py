@@ -102,12 +102,11 @@ class SqlStore:
     async def ended_pauses(self, limit: int) -> list[Job]:
         return await self._driver.read(lambda now: reading.ended_pauses(now, limit))
 
-    async def next_eligible_at(self) -> datetime | None:
-        def script(_: int) -> Script[datetime | None]:
-            [row] = yield query("next_eligible")
-            return None if row["eligible_at"] is None else instant(row["eligible_at"])
+    async def next_pause_end(self) -> datetime | None:
+        return await self._driver.read(lambda _: reading.next_pause_end())
 
-        return await self._driver.read(script)
+    async def next_eligible_at(self) -> datetime | None:
+        return await self._driver.read(lambda _: reading.next_eligible_at())
 
     async def release_eligible(self, limit: int) -> port.Released:
         return await self._write(lambda now: releasing.release_eligible(now, limit), Urgency.FIRE)

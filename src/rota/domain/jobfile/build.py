@@ -94,6 +94,7 @@ def build_schedule(document: Document) -> Schedule:
             overlap=Overlap,
             start_within=parse_duration,
             late=Late,
+            calendars=tuple,
         ),
     )
     has_window = "within" in document.get("misfire", {})

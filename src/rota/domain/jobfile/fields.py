@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rota.domain.durations import format_duration
+from rota.domain.jobfile.calendars import CALENDARS, CALENDARS_OF_JOB
 from rota.domain.jobfile.kinds import Choice, Flag, Integer
 from rota.domain.jobfile.measures import Duration, Instant, Size, Zone
 from rota.domain.jobfile.parts import (
@@ -111,7 +112,7 @@ _WHEN = (
         "Whether an interval counts from due time to due time, or from the end of the last run.",
         "schedule",
     ),
-    Field("calendars", LATER, "Named windows in which the job does not run."),
+    CALENDARS_OF_JOB,
 )
 
 _WHAT_IT_RUNS = (
@@ -239,7 +240,7 @@ FILE = Section(
         Field("jobs", ListOf(JOB, most=MAX_JOBS), "The jobs.", required=True),
         Field("limits", LATER, "Rate limits that jobs use."),
         Field("resources", LATER, "Named resources that jobs use."),
-        Field("calendars", LATER, "Named windows that jobs use."),
+        CALENDARS,
         Field("carts", LATER, "Batches of runs in a given order."),
     ),
 )

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rota.domain.calendars import Calendar
 from rota.domain.errors import Problem
 from rota.domain.jobfile.build import Document, build_job
+from rota.domain.jobfile.calendars import build_calendar, check_calendars
 from rota.domain.jobfile.fields import FILE, JOB
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.report import At, Report
@@ -35,6 +37,7 @@ class JobFile:
     project: str
     jobs: tuple[JobEntry, ...]
     warnings: tuple[Problem, ...]
+    calendars: tuple[Calendar, ...] = ()  # of the file's project
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +69,14 @@ def read_file(text: str, *, name: str, project: str = DEFAULT_PROJECT) -> JobFil
         if not report.is_full:
             check_job(job.document, job.written, job.at)
     _refuse_repeated_names(found)
+    check_calendars(file, source.data, root)
     report.raise_errors("the job file")
     return JobFile(
         set_name=file.get("set", name),
         project=project,
         jobs=tuple(_entry(job) for job in found),
         warnings=report.warnings(),
+        calendars=tuple(build_calendar(document) for document in file.get("calendars", ())),
     )
 
 

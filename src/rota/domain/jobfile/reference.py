@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
+from rota.domain.jobfile.calendars import CALENDAR, HOLIDAYS
 from rota.domain.jobfile.fields import FILE, JOB_GROUPS
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 from rota.domain.jobfile.sections import Field, Section
@@ -35,6 +36,8 @@ _PARTS = {
     "Daylight saving": DST,
     "Input": INPUT,
     "Source": SOURCE,
+    "Calendar": CALENDAR,
+    "Holidays": HOLIDAYS,
 }
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from rota.domain.jobfile.calendars import CALENDAR, HOLIDAYS
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB
 from rota.domain.jobfile.kinds import Schema
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 
-_SECTIONS = (JOB, DEFAULTS, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE)
+_SECTIONS = (JOB, DEFAULTS, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE, CALENDAR, HOLIDAYS)
 
 
 def json_schema() -> Schema:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from rota.domain.schedule.advice import warnings
 from rota.domain.schedule.clock_changes import ClockChange, clock_changes, clock_remark
 from rota.domain.schedule.compilation import compile_schedule, is_one_off
+from rota.domain.schedule.cursor import PassedOver, answered_until, following, pass_over
 from rota.domain.schedule.misfire import CatchUp, MissedRange, catch_up
 from rota.domain.schedule.sources import Kind
 from rota.domain.schedule.timetable import Timetable
@@ -19,12 +20,16 @@ __all__ = [
     "ClockChange",
     "Kind",
     "MissedRange",
+    "PassedOver",
     "Timetable",
+    "answered_until",
     "catch_up",
     "clock_changes",
     "clock_remark",
     "compile_schedule",
     "describe",
+    "following",
     "is_one_off",
+    "pass_over",
     "warnings",
 ]

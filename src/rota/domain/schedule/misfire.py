@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from rota.domain.schedule.timetable import Timetable
 from rota.domain.spec import Misfire, MisfirePolicy
@@ -29,6 +30,19 @@ class CatchUp:
     next_at: datetime | None  # after now; None: finished, or waiting for a run to end
 
 
+class DueTimes(Protocol):
+    """Due times that do not depend on what became of earlier ones."""
+
+    @property
+    def run_once(self) -> bool: ...
+
+    def next_after(self, time: datetime) -> datetime | None: ...
+
+    def last_at_or_before(self, time: datetime) -> datetime | None: ...
+
+    def count(self, after: datetime, through: datetime) -> int: ...
+
+
 def catch_up(
     timetable: Timetable, next_at: datetime, now: datetime, misfire: Misfire, *, grace: timedelta
 ) -> CatchUp:
@@ -38,36 +52,44 @@ def catch_up(
     `grace` late all fire; older ones follow the policy. With `run_once` due times end with the
     first one that fires. For a single expression a long outage costs no more than a short one.
     """
+    if timetable.after_previous and next_at <= now:
+        backlog = _Backlog(timetable, next_at, now)
+        return _catch_up_completion(timetable, backlog, _oldest_run(misfire, backlog, grace))
+    return catch_up_known(timetable, next_at, now, misfire, grace=grace)
+
+
+def catch_up_known(
+    due_times: DueTimes, next_at: datetime, now: datetime, misfire: Misfire, *, grace: timedelta
+) -> CatchUp:
+    """The same, where no due time waits for a run to end."""
     if next_at > now:
         return CatchUp((), (), next_at)
-    backlog = _Backlog(timetable, next_at, now)
-    if timetable.after_previous:
-        return _catch_up_completion(backlog, _oldest_run(misfire, backlog, grace))
-    if timetable.run_once:
+    backlog = _Backlog(due_times, next_at, now)
+    if due_times.run_once:
         return _catch_up_once(backlog, _oldest_run(misfire, backlog, grace))
     punctual_from = now - grace
     fire = _late_runs(backlog, misfire, punctual_from) + backlog.all_since(punctual_from)
-    return CatchUp(fire, backlog.missed_around(fire), timetable.next_after(now))
+    return CatchUp(fire, backlog.missed_around(fire), due_times.next_after(now))
 
 
 @dataclass(frozen=True, slots=True)
 class _Backlog:
     """The due times from the cursor until now."""
 
-    timetable: Timetable
+    due_times: DueTimes
     cursor: datetime
     now: datetime
 
     def first_from(self, time: datetime) -> datetime | None:
         if time <= self.cursor:
             return self.cursor
-        due = self.timetable.next_after(time - _MICROSECOND)
+        due = self.due_times.next_after(time - _MICROSECOND)
         return due if due is not None and due <= self.now else None
 
     def last_until(self, time: datetime) -> datetime | None:
         if time < self.cursor:
             return None
-        return max(self.timetable.last_at_or_before(time) or self.cursor, self.cursor)
+        return max(self.due_times.last_at_or_before(time) or self.cursor, self.cursor)
 
     def all_since(self, time: datetime) -> tuple[datetime, ...]:
         found = []
@@ -97,7 +119,7 @@ class _Backlog:
         first, last = self.first_from(begin), self.last_until(end)
         if first is None or last is None or first > last:
             return ()
-        return (MissedRange(first, last, 1 + self.timetable.count(first, last)),)
+        return (MissedRange(first, last, 1 + self.due_times.count(first, last)),)
 
 
 def _late_runs(backlog: _Backlog, misfire: Misfire, end: datetime) -> tuple[datetime, ...]:
@@ -118,17 +140,17 @@ def _late_runs(backlog: _Backlog, misfire: Misfire, end: datetime) -> tuple[date
 def _catch_up_once(backlog: _Backlog, oldest: datetime) -> CatchUp:
     first = backlog.first_from(oldest)
     if first is None:
-        return CatchUp((), backlog.missed_around(()), backlog.timetable.next_after(backlog.now))
+        return CatchUp((), backlog.missed_around(()), backlog.due_times.next_after(backlog.now))
     return CatchUp((first,), backlog.missed(backlog.cursor, first - _MICROSECOND), None)
 
 
-def _catch_up_completion(backlog: _Backlog, oldest: datetime) -> CatchUp:
+def _catch_up_completion(timetable: Timetable, backlog: _Backlog, oldest: datetime) -> CatchUp:
     """Only the cursor is due: what would follow depends on the end of its run."""
     cursor = backlog.cursor
     if cursor >= oldest:
         return CatchUp((cursor,), (), None)
     missed = (MissedRange(cursor, cursor, 1),)
-    return CatchUp((), missed, backlog.timetable.after_completion(backlog.now))
+    return CatchUp((), missed, timetable.after_completion(backlog.now))
 
 
 def _oldest_run(misfire: Misfire, backlog: _Backlog, grace: timedelta) -> datetime:

@@ -93,9 +93,17 @@ class Timetable:
 
     def after_completion(self, ended: datetime) -> datetime | None:
         """The due time that follows a run's end with `interval_from: completion`."""
-        length = next(source.length for source in self.sources if isinstance(source, Interval))
-        due = max(micros(ended) + length, self.first)
+        due = max(micros(ended) + self._interval, self.first)
         return instant(due) if due <= self.last else None
+
+    def before_completion(self, due: datetime) -> datetime | None:
+        """The end of the run that led to this due time; None: it follows no other."""
+        ended = micros(due) - self._interval
+        return instant(ended) if ended >= self.first else None
+
+    @property
+    def _interval(self) -> int:
+        return next(source.length for source in self.sources if isinstance(source, Interval))
 
     def _next(self, after: int) -> int | None:
         after = max(after, self.first - 1)

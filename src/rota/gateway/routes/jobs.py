@@ -16,7 +16,7 @@ from rota.gateway.shapes.models import Listing
 from rota.gateway.shapes.plan import PlanShape, ValidationShape
 from rota.gateway.shapes.problem import Fault
 from rota.gateway.wiring import NamedJob, Project, UsedBackends, api_router
-from rota.operations import definitions
+from rota.operations import definitions, holding
 from rota.operations.previewing import outlook
 from rota.ports.store import JobQuery
 
@@ -90,25 +90,25 @@ async def delete_job(
 @router.post("/jobs/{job}:pause")
 async def pause_job(actor: Operator, backends: UsedBackends, job: NamedJob) -> JobShape:
     """Nothing of the job starts until it is resumed; due times meanwhile are SKIPPED."""
-    return JobShape.of(await definitions.pause(backends, job, actor=actor.name))
+    return JobShape.of(await holding.pause(backends, job, actor=actor.name))
 
 
 @router.post("/jobs/{job}:resume")
 async def resume_job(actor: Operator, backends: UsedBackends, job: NamedJob) -> JobShape:
     """End a pause; what fell into it is not caught up."""
-    return JobShape.of(await definitions.resume(backends, job, actor=actor.name))
+    return JobShape.of(await holding.resume(backends, job, actor=actor.name))
 
 
 @router.post("/jobs/{job}:enable")
 async def enable_job(actor: Editor, backends: UsedBackends, job: NamedJob) -> JobShape:
     """Switch a job on."""
-    return JobShape.of(await definitions.enable(backends, job, actor=actor.name))
+    return JobShape.of(await holding.enable(backends, job, actor=actor.name))
 
 
 @router.post("/jobs/{job}:disable")
 async def disable_job(actor: Editor, backends: UsedBackends, job: NamedJob) -> JobShape:
     """Switch a job off: no due times, no triggers. What runs goes on."""
-    return JobShape.of(await definitions.disable(backends, job, actor=actor.name))
+    return JobShape.of(await holding.disable(backends, job, actor=actor.name))
 
 
 @router.get("/jobs/{job}/upcoming")

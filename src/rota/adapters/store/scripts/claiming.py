@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from rota.adapters.store.rows import from_json
 from rota.adapters.store.script import Many, Row, Script, query
-from rota.adapters.store.scripts.effects import record
+from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.punctuality import drop_late
+from rota.adapters.store.scripts.releasing import release_jobs
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, Chain, allot, cost_of, oldest_slots
 from rota.domain.shape import unmet
 from rota.ports.work import Work
@@ -22,10 +23,13 @@ def claim(now: int, session_id: str, slots: int) -> Script[list[Work]]:
     session = rows[0]
     [held] = yield query("count_held", session=session_id)
     slots = min(slots, session["slots"] - held["held"])
-    chains = yield query("active_chains", pool=session["pool"])
-    if slots <= 0 or not chains:
+    if slots <= 0:
         return []
-    yield from drop_late(now)
+    dropped = yield from drop_late(now)
+    yield from release_jobs(now, dropped, Effects())  # whoever waited is picked right here
+    chains = yield query("active_chains", pool=session["pool"])
+    if not chains:
+        return []
     [pool] = yield query("pool_state", pool=session["pool"])
     capacity = 1 / pool["slots"]
     shapes = yield from _fitting_shapes(session)

@@ -53,6 +53,8 @@ def _save(now: int, job: NewJob, actor: str) -> Script[None]:
             )
         except StaleTransition as error:
             raise _changed_meanwhile(job.name) from error
+    yield from _require_cursor(job)
+    yield from insert_unanswered([(job.id, job.unanswered)])
     version = job.expected_version + 1
     document, rules = to_json(job.document), to_json(job.rules)
     yield Many("insert_job_version", [(job.id, version, document, job.digest, rules, actor, now)])
@@ -62,9 +64,22 @@ def _save(now: int, job: NewJob, actor: str) -> Script[None]:
         optional_micros(job.next_at),
         micros(job.anchor),
         optional_micros(job.held_from),
+        int(job.restarts or job.claimed_cursor is not None),
         int(job.restarts),
     )
     yield Many("upsert_schedule", [values])
+
+
+def _require_cursor(job: NewJob) -> Script[None]:
+    """`Conflict` if a schedule is to move on from where it no longer stands."""
+    if job.claimed_cursor is None:
+        return
+    rows = yield query("claimed_schedules", ids=[job.id])
+    stands = [row["held_from"] if row["next_at"] is None else row["next_at"] for row in rows]
+    if stands != [micros(job.claimed_cursor)]:
+        raise Conflict(
+            f"job {job.name} fired meanwhile", code="schedule_moved", hint="apply again"
+        )
 
 
 def _changed_meanwhile(name: str) -> Conflict:
@@ -89,7 +104,7 @@ def _remove(now: int, ids: Sequence[JobId], actor: str) -> Script[None]:
 
 
 def move(now: int, moves: Sequence[ScheduleMove], actor: str) -> Script[Wakes]:
-    """Pause, resume, enable or disable, all or none; queued runs follow."""
+    """Pause, resume, enable, disable or skip, all or none; queued runs follow."""
     effects = Effects(times=True)
     for item in moves:
         yield from _move(now, item, actor)
@@ -106,12 +121,16 @@ def move(now: int, moves: Sequence[ScheduleMove], actor: str) -> Script[Wakes]:
 
 
 def _move(now: int, item: ScheduleMove, actor: str) -> Script[None]:
-    next_at, held_from = optional_micros(item.next_at), optional_micros(item.held_from)
+    values = (
+        optional_micros(item.next_at),
+        optional_micros(item.held_from),
+        item.job_id,
+        item.expected_schedule_version,
+        optional_micros(item.expected_next_at),
+    )
     flags = int(item.enabled), int(item.paused), optional_micros(item.paused_until)
     try:
-        yield Many(
-            "move_schedule", [(next_at, held_from, item.job_id, item.expected_schedule_version)]
-        )
+        yield Many("move_schedule", [values])
         yield Many("set_job_flags", [(*flags, now, actor, item.job_id)])
     except StaleTransition as error:
         raise Conflict("the job changed meanwhile", code="job_changed", hint="try again") from error

@@ -79,7 +79,7 @@ def _advance(firing: Firing) -> tuple[int | None, int, str, int, int]:
 
 def rearm(rearmed: Sequence[Rearmed]) -> Script[None]:
     """Give schedules their due time after a run that has ended; what moved meanwhile stays."""
-    values = [(micros(r.next_at), r.job_id, r.schedule_version) for r in rearmed]
+    values = [(optional_micros(r.next_at), r.job_id, r.schedule_version) for r in rearmed]
     yield Many("rearm_schedule", values, exactly=False)
 
 

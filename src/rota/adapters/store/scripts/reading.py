@@ -14,6 +14,7 @@ from rota.adapters.store.rows import (
     job_from,
     late_result_from,
     like_pattern,
+    optional_instant,
     optional_micros,
     run_from,
     session_from,
@@ -101,6 +102,16 @@ def ended_waits(limit: int) -> Script[list[EndedWait]]:
 def ended_pauses(now: int, limit: int) -> Script[list[Job]]:
     rows = yield query("ended_pauses", now=now, limit=limit)
     return [job_from(row) for row in rows]
+
+
+def next_pause_end() -> Script[datetime | None]:
+    [row] = yield query("next_pause_end")
+    return optional_instant(row["ends_at"])
+
+
+def next_eligible_at() -> Script[datetime | None]:
+    [row] = yield query("next_eligible")
+    return optional_instant(row["eligible_at"])
 
 
 def ledger(job: JobId, since: datetime, until: datetime, limit: int) -> Script[list[LedgerEntry]]:

@@ -23,8 +23,9 @@ VALUES (:id, :version, :document, :digest, :rules, :actor, :now);
 -- Where the schedule of a saved job stands.
 INSERT INTO schedule (job_id, shard, next_at, anchor, held_from, version)
 VALUES (:id, :shard, :next_at, :anchor, :held_from, 1)
-ON CONFLICT (job_id) DO UPDATE SET next_at = excluded.next_at, anchor = excluded.anchor,
-    held_from = excluded.held_from, version = schedule.version + 1,
+ON CONFLICT (job_id) DO UPDATE SET anchor = excluded.anchor, version = schedule.version + 1,
+    next_at = CASE WHEN :moves THEN excluded.next_at ELSE schedule.next_at END,
+    held_from = CASE WHEN :moves THEN excluded.held_from ELSE schedule.held_from END,
     waits = CASE WHEN :restarts THEN 0 ELSE schedule.waits END;
 
 -- name: delete_jobs
@@ -37,9 +38,9 @@ RETURNING id, name, project;
 DELETE FROM schedule WHERE job_id = ANY(:ids);
 
 -- name: move_schedule
--- Pause, resume, enable or disable, if nobody else moved the schedule meanwhile.
+-- Pause, resume, enable, disable or skip, if the schedule has neither been moved nor fired meanwhile.
 UPDATE schedule SET next_at = :next_at, held_from = :held_from, version = version + 1
-WHERE job_id = :id AND version = :expected;
+WHERE job_id = :id AND version = :expected AND coalesce(next_at, -1) = coalesce(:expected_next_at, -1);
 
 -- name: set_job_flags
 -- Whether a job is enabled and paused.
@@ -67,6 +68,11 @@ SELECT * FROM current_job WHERE name = ANY(:names) AND project = :project;
 -- Jobs whose pause was to last until now.
 SELECT * FROM current_job WHERE paused = 1 AND paused_until IS NOT NULL AND paused_until <= :now
 LIMIT :limit;
+
+-- name: next_pause_end
+-- When the next pause ends by itself.
+SELECT min(paused_until) AS ends_at FROM job
+WHERE paused_until IS NOT NULL AND paused = 1 AND deleted_at IS NULL;
 
 -- name: select_documents
 -- What versions of jobs say.

@@ -8,7 +8,7 @@ ORDER BY schedule.next_at LIMIT :limit;
 
 -- name: claimed_schedules
 -- Where these schedules stand, locked.
-SELECT job_id, next_at, version FROM schedule WHERE job_id = ANY(:ids);
+SELECT job_id, next_at, held_from, version FROM schedule WHERE job_id = ANY(:ids);
 
 -- name: advance_schedule
 -- Move a schedule on from the due time that was answered.
@@ -30,7 +30,7 @@ JOIN job ON job.id = schedule.job_id
 JOIN run ON run.seq = (SELECT max(seq) FROM run
     WHERE run.job_id = schedule.job_id AND run.trigger = 'schedule')
 WHERE schedule.waits = 1 AND schedule.next_at IS NULL AND schedule.held_from IS NULL
-    AND job.enabled = 1 AND job.paused = 0 AND run.ended_at IS NOT NULL
+    AND run.ended_at IS NOT NULL
 LIMIT :limit;
 
 -- name: any_waits
@@ -38,9 +38,13 @@ LIMIT :limit;
 SELECT 1 AS found FROM schedule WHERE waits = 1 AND job_id = ANY(:ids) LIMIT 1;
 
 -- name: rearm_schedule
--- The due time after a run that has ended.
-UPDATE schedule SET next_at = :next_at, waits = 0
-WHERE job_id = :id AND version = :version AND waits = 1 AND next_at IS NULL;
+-- The due time after a run that has ended; held while the job is paused or disabled.
+UPDATE schedule SET waits = 0,
+    next_at = CASE WHEN job.enabled = 1 AND job.paused = 0 THEN :next_at END,
+    held_from = CASE WHEN job.enabled = 1 AND job.paused = 0 THEN NULL ELSE :next_at END
+FROM job
+WHERE job.id = schedule.job_id AND schedule.job_id = :id AND schedule.version = :version
+    AND waits = 1 AND next_at IS NULL AND held_from IS NULL;
 
 -- name: finish_jobs
 -- A job that was to run once has fired.

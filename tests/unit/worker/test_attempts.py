@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from rota.adapters.clock import SystemClock
+from rota.domain.jobfile import read_job
+from rota.domain.run import AttemptResult
+from rota.domain.spec import JobSpec, JobType
+from rota.ports.executor import Assignment
+from rota.ports.work import Dispatch, Fence, SpecEntry, Work
+from rota.worker.attempts import Attempts
+from rota.worker.output import AttemptOutput
+
+FENCE = Fence("r_1", 1)
+
+
+class Recorder:
+    """An executor that only notes what it is asked to do."""
+
+    def __init__(self) -> None:
+        self.started: list[Fence] = []
+        self.cancelled: list[Fence] = []
+
+    def start(self, assignments: Sequence[Assignment]) -> None:
+        self.started += [assignment.work.fence for assignment in assignments]
+
+    def cancel(self, fences: Sequence[Fence]) -> None:
+        self.cancelled += fences
+
+    async def close(self) -> None: ...
+
+
+def no_output(fence: Fence, spec: JobSpec) -> AttemptOutput:
+    raise AssertionError("nothing was printed")
+
+
+def dispatch(delivery: str) -> Dispatch:
+    spec = read_job({"name": "job", "steps": [{"run": "true"}], "delivery": delivery})
+    work = Work(FENCE.run, FENCE.attempt, "j_1", 1, due_at=0)
+    return Dispatch((work,), (SpecEntry("j_1", 1, spec),))
+
+
+@pytest.fixture
+def executor() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def attempts(executor: Recorder) -> Attempts:
+    attempts = Attempts(SystemClock(), no_output)
+    attempts.serve_with({JobType.SHELL: executor})
+    return attempts
+
+
+def results(attempts: Attempts) -> list[str]:
+    return [outcome.result for outcome in attempts.unreported(10)]
+
+
+def test_attempt_cancelled_while_it_waits_for_its_permit_never_starts(
+    attempts: Attempts, executor: Recorder
+) -> None:
+    _, guarded = attempts.accept(dispatch("at_most_once"))
+
+    attempts.cancel([FENCE])
+    attempts.begin(guarded)
+
+    assert executor.started == []
+    assert results(attempts) == [AttemptResult.CANCELLED]
+
+
+def test_attempt_that_has_begun_is_cancelled_by_its_executor_once(
+    attempts: Attempts, executor: Recorder
+) -> None:
+    free, _ = attempts.accept(dispatch("at_least_once"))
+    attempts.begin(free)
+
+    attempts.cancel([FENCE])
+    attempts.cancel([FENCE])
+
+    assert executor.cancelled == [FENCE]
+    assert results(attempts) == []
+
+
+def test_attempt_interrupted_before_it_began_may_be_tried_elsewhere(
+    attempts: Attempts, executor: Recorder
+) -> None:
+    _, guarded = attempts.accept(dispatch("at_most_once"))
+
+    attempts.interrupt()
+    attempts.begin(guarded)
+
+    assert executor.started == []
+    assert results(attempts) == [AttemptResult.INTERRUPTED]
+
+
+def test_work_that_arrives_twice_is_held_once(attempts: Attempts) -> None:
+    assert len(attempts.accept(dispatch("at_least_once"))[0]) == 1
+
+    assert attempts.accept(dispatch("at_least_once")) == ([], [])
+
+
+def test_type_that_nobody_executes_fails_with_its_name(attempts: Attempts) -> None:
+    attempts.serve_with({})
+    free, _ = attempts.accept(dispatch("at_least_once"))
+
+    attempts.begin(free)
+
+    [outcome] = attempts.unreported(10)
+    assert (outcome.result, "shell" in outcome.message) == (AttemptResult.FAILED, True)
