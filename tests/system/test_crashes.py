@@ -23,6 +23,9 @@ from rota.testing.processes import RotaUp
 from rota.testing.waiting import eventually
 
 SECOND = timedelta(seconds=1)
+AS_IF_STOPPED_FOR_A_THOUSAND_INTERVALS = """
+    UPDATE schedule SET next_at = next_at - 1000 * 100000, anchor = anchor - 1000 * 100000
+"""
 DELIVERIES = ("at_least_once", "at_most_once")
 DONE, LONG, WAITING = 5, 10, 10  # of each delivery, when the server is killed
 
@@ -157,7 +160,7 @@ class TestLedger:
         rota.kill()
         before = len(evidence.started())
         with closing(sqlite3.connect(rota.home / "rota.db")) as database, database:
-            database.execute("UPDATE schedule SET next_at = next_at - 1000 * 100000")
+            database.execute(AS_IF_STOPPED_FOR_A_THOUSAND_INTERVALS)
 
         rota.start()
 

@@ -18,16 +18,17 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no look-a
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _TIME_CHARS = 11
-_HASH_CHARS = 9
+_HASH_CHARS = 13  # 64 bits: a million jobs due at one instant still get a million ids
 SHARD_COUNT = 256
 
 
+_PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)  # ten bits at a time
+
+
 def _base32(number: int, length: int) -> str:
-    digits = []
-    for _ in range(length):
-        digits.append(_ALPHABET[number & 31])
-        number >>= 5
-    return "".join(reversed(digits))
+    """The last `length` digits of a number."""
+    pairs = [_PAIRS[number >> shift & 1023] for shift in range(length // 2 * 10, -1, -10)]
+    return "".join(pairs)[-length:]
 
 
 def _hash(text: str) -> int:
@@ -64,7 +65,7 @@ def scheduled_run_id(job: JobId, due_at: datetime) -> RunId:
 def new_run_id(now: datetime) -> RunId:
     """An id for a run that no schedule asked for."""
     return RunId(
-        "r_" + _base32(micros(now), _TIME_CHARS) + _base32(secrets.randbits(45), _HASH_CHARS)
+        "r_" + _base32(micros(now), _TIME_CHARS) + _base32(secrets.randbits(64), _HASH_CHARS)
     )
 
 

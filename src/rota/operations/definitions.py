@@ -94,15 +94,7 @@ async def apply(
     backends: Backends, file: JobFile, *, actor: str, prune: bool = False, if_match: str = ""
 ) -> Plan:
     """Create and change the jobs of a file, all or none; with `prune`, remove those it dropped."""
-    for tries_left in reversed(range(_TRIES)):
-        prepared = await _prepare(backends, file, prune)
-        _require_match(if_match, prepared.plan)
-        try:
-            await _save(backends, prepared, actor)
-            break
-        except Conflict as conflict:
-            if conflict.code != "schedule_moved" or not tries_left:
-                raise
+    prepared = await _saved(backends, file, actor, prune, if_match)
     ids = {job.name: job.id for job in prepared.new}
     changes = tuple(
         c
@@ -120,6 +112,23 @@ def _require_match(if_match: str, plan: Plan) -> None:
             code="etag_mismatch",
             hint="plan again and look at the difference",
         )
+
+
+async def _saved(
+    backends: Backends, file: JobFile, actor: str, prune: bool, if_match: str
+) -> _Prepared:
+    """Prepare and save, again if a schedule fired in between."""
+    tries_left = _TRIES
+    while True:
+        prepared = await _prepare(backends, file, prune)
+        _require_match(if_match, prepared.plan)
+        tries_left -= 1
+        try:
+            await _save(backends, prepared, actor)
+            return prepared
+        except Conflict as conflict:
+            if conflict.code != "schedule_moved" or not tries_left:
+                raise
 
 
 async def _save(backends: Backends, prepared: _Prepared, actor: str) -> None:

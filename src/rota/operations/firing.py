@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 
-from rota.domain.errors import Conflict
+import structlog
+
+from rota.domain.errors import Conflict, Invalid, NotFound
+from rota.domain.ids import JobId
 from rota.domain.jobfile import read_job
 from rota.domain.schedule import MissedRange, Timetable, catch_up
 from rota.domain.spec import Misfire
@@ -23,6 +26,8 @@ from rota.ports.store import (
     Released,
     Unanswered,
 )
+
+log = structlog.get_logger()
 
 MISFIRE_GRACE = timedelta(seconds=2)  # what is less late than this was not missed, only late
 
@@ -76,9 +81,9 @@ async def rearm(backends: Backends, limit: int) -> int:
     documents = await backends.store.documents([(w.job_id, w.job_version) for w in waits])
     rearmed = []
     for wait in waits:
-        table = timetable(read_job(documents[wait.job_id, wait.job_version]), wait.anchor)
-        next_at = table.after_completion(wait.ended_at) if table else None
-        if next_at is not None:
+        with _others_go_on(wait.job_id):
+            table = timetable(read_job(documents[wait.job_id, wait.job_version]), wait.anchor)
+            next_at = table.after_completion(wait.ended_at) if table else None
             rearmed.append(Rearmed(wait.job_id, wait.schedule_version, next_at))
     await backends.store.rearm(rearmed)
     return len(rearmed)
@@ -88,9 +93,18 @@ async def end_pauses(backends: Backends, limit: int) -> int:
     """Resume jobs that were paused until now."""
     jobs = await backends.store.ended_pauses(limit)
     for job in jobs:
-        with suppress(Conflict):  # somebody else moved it: look again later
+        with _others_go_on(job.id), suppress(Conflict, NotFound):  # somebody else moved it
             await holding.resume(backends, job, actor="scheduler")
     return len(jobs)
+
+
+@contextmanager
+def _others_go_on(job_id: JobId) -> Iterator[None]:
+    """A schedule that this version cannot read must not stop the others."""
+    try:
+        yield
+    except Invalid as error:
+        log.error("schedule.unreadable", job_id=job_id, error=str(error))
 
 
 async def release_eligible(backends: Backends, limit: int) -> int:

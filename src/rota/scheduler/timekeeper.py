@@ -113,6 +113,9 @@ class Timekeeper:
         heapq.heapify(self._upcoming)
         self._eligible_at = await store.next_eligible_at()
         self._look_at = self._clock.monotonic() + self._config.look_again.total_seconds()
+        pause_end = await store.next_pause_end()
+        if pause_end is not None:
+            self._look_at = min(self._look_at, self._store_time.monotonic_at(pause_end))
 
     async def _learn(self, due: Iterable[DueSchedule]) -> None:
         """Compile the timetables of job versions seen for the first time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -54,6 +55,7 @@ def duration(value: int) -> timedelta:
     return timedelta(microseconds=value)
 
 
+@lru_cache(maxsize=10_000)
 def rules_from(text: str) -> RunRules:
     return _rules_decoder.decode(text)
 

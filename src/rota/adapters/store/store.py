@@ -103,7 +103,7 @@ class SqlStore:
         return await self._driver.read(lambda now: reading.ended_pauses(now, limit))
 
     async def next_pause_end(self) -> datetime | None:
-        return await self._driver.read(lambda _: reading.next_pause_end())
+        return await self._driver.read(reading.next_pause_end)
 
     async def next_eligible_at(self) -> datetime | None:
         return await self._driver.read(lambda _: reading.next_eligible_at())

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rota.domain.calendars.answers import (
-    Allowed,
-    BlackoutAnswer,
-    ReleasedAt,
-    SkippedBy,
-    blackout_answer,
-)
+from rota.domain.calendars.answers import Allowed, ReleasedAt, SkippedBy, blackout_answer
 from rota.domain.calendars.blackout import Blackout, end_of_blackout
-from rota.domain.ids import instant, micros
+from rota.domain.calendars.pieces import OpenTimes, Piece, fold, pieces_of
 from rota.domain.schedule.misfire import CatchUp, MissedRange, catch_up, catch_up_known
-from rota.domain.schedule.sources import SECOND_MICROS
 from rota.domain.schedule.timetable import Timetable
 from rota.domain.spec import Misfire
 
 _MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class FiringRules:
+    """What decides about the due times of a job."""
+
+    timetable: Timetable
+    misfire: Misfire = Misfire()
+    blackouts: tuple[Blackout, ...] = ()  # of the calendars that it uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class DueRun:
 
 @dataclass(frozen=True, slots=True)
 class SkippedRange:
-    """Neighbouring due times that a calendar rules out."""
+    """Neighbouring due times that a calendar rules out: one entry of the ledger."""
 
     first: datetime
     last: datetime
@@ -52,39 +54,101 @@ class Answers:
     next_at: datetime | None  # after now; None: finished, or waiting for a run to end
 
 
-def catch_up_around(
-    timetable: Timetable,
-    blackouts: Sequence[Blackout],
-    cursor: datetime,
-    now: datetime,
-    misfire: Misfire,
-    *,
-    grace: timedelta,
+def answer_due_times(
+    rules: FiringRules, cursor: datetime, now: datetime, *, grace: timedelta
 ) -> Answers:
-    """`catch_up` for a job that uses calendars.
+    """`catch_up` for a job that may use calendars.
 
     What a calendar rules out was never missed, so the misfire policy chooses among the rest. Of
-    the due times that wait for the same end the last one counts, but with `run_once` the first. A
-    run that is caught up while a blackout is on waits for its end, whatever the calendar says of
-    due times inside.
+    the due times that wait for one end the last counts; with `run_once` the first. A run that is
+    caught up inside a blackout waits for its end, whatever the calendar says of due times there.
     """
-    if cursor > now:
-        return Answers((), (), (), cursor)
-    if timetable.after_previous:
-        return _after_previous(timetable, blackouts, cursor, now, misfire, grace=grace)
-    pieces = _pieces(timetable, blackouts, cursor, now)
-    if not timetable.run_once:
-        pieces = _folded(timetable, pieces, blackout_answer_of_next(timetable, blackouts, now))
-    open_times = _OpenTimes(timetable, tuple(piece for piece in pieces if piece.is_open))
-    caught = open_times.catch_up(cursor, now, misfire, grace)
-    runs = tuple(
-        _late_run(open_times.run(due), blackouts, now, grace=grace) for due in caught.fire
+    if not rules.blackouts or cursor > now:
+        caught = catch_up(rules.timetable, cursor, now, rules.misfire, grace=grace)
+        runs = tuple(DueRun(due, due) for due in caught.fire)
+        return Answers(runs, caught.missed, (), caught.next_at)
+    if rules.timetable.after_previous:
+        return _answer_one(rules, cursor, now, grace)
+    return _answer_all(rules, cursor, now, grace)
+
+
+def _answer_one(
+    rules: FiringRules, cursor: datetime, now: datetime, grace: timedelta
+) -> Answers:
+    """Only the cursor is due: what follows depends on the end of its run.
+
+    If it is skipped, the next due time follows it as if it had run, and had taken no time.
+    """
+    table = rules.timetable
+    piece = Piece(cursor, cursor, blackout_answer(rules.blackouts, cursor))
+    if piece.is_open:
+        caught = catch_up(table, cursor, now, rules.misfire, grace=grace)
+        runs = _runs(rules, OpenTimes(table, (piece,)), caught, now, grace)
+        return Answers(runs, caught.missed, (), caught.next_at)
+    next_at = table.after_completion(cursor)
+    if next_at is not None and next_at <= now:
+        next_at = table.after_completion(now)
+    return Answers((), (), _skipped(rules, [piece]), next_at)
+
+
+def _answer_all(
+    rules: FiringRules, cursor: datetime, now: datetime, grace: timedelta
+) -> Answers:
+    table = rules.timetable
+    pieces = list(pieces_of(table, rules.blackouts, cursor, now))
+    next_at = table.next_after(now)
+    if not table.run_once:
+        following = blackout_answer(rules.blackouts, next_at) if next_at else Allowed()
+        pieces = list(fold(table, pieces, following))[::-1]
+    open_times = OpenTimes(table, tuple(piece for piece in pieces if piece.is_open))
+    caught = _caught_up(rules, open_times, now, grace)
+    runs = _runs(rules, open_times, caught, now, grace)
+    if table.run_once and runs:
+        pieces = [piece for piece in pieces if piece.last < runs[0].due]
+        next_at = None
+    missed = tuple(part for stretch in caught.missed for part in open_times.parts(stretch))
+    return Answers(runs, missed, _skipped(rules, pieces), next_at)
+
+
+def _caught_up(
+    rules: FiringRules, open_times: OpenTimes, now: datetime, grace: timedelta
+) -> CatchUp:
+    if not open_times.pieces:
+        return CatchUp((), (), None)
+    first = open_times.pieces[0].first
+    return catch_up_known(open_times, first, now, rules.misfire, grace=grace)
+
+
+def _runs(
+    rules: FiringRules, open_times: OpenTimes, caught: CatchUp, now: datetime, grace: timedelta
+) -> tuple[DueRun, ...]:
+    free_from = end_of_blackout(rules.blackouts, now) or now
+    found = []
+    for due in caught.fire:
+        answer = open_times.piece_at(due).answer
+        not_before = answer.at if isinstance(answer, ReleasedAt) else due
+        if due < now - grace and free_from > now:
+            not_before = max(not_before, free_from)
+        found.append(DueRun(due, not_before))
+    return tuple(found)
+
+
+def _skipped(rules: FiringRules, pieces: Sequence[Piece]) -> tuple[SkippedRange, ...]:
+    table = rules.timetable
+    return tuple(
+        SkippedRange(
+            piece.first,
+            piece.last,
+            1 + table.count(piece.first, piece.last),
+            piece.answer.cause,
+            _previous(table, piece.first),
+        )
+        for piece in pieces
+        if isinstance(piece.answer, SkippedBy)
     )
-    is_over = timetable.run_once and bool(runs)
-    limit = runs[0].due if is_over else now
-    return Answers(
-        runs,
-        tuple(part for stretch in caught.missed for part in open_times.split(stretch)),
-        tuple(_skipped(timetable, piece) for piece in pieces if not piece.is_open and piece.last <= limit),
-        None if is_over else timetable.next_after(now),
-    )
+
+
+def _previous(table: Timetable, due: datetime) -> datetime | None:
+    if table.after_previous:
+        return table.before_completion(due)
+    return table.last_at_or_before(due - _MICROSECOND)

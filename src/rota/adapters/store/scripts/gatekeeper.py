@@ -6,7 +6,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable
 
-from rota.adapters.store.rows import rules_from
+from rota.adapters.store.rows import optional_instant, rules_from
 from rota.adapters.store.script import Row, Script, query
 from rota.domain.gates import SLOT_STATES, ActiveRun, Admission, JobRules, admit
 from rota.domain.ids import JobId, RunId
@@ -78,6 +78,7 @@ def job_rules(row: Row) -> JobRules:
         overlap=rules.overlap,
         max_concurrency=rules.max_concurrency,
         is_paused=bool(row["paused"]) and row["deleted_at"] is None,
+        paused_until=optional_instant(row["paused_until"]),
     )
 
 

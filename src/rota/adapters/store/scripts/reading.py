@@ -104,8 +104,8 @@ def ended_pauses(now: int, limit: int) -> Script[list[Job]]:
     return [job_from(row) for row in rows]
 
 
-def next_pause_end() -> Script[datetime | None]:
-    [row] = yield query("next_pause_end")
+def next_pause_end(now: int) -> Script[datetime | None]:
+    [row] = yield query("next_pause_end", now=now)
     return optional_instant(row["ends_at"])
 
 

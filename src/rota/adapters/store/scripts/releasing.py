@@ -114,7 +114,8 @@ def hold_job(now: int, job: JobId) -> Script[None]:
     if held:
         yield query("rest_chains", ids={run["chain"] for run in held})
         yield record("run.blocked", now, [run["id"] for run in held], actor="scheduler")
-    yield from _move_waiters(job_key(job), key, dict.fromkeys(Trigger, reasons))
+    for old_key in (job_key(job), key):  # what an earlier pause holds waits for the end of this one
+        yield from _move_waiters(old_key, key, dict.fromkeys(Trigger, reasons))
 
 
 def unhold_job(now: int, job: JobId, effects: Effects) -> Script[None]:

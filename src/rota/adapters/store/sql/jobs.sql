@@ -72,7 +72,7 @@ LIMIT :limit;
 -- name: next_pause_end
 -- When the next pause ends by itself.
 SELECT min(paused_until) AS ends_at FROM job
-WHERE paused_until IS NOT NULL AND paused = 1 AND deleted_at IS NULL;
+WHERE paused_until > :now AND paused = 1 AND deleted_at IS NULL;
 
 -- name: select_documents
 -- What versions of jobs say.
@@ -84,13 +84,15 @@ SELECT job_id, version, rules FROM job_version WHERE job_id = ANY(:ids) AND vers
 
 -- name: job_gates
 -- What the gates need to know of jobs.
-SELECT job.id, job.name, job.paused, job.deleted_at, job.expected_seconds, job_version.rules
+SELECT job.id, job.name, job.paused, job.paused_until, job.deleted_at, job.expected_seconds,
+    job_version.rules
 FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
 WHERE job.id = ANY(:ids);
 
 -- name: waited_jobs
 -- The same, of those jobs that have a run waiting for them.
-SELECT job.id, job.name, job.paused, job.deleted_at, job.expected_seconds, job_version.rules
+SELECT job.id, job.name, job.paused, job.paused_until, job.deleted_at, job.expected_seconds,
+    job_version.rules
 FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
 WHERE job.id = ANY(:ids) AND EXISTS (SELECT 1 FROM run
     WHERE run.state = 'BLOCKED' AND run.blocked_on = 'job:' || job.id)
