@@ -68,13 +68,7 @@ def rota_up(home: Home, *, slots: int, app: str = "") -> Iterator[Server]:
     """A server with one worker that is ready to take work; without an app, shell work only."""
     with home.log.open("wb") as log:
         process = subprocess.Popen(
-            [
-                _ROTA,
-                "up",
-                f"--slots={slots}",
-                "--log-level=warning",
-                *([f"--app={app}"] if app else []),
-            ],
+            _command(slots, app),
             cwd=ROOT,
             env=_environment(home),
             stdin=subprocess.DEVNULL,
@@ -85,6 +79,10 @@ def rota_up(home: Home, *, slots: int, app: str = "") -> Iterator[Server]:
     try:
         with _ready_client(process, home) as client:
             yield Server(process.pid, client)
+    except Exception as error:
+        tail = home.log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL:]
+        error.add_note(f"rota up had printed:\n{tail}")
+        raise
     finally:
         _stop(process)
 
@@ -99,6 +97,11 @@ def _is_done(client: Client) -> bool:
     return not client.list_runs(active=True, limit=1).items
 
 
+def _command(slots: int, app: str) -> list[str]:
+    command = [str(_ROTA), "up", f"--slots={slots}", "--log-level=warning"]
+    return [*command, f"--app={app}"] if app else command
+
+
 def _environment(home: Home) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
     settings = {"ROTA_HOME": str(home.data), "ROTA_LISTEN": "127.0.0.1:0"}
@@ -107,14 +110,12 @@ def _environment(home: Home) -> dict[str, str]:
 
 def _ready_client(process: subprocess.Popen[bytes], home: Home) -> Client:
     note = home.data / "client.json"
-    try:
-        wait_for(lambda: note.exists() or _has_ended(process), _START_SECONDS, "the server")
-        written = json.loads(note.read_text(encoding="utf-8"))
-        client = Client(written["url"], written["token"])
-        wait_for(lambda: bool(client.list_workers().items), _START_SECONDS, "the worker")
-    except (OSError, TimeoutError) as error:
-        tail = home.log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL:]
-        raise RuntimeError(f"rota up did not start: {error}\n{tail}") from error
+    wait_for(lambda: note.exists() or _has_ended(process), _START_SECONDS, "the server")
+    if _has_ended(process):
+        raise RuntimeError("rota up did not start")
+    written = json.loads(note.read_text(encoding="utf-8"))
+    client = Client(written["url"], written["token"])
+    wait_for(lambda: bool(client.list_workers().items), _START_SECONDS, "the worker")
     return client
 
 
@@ -130,9 +131,8 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    left = [member.pid for member in members if member.is_alive()]
+    left = [member for member in members if member.is_alive()]
+    for member in left:
+        member.kill()
     if left:
-        for member in members:
-            if member.is_alive():
-                member.kill()
-        raise RuntimeError(f"rota up left processes behind: {left}")
+        raise RuntimeError(f"rota up left processes behind: {[member.pid for member in left]}")

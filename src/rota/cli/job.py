@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from rota.cli import times
 from rota.cli.asking import ask, ask_list
-from rota.cli.exits import Exit
+from rota.cli.backfilling import Range, request_backfill
+from rota.cli.durations import Duration
+from rota.cli.exits import CommandFailed, Exit
 from rota.cli.inert import inert
 from rota.cli.instants import Instant
-from rota.cli.job_views import JOBS, LEDGER, write_job
+from rota.cli.job_views import JOBS, LEDGER, write_job, write_skip
 from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Format, Limit, Remote, Writing
 from rota.cli.printing import print_data, print_list, print_one
 from rota.cli.references import JobReference, JobReferences, job_named
@@ -64,9 +67,38 @@ def trigger(job: JobReference, /, *, request: Request = NOW, writing: Writing = 
 
 
 @app.command
-def pause(job: JobReference, /, *, writing: Writing = WRITING) -> None:
-    """Hold a job's schedule; runs that are going finish."""
-    _change(job, calls.pause_job, "paused", writing)
+def pause(
+    job: JobReference,
+    /,
+    *,
+    until: Annotated[
+        Instant | None, Parameter(help="Resume by itself at this time, ISO 8601.")
+    ] = None,
+    lasting: Annotated[
+        Duration | None, Parameter(name="--for", help="Resume by itself after this time (2h).")
+    ] = None,
+    writing: Writing = WRITING,
+) -> None:
+    """Hold a job's schedule; runs that are going finish.
+
+    Due times meanwhile are skipped, and not caught up.
+    """
+    if until is not None and lasting is not None:
+        raise CommandFailed("give either --until or --for", code=Exit.USAGE)
+    _change(job, partial(calls.pause_job, until=until, lasting=lasting), "paused", writing)
+
+
+@app.command
+def skip(job: JobReference, /, *, writing: Writing = WRITING) -> None:
+    """Leave out the next due time of a job."""
+    name = job_named(job)
+    with writing.connect() as client:
+        if writing.dry_run:
+            due = times.moment(client.get_job(name).next_at, times.now())
+            writing.terminal().tell(f"would skip the next due time: {due}")
+            return
+        skipped = ask(client, calls.skip_next(name))
+    print_one(writing, skipped, name=lambda job: job.name, page=write_skip)
 
 
 @app.command
@@ -110,6 +142,15 @@ def ledger(
         call = calls.get_ledger(job_named(job), since=since, until=until)
         listing = ask_list(client, call, limit=limit)
     print_list(remote, listing, LEDGER)
+
+
+@app.command(usage="rota job backfill JOB --from TIME [OPTIONS]")
+def backfill(job: JobReference, /, *, wanted: Range, remote: Remote = REMOTE) -> Exit:
+    """Run due times of the past: all of a range, or those that are missing or failed.
+
+    The runs have a lower priority than the job, and the ledger keeps what it said.
+    """
+    return request_backfill(job_named(job), wanted, remote)
 
 
 @app.command(usage="rota job export [OPTIONS] [JOB…]")

@@ -59,17 +59,45 @@ def _span(entry: LedgerEntry) -> str:
     return first if entry.first == entry.last else f"{first} … {times.absolute(entry.last)}"
 
 
+def _cause(entry: LedgerEntry) -> str:
+    backfilled = f"backfilled by {', '.join(entry.backfilled_by)}" if entry.backfilled_by else ""
+    return ", ".join(text for text in (entry.cause, backfilled) if text) or _NOTHING
+
+
 LEDGER: ListView[LedgerEntry] = ListView(
     columns=(
         Column("DUE", _span),
         Column("COUNT", lambda entry: f"{entry.count:,}"),
         Column("STATE", lambda entry: entry.state.lower(), is_state=True),
-        Column("CAUSE", lambda entry: entry.cause or _NOTHING),
+        Column("CAUSE", _cause),
         Column("RUN", lambda entry: entry.run or _NOTHING, is_whole=True),
     ),
     name=lambda entry: entry.run or times.absolute(entry.first),
     empty="no due times yet",
 )
+
+
+def _status(job: Job, present: datetime) -> str:
+    if job.stuck_since is not None and job.status == "stuck":
+        since = times.relative(job.stuck_since, present)
+        return f"stuck {since}: rota run list --active --job {job.name}"
+    words = f"{job.status} by {job.paused_by}" if job.paused_by else job.status
+    return f"{words} until {times.absolute(job.paused_until)}" if job.paused_until else words
+
+
+def _lateness(job: JobDetail) -> str:
+    if job.lateness is None:
+        return ""
+    late = job.lateness
+    marks = (("p50", late.p50), ("p95", late.p95), ("p99", late.p99))
+    figures = " · ".join(f"{times.length(seconds)} ({mark})" for mark, seconds in marks)
+    return f"{figures} of the last {late.count}"
+
+
+def write_skip(terminal: Terminal, job: Job) -> None:
+    """What a skip left: the due time after it."""
+    due = times.moment(job.next_at, times.now())
+    terminal.tell(f"skipped a due time of job {inert(job.name)}; the next one is {due}")
 
 
 def write_job(terminal: Terminal, job: JobDetail, upcoming: Upcoming, present: datetime) -> None:
@@ -80,12 +108,13 @@ def write_job(terminal: Terminal, job: JobDetail, upcoming: Upcoming, present: d
         [
             ("job", f"{job.name} ({job.id}, version {job.version})"),
             ("description", job.description),
-            ("status", f"{job.status} by {job.paused_by}" if job.paused_by else job.status),
+            ("status", _status(job, present)),
             ("schedule", _words(job)),
             ("next", times.moment(job.next_at, present)),
             ("then", " · ".join(times.absolute(time) for time in upcoming.times[1:])),
             ("last", _last(job)),
             ("usually takes", times.length(expected) if expected is not None else ""),
+            ("starts late by", _lateness(job)),
             ("owner", job.owner),
             ("labels", _labels(job) if job.labels else ""),
             ("set", job.set or ""),

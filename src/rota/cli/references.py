@@ -34,7 +34,7 @@ ActiveRunReferences = Annotated[
     ),
 ]
 
-_WHOLE_RUN_ID = re.compile(r"r_[0-9a-z]{20}")
+_WHOLE_RUN_ID = re.compile(r"r_[0-9a-z]{24}")
 _UNMISTAKABLE = ("r_", "http://", "https://", "/")  # how nothing but a run is named
 _SHOWN = 10
 

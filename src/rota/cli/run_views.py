@@ -106,11 +106,12 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime) -> None:
             ("trigger", f"{run.trigger} by {run.created_by}" if run.created_by else run.trigger),
             ("due", times.moment(run.due_at, present)),
             ("started", times.moment(run.first_started_at, present)),
-            ("late by", times.length(late) if late is not None else ""),
+            ("late by", _lateness(late, run.is_late)),
             ("ended", times.moment(run.ended_at, present)),
             ("inputs", " ".join(f"{key}={_plain(value)}" for key, value in inputs.items())),
             ("outputs", "" if run.outputs is None else _json(run.outputs)),
             ("retry of", run.retry_of or ""),
+            ("backfill", run.backfill or ""),
         ],
     )
     if run.attempts:
@@ -121,6 +122,14 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime) -> None:
     for late_result in run.late_results:
         report = f"attempt {late_result.attempt} reported {late_result.result.lower()}"
         terminal.write(f"refused: {report} after its lease had ended")
+
+
+def _lateness(seconds: float | None, is_late: bool | None) -> str:
+    if seconds is None:
+        return "its objective was missed" if is_late else ""
+    return (
+        f"{times.length(seconds)}, its objective was missed" if is_late else times.length(seconds)
+    )
 
 
 def _plain(value: object) -> str:

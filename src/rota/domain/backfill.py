@@ -54,7 +54,7 @@ class Repeat:
     """A due time that is to run."""
 
     due_at: datetime
-    retry_of: RunId | None = None  # its newest run that failed; None: none did
+    retry_of: RunId | None = None  # its newest run that failed; None: none did, or one completed
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,4 +156,6 @@ def _skip_cause(states: Sequence[RunState], only: Only | None) -> SkipCause | No
 
 
 def _newest_failed(runs: Sequence[DueRun]) -> RunId | None:
+    if any(run.state is RunState.COMPLETED for run in runs):
+        return None
     return next((run.id for run in reversed(runs) if run.state in _FAILED), None)

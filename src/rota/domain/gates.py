@@ -172,9 +172,7 @@ def _concurrent(rules: JobRules, active: Sequence[ActiveRun]) -> Admission:
     )
 
 
-def _in_turn(
-    rules: JobRules, backfill: BackfillRules, active: Sequence[ActiveRun]
-) -> Admission:
+def _in_turn(rules: JobRules, backfill: BackfillRules, active: Sequence[ActiveRun]) -> Admission:
     if backfill_room(rules, backfill, active):
         return QUEUED
     reasons = []
@@ -247,9 +245,7 @@ def releasable(
     return released
 
 
-def backfill_room(
-    rules: JobRules, backfill: BackfillRules, active: Sequence[ActiveRun]
-) -> int:
+def backfill_room(rules: JobRules, backfill: BackfillRules, active: Sequence[ActiveRun]) -> int:
     """How many more runs of a backfill may go now: its own limit and that of the job allow them."""
     if rules.is_paused:
         return 0

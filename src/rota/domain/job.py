@@ -88,6 +88,7 @@ class Job:
     next_at: datetime | None  # next due time; None: none to come, or held by pause or disable
     held_from: datetime | None  # the due time at which pause or disable caught the schedule
     anchor: datetime  # intervals count from here
+    waits: bool  # its next due time depends on the end of its latest run
     expected_seconds: float | None  # moving average of its runs; None before the first
     last_state: str | None = None  # of the newest run
     last_ended_at: datetime | None = None

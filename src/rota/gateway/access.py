@@ -65,9 +65,8 @@ class Access:
         route = _route(scope)
         self._requests.observe(scope["method"], route, status, seconds)
         caller = scope["state"].get("caller")
-        is_unremarkable = status < 400 or route in _QUIET
-        tell = _log.debug if is_unremarkable else _log.warning if status >= 500 else _log.info
-        tell(
+        is_our_fault = status >= 500 and route not in _QUIET
+        (_log.warning if is_our_fault else _log.debug)(
             "request",
             method=scope["method"],
             route=route,

@@ -16,6 +16,7 @@ from rota.gateway.logins import FailedLogins
 from rota.gateway.metrics import Requests
 from rota.gateway.readiness import Readiness
 from rota.gateway.routes import (
+    backfills,
     callers,
     documents,
     events,
@@ -36,6 +37,7 @@ from rota.operations.backends import Backends
 _ROUTERS = (
     job_runs.router,  # first: triggering is the busiest
     jobs.router,
+    backfills.router,
     runs.router,
     logs.router,
     events.router,

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from rota.domain.durations import parse_duration
 from rota.domain.errors import Invalid, Problem
+from rota.domain.ids import BackfillId
 from rota.domain.jobfile.wording import did_you_mean, listed
 from rota.domain.run import Trigger
 from rota.domain.schedule.quoting import quoted
@@ -29,6 +30,7 @@ class RunFilter:
     states: frozenset[RunState] | None = None  # None: any; empty: no run can match
     job_like: str | None = None  # with `*` wildcards
     trigger: Trigger | None = None
+    backfill: BackfillId | None = None
     since: datetime | None = None
     until: datetime | None = None
 
@@ -104,6 +106,12 @@ def _trigger(wanted: RunFilter, value: str, _: datetime) -> RunFilter:
     return replace(wanted, trigger=Trigger(trigger))
 
 
+def _backfill(wanted: RunFilter, value: str, _: datetime) -> RunFilter:
+    if wanted.backfill not in {None, value}:
+        raise ValueError("is there twice")
+    return replace(wanted, backfill=BackfillId(value))
+
+
 def _since(wanted: RunFilter, value: str, now: datetime) -> RunFilter:
     return replace(wanted, since=_instant(value, now))
 
@@ -129,6 +137,7 @@ _READERS: Mapping[str, Callable[[RunFilter, str, datetime], RunFilter]] = {
     "state": _state,
     "job": _job,
     "trigger": _trigger,
+    "backfill": _backfill,
     "since": _since,
     "until": _until,
     "active": _active,

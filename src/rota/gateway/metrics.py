@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections import Counter as Sums
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from math import isinf
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from rota.domain.lateness import DELAY_BOUNDS
 from rota.ports.store import Counts
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -56,12 +63,27 @@ class _Snapshot(Collector):
         for pool, queued_at in self._counts.oldest_queued_at.items():
             ages.add_metric([pool], max(0.0, (self._now - queued_at).total_seconds()))
         yield ages
+        yield _start_delays(self._counts.start_delays)
 
 
 def _gauge(name: str, text: str, values: Mapping[tuple[str, str], int]) -> Metric:
     family = GaugeMetricFamily(name, text, labels=["state", "pool"])
     for labels, value in values.items():
         family.add_metric(labels, value)
+    return family
+
+
+def _start_delays(delays: Mapping[tuple[str, float], tuple[int, float]]) -> Metric:
+    """Buckets hold all that is below their bound, so they add up."""
+    text = "Time from release to start of runs that have ended."
+    family = HistogramMetricFamily("rota_run_start_delay_seconds", text, labels=["pool"])
+    for pool in sorted({pool for pool, _ in delays}):
+        total, buckets = 0, []
+        for bound in DELAY_BOUNDS:
+            total += delays.get((pool, bound), (0, 0.0))[0]
+            buckets.append(("+Inf" if isinf(bound) else str(bound), total))
+        seconds = sum(seconds for (of, _), (_, seconds) in delays.items() if of == pool)
+        family.add_metric([pool], buckets, seconds)
     return family
 
 

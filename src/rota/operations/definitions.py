@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
-from typing import Any
 
 from rota.domain.errors import Conflict, NotFound, Problem
 from rota.domain.ids import JobId, new_job_id
@@ -26,19 +23,19 @@ from rota.domain.schedule import (
 from rota.domain.spec import JobSpec
 from rota.domain.states import RunState
 from rota.operations.backends import Backends
+from rota.operations.calendars import (
+    CalendarChange,
+    PlannedCalendars,
+    calendar_effects,
+    plan_calendars,
+)
+from rota.operations.differences import Change, difference, differences, digest_of
+from rota.ports.calendars import NewCalendar
 from rota.ports.store import JobQuery, NewJob, Unanswered, Wakes
 
 _ALL = 1_000_000
+_NOTED = 5  # due times that a plan looks ahead
 _TRIES = 5  # a schedule may fire while its change is prepared
-
-
-class Change(StrEnum):
-    """What applying a file does to a job."""
-
-    NEW = "new"
-    CHANGED = "changed"
-    UNCHANGED = "unchanged"
-    REMOVED = "removed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +56,14 @@ class Plan:
     """What applying a file would do, and the version of everything it looked at."""
 
     changes: tuple[PlannedChange, ...]
+    calendars: tuple[CalendarChange, ...]
     warnings: tuple[Problem, ...]
     etag: str
 
     @property
     def has_changes(self) -> bool:
-        return any(change.change is not Change.UNCHANGED for change in self.changes)
+        changes = [each.change for each in (*self.changes, *self.calendars)]
+        return any(change is not Change.UNCHANGED for change in changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +71,7 @@ class _Prepared:
     plan: Plan
     new: tuple[NewJob, ...]
     removed: tuple[JobId, ...]
+    calendars: tuple[NewCalendar, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,10 @@ async def plan(backends: Backends, file: JobFile, *, prune: bool = False) -> Pla
 async def apply(
     backends: Backends, file: JobFile, *, actor: str, prune: bool = False, if_match: str = ""
 ) -> Plan:
-    """Create and change the jobs of a file, all or none; with `prune`, remove those it dropped."""
+    """Create and change the jobs and calendars of a file, all or none.
+
+    With `prune`, remove the jobs that it dropped; calendars are shared, so they stay.
+    """
     prepared = await _saved(backends, file, actor, prune, if_match)
     ids = {job.name: job.id for job in prepared.new}
     changes = tuple(
@@ -102,7 +105,7 @@ async def apply(
         else PlannedChange(c.name, c.change, ids[c.name], c.schedule, c.next_at, notes=c.notes)
         for c in prepared.plan.changes
     )
-    return Plan(changes, prepared.plan.warnings, prepared.plan.etag)
+    return replace(prepared.plan, changes=changes)
 
 
 def _require_match(if_match: str, plan: Plan) -> None:
@@ -132,8 +135,10 @@ async def _saved(
 
 
 async def _save(backends: Backends, prepared: _Prepared, actor: str) -> None:
-    if prepared.new or prepared.removed:
-        wakes = await backends.store.save_jobs(prepared.new, removed=prepared.removed, actor=actor)
+    if prepared.new or prepared.removed or prepared.calendars:
+        wakes = await backends.store.save_jobs(
+            prepared.new, removed=prepared.removed, actor=actor, calendars=prepared.calendars
+        )
         backends.announce(wakes)
 
 
@@ -147,19 +152,24 @@ async def _prepare(backends: Backends, file: JobFile, prune: bool) -> _Prepared:
         names = [entry.name for entry in entries]
         found = await backends.store.jobs(JobQuery(project=project, names=names, limit=_ALL))
         existing.update(((job.project, job.name), job) for job in found)
+    calendars = await plan_calendars(backends, file, now)
     changes, new = [], []
     for entry in file.jobs:
         old = existing.get((entry.spec.project, entry.name))
         digest = digest_of(entry.document)
         planned, job = _planned(entry, old, digest, file.set_name, now)
-        changes.append(planned)
         if job is not None:
             new.append(job)
+            planned = _with_calendar_notes(planned, entry.spec, job, calendars)
+        changes.append(planned)
     removed = await _dropped(backends, file) if prune else []
     changes += [_removal(job) for job in removed]
-    etag = _etag([*existing.values(), *removed])
+    etag = _etag([*existing.values(), *removed], calendars.versions)
     return _Prepared(
-        Plan(tuple(changes), file.warnings, etag), tuple(new), tuple(job.id for job in removed)
+        Plan(tuple(changes), calendars.changes, file.warnings, etag),
+        tuple(new),
+        tuple(job.id for job in removed),
+        calendars.new,
     )
 
 
@@ -203,6 +213,7 @@ def _new_job(
         restarts=standing.restarts,
         claimed_cursor=standing.claimed_cursor,
         unanswered=standing.unanswered,
+        calendars=entry.spec.schedule.calendars if entry.spec.schedule else (),
     )
 
 
@@ -301,33 +312,22 @@ def _notes(spec: JobSpec, standing: _Standing, now: datetime) -> list[str]:
     return notes
 
 
+def _with_calendar_notes(
+    planned: PlannedChange, spec: JobSpec, job: NewJob, calendars: PlannedCalendars
+) -> PlannedChange:
+    """The change, with which of its next due times calendars will skip or move."""
+    table = timetable(spec, job.anchor)
+    blackouts = calendars.blackouts_of(spec)
+    next_at = job.next_at or job.held_from
+    if table is None or next_at is None or not blackouts:
+        return planned
+    effects = calendar_effects(table, blackouts, next_at, _NOTED)
+    return replace(planned, notes=(*planned.notes, *(effect.words for effect in effects)))
+
+
 def _changes_of(old: Job, entry: JobEntry, set_name: str) -> list[str]:
-    moved = _difference(old.set_name, set_name, "set")
-    return [*moved, *_differences(old.document, entry.document)]
-
-
-def _differences(old: Mapping[str, Any], new: Mapping[str, Any], at: str = "") -> list[str]:
-    """Where two documents differ, one line a place."""
-    lines: list[str] = []
-    for key in sorted(old.keys() | new.keys()):
-        lines += _difference(old.get(key), new.get(key), f"{at}.{key}" if at else key)
-    return lines
-
-
-def _difference(old: Any, new: Any, at: str) -> list[str]:
-    if old == new:
-        return []
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        return _differences(old, new, at)
-    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        pairs = enumerate(zip(old, new, strict=True))
-        return [line for i, (a, b) in pairs for line in _difference(a, b, f"{at}[{i}]")]
-    return [f"{at}  {_short(old)} → {_short(new)}"]
-
-
-def _short(value: Any) -> str:
-    text = "(none)" if value is None else value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "…"
+    moved = difference(old.set_name, set_name, "set")
+    return [*moved, *differences(old.document, entry.document)]
 
 
 async def _dropped(backends: Backends, file: JobFile) -> list[Job]:
@@ -343,14 +343,8 @@ def _removal(job: Job) -> PlannedChange:
     return PlannedChange(job.name, Change.REMOVED, job.id, "", None)
 
 
-def digest_of(document: Mapping[str, Any]) -> str:
-    """A short digest of a job's document, the same for the same content."""
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _etag(jobs: Sequence[Job]) -> str:
-    parts = sorted(f"{job.id}:{job.version}" for job in jobs)
+def _etag(jobs: Sequence[Job], calendars: Sequence[str]) -> str:
+    parts = sorted([*(f"{job.id}:{job.version}" for job in jobs), *calendars])
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 

@@ -27,36 +27,43 @@ class Explanation:
 
 
 _GATES = ("time", "pause", "overlap", "max_concurrency", "worker")
+_BACKFILL_GATES = ("time", "pause", "max_concurrency", "backfill", "worker")
 
 
 async def why(backends: Backends, run: Run) -> Explanation:
     """Explain the state of a run by what the store knows of it."""
+    gates = _gates(run)
     match run.state:
         case RunState.SCHEDULED:
             return _waits_for_time(run)
         case RunState.BLOCKED:
             summary = f"blocked: {run.reasons[0].message}" if run.reasons else "blocked"
-            return Explanation(run, summary, run.reasons, _passed(run.reasons), since=run.due_at)
+            since = max(run.due_at, run.created_at)  # a backfill's due time is long past
+            return Explanation(run, summary, run.reasons, _passed(run, run.reasons), since=since)
         case RunState.QUEUED:
             return await _waits_for_worker(backends, run)
         case RunState.CLAIMED | RunState.PROCESSING:
             verb = "claimed by" if run.state is RunState.CLAIMED else "running on"
-            return Explanation(run, f"{verb} worker {run.worker}", (), _GATES, since=run.claimed_at)
+            return Explanation(run, f"{verb} worker {run.worker}", (), gates, since=run.claimed_at)
         case RunState.UNKNOWN:
             reason = Reason(
                 gate="person",
                 message="its worker vanished while it ran, and at_most_once forbids a second try",
                 action=f"rota run resolve {run.id} --as completed|failed|retry",
             )
-            return Explanation(run, "unknown: a person must decide", (reason,), _GATES)
+            return Explanation(run, "unknown: a person must decide", (reason,), gates)
         case _:
             cause = f" ({run.cause})" if run.cause else ""
-            return Explanation(run, f"it has ended: {run.state.lower()}{cause}", (), _GATES)
+            return Explanation(run, f"it has ended: {run.state.lower()}{cause}", (), gates)
 
 
-def _passed(reasons: tuple[Reason, ...]) -> tuple[str, ...]:
+def _gates(run: Run) -> tuple[str, ...]:
+    return _GATES if run.backfill is None else _BACKFILL_GATES
+
+
+def _passed(run: Run, reasons: tuple[Reason, ...]) -> tuple[str, ...]:
     held = {reason.gate for reason in reasons}
-    return tuple(gate for gate in _GATES if gate not in held)
+    return tuple(gate for gate in _gates(run) if gate not in held)
 
 
 def _waits_for_time(run: Run) -> Explanation:
@@ -77,7 +84,12 @@ async def _waits_for_worker(backends: Backends, run: Run) -> Explanation:
     reason = _worker_reason(run, shape, [session for session in sessions if not session.stopping])
     position = await backends.store.queue_position(run.id)
     return Explanation(
-        run, f"queued: {reason.message}", (reason,), _passed((reason,)), position, run.queued_at
+        run,
+        f"queued: {reason.message}",
+        (reason,),
+        _passed(run, (reason,)),
+        position,
+        run.queued_at,
     )
 
 

@@ -14,16 +14,19 @@ reached or cannot write. After `Unavailable` from a write its effect is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
-from rota.domain.ids import JobId, RunId, SessionId
+from rota.domain.backfill import Backfill, DueRun
+from rota.domain.congestion import Congestion
+from rota.domain.ids import BackfillId, JobId, RunId, SessionId
 from rota.domain.job import Job, RunRules
 from rota.domain.run import Attempt, LateResult, Run, Trigger
 from rota.domain.states import RunState
+from rota.ports.calendars import NewCalendar, StoredCalendar
 from rota.ports.work import (
     ChunkMeta,
     Fence,
@@ -57,6 +60,7 @@ class NewJob:
     # neither this nor `restarts` is set, the schedule of an existing job stays where it is.
     claimed_cursor: datetime | None = None
     unanswered: Sequence[Unanswered] = ()  # due times that the old schedule left without a run
+    calendars: Sequence[str] = ()  # names of those that its schedule uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,8 @@ class Unanswered:
     last: datetime
     count: int
     state: RunState  # SKIPPED or MISSED
-    cause: str  # downtime, paused, disabled, …
+    cause: str  # downtime, paused, disabled, calendar NAME, …
+    previous: datetime | None = None  # an entry of this state and cause that ends here goes on
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +156,7 @@ class NewRun:
     at: datetime | None = None  # not before; None: now
     priority: int | None = None  # None: the job's
     retry_of: RunId | None = None
+    due_at: datetime | None = None  # of a backfill's run, in the past; None: the same as `at`
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +188,13 @@ class Submitted:
     runs: tuple[RunId, ...]
     wakes: Wakes
     is_repeat: bool = False  # the idempotency key was seen before: these are the first answer's
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedBackfill:
+    backfill: Backfill
+    wakes: Wakes
+    is_repeat: bool = False  # the idempotency key was seen before: this is the first answer's
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +248,7 @@ class JobQuery:
     ids: Sequence[JobId] | None = None
     name_like: str | None = None  # with `*` wildcards
     set_name: str | None = None
+    calendar: str | None = None  # those whose schedules use it
     after_name: str = ""  # cursor
     limit: int = 100
 
@@ -248,6 +262,7 @@ class RunQuery:
     job_like: str | None = None  # with `*` wildcards
     states: Sequence[RunState] = ()
     trigger: Trigger | None = None
+    backfill: BackfillId | None = None
     since: datetime | None = None  # by creation
     until: datetime | None = None
     before_seq: int | None = None  # cursor: newest first
@@ -277,6 +292,7 @@ class LedgerEntry:
     state: str
     cause: str
     run: RunId | None  # None: a stretch without runs
+    backfilled_by: tuple[RunId, ...] = ()  # the newest runs that made up for it, newest first
 
 
 class Role(StrEnum):
@@ -319,6 +335,8 @@ class Counts:
     oldest_queued_at: Mapping[str, datetime]  # by pool
     sessions: Mapping[tuple[str, str], int]  # (alive or lost, pool)
     finished: Mapping[tuple[str, str], int]  # (job, state) since the store was made
+    # (pool, upper bound in seconds) of runs that have ended: how many, their delays together
+    start_delays: Mapping[tuple[str, float], tuple[int, float]] = field(default_factory=dict)
     last_event: int = 0
 
 
@@ -330,9 +348,17 @@ class StoredChunk:
 
 class JobStore(Protocol):
     async def save_jobs(
-        self, jobs: Sequence[NewJob], *, removed: Sequence[JobId], actor: str
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        removed: Sequence[JobId],
+        actor: str,
+        calendars: Sequence[NewCalendar] = (),
     ) -> Wakes:
-        """Create, change and delete jobs, all or none. `Conflict` if one is not as expected."""
+        """Create, change and delete jobs, and save calendars, all or none.
+
+        `Conflict` if one is not as expected, or if a job uses a calendar that is not there.
+        """
         ...
 
     async def move_schedules(self, moves: Sequence[ScheduleMove], *, actor: str) -> Wakes:
@@ -347,9 +373,34 @@ class JobStore(Protocol):
         """Job documents by (job, version); never changes for a version."""
         ...
 
+    async def start_delays(self, job: JobId, limit: int) -> list[float]:
+        """Seconds from release to start of a job's runs that started last, newest first."""
+        ...
+
     async def ledger(
         self, job: JobId, since: datetime, until: datetime, limit: int
     ) -> list[LedgerEntry]: ...
+
+
+class CalendarStore(Protocol):
+    async def calendars(
+        self, project: str, names: Sequence[str] | None = None
+    ) -> list[StoredCalendar]:
+        """The calendars of a project by name; with `names`, those of them that there are."""
+        ...
+
+    async def save_calendars(self, new: Sequence[NewCalendar], *, actor: str) -> Wakes:
+        """Create and change calendars, all or none. `Conflict` if one is not as expected.
+
+        A firing that was planned with an earlier version is stale from here on.
+        """
+        ...
+
+    async def delete_calendar(
+        self, project: str, name: str, *, expected_version: int, actor: str
+    ) -> Wakes:
+        """`Conflict` if a job uses it, or if it is not as expected."""
+        ...
 
 
 class ScheduleStore(Protocol):
@@ -382,6 +433,19 @@ class ScheduleStore(Protocol):
         """When the next pause ends by itself; None: none does."""
         ...
 
+    async def congested_jobs(self) -> dict[JobId, Congestion]:
+        """Jobs whose scheduled runs wait for one another, or have been active for long."""
+        ...
+
+    async def mark_stuck(
+        self, stuck: Mapping[JobId, Congestion], congested: Collection[JobId]
+    ) -> list[JobId]:
+        """Record that jobs are stuck, once an episode; it ends when a job is not `congested`.
+
+        Returns those whose episode begins.
+        """
+        ...
+
     async def next_eligible_at(self) -> datetime | None:
         """When the next SCHEDULED run may be released; None: there is none."""
         ...
@@ -399,6 +463,19 @@ class RunStore(Protocol):
     async def submit(
         self, runs: Sequence[NewRun], idempotency: Idempotency | None = None
     ) -> Submitted: ...
+
+    async def submit_backfill(
+        self, backfill: Backfill, runs: Sequence[NewRun], idempotency: Idempotency | None = None
+    ) -> SubmittedBackfill:
+        """Insert a backfill and its runs. `Conflict` if a due time is being backfilled already."""
+        ...
+
+    async def due_runs(self, job: JobId, due: Sequence[datetime]) -> list[DueRun]:
+        """The runs that a job has for these due times, of its schedule and of backfills, by age.
+
+        `due` is in order.
+        """
+        ...
 
     async def claim(self, session: SessionId, slots: int) -> list[Work]:
         """Give up to `slots` queued runs to a session in order of service, each a new attempt."""
@@ -489,7 +566,16 @@ class TokenStore(Protocol):
     async def revoke_token(self, token_id: str, *, actor: str) -> bool: ...
 
 
-class Store(JobStore, ScheduleStore, RunStore, OutputStore, SessionStore, TokenStore, Protocol):
+class Store(
+    JobStore,
+    CalendarStore,
+    ScheduleStore,
+    RunStore,
+    OutputStore,
+    SessionStore,
+    TokenStore,
+    Protocol,
+):
     """All of it. Components ask for the part they need."""
 
     async def now(self) -> datetime:

@@ -34,6 +34,7 @@ from rota.runtime.config import Settings
 from rota.runtime.guarded_worker import GuardedWorker
 from rota.runtime.paths import client_file, worker_socket
 from rota.runtime.supervision import Service, supervise
+from rota.scheduler.congestion_watch import CongestionWatch
 from rota.scheduler.sweeper import LeaseReaper, Sweeper
 from rota.scheduler.timekeeper import Timekeeper
 
@@ -111,6 +112,7 @@ class Server:
             Timekeeper(backends, self._clock),
             Sweeper(backends, self._clock),
             LeaseReaper(backends, self._clock),
+            CongestionWatch(backends, self._clock),
             floor,
             self._worker,
         ]

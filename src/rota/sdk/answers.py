@@ -73,6 +73,8 @@ class Job(Answer, frozen=True, kw_only=True):
     enabled: bool = True
     paused: bool = False
     paused_by: str | None = None
+    paused_until: datetime | None = None  # None: until it is resumed
+    stuck_since: datetime | None = None  # None: no run of it waits in vain
     finished_at: datetime | None = None  # when a `run_once` job had fired
     schedule: Schedule | None = None  # None: on demand only
     next_at: datetime | None = None
@@ -83,12 +85,22 @@ class Job(Answer, frozen=True, kw_only=True):
     last_state: str | None = None  # None: never run
     last_ended_at: datetime | None = None
     expected_seconds: float | None = None
-    status: str = ""  # active, paused, disabled, finished, on demand
+    status: str = ""  # active, stuck, paused, disabled, finished, on demand
+
+
+class Lateness(Answer, frozen=True, kw_only=True):
+    """How late the runs started that started last, in seconds."""
+
+    count: int
+    p50: float
+    p95: float
+    p99: float
 
 
 class JobDetail(Job, frozen=True, kw_only=True):
     document: Mapping[str, Any] = {}  # in the job file's own vocabulary
     yaml: str = ""
+    lateness: Lateness | None = None  # None: no run has started yet
 
 
 class Change(Answer, frozen=True, kw_only=True):
@@ -142,6 +154,26 @@ class LedgerEntry(Answer, frozen=True, kw_only=True):
     state: str = ""
     cause: str | None = None
     run: str | None = None
+    backfilled_by: tuple[str, ...] = ()  # the newest runs that made up for it, newest first
+
+
+class SkippedDueTimes(Answer, frozen=True, kw_only=True):
+    """Due times that a backfill leaves out for the same cause."""
+
+    cause: str  # active, completed, not_failed
+    count: int = 0
+    first: datetime
+    last: datetime
+
+
+class Backfill(Answer, frozen=True, kw_only=True):
+    """What a backfill does, or would do; `list_runs(backfill=id)` are its runs."""
+
+    id: str | None = None  # None: this is a plan
+    runs: int = 0
+    first: datetime | None = None  # due times of its runs; None: it has none
+    last: datetime | None = None
+    skipped: tuple[SkippedDueTimes, ...] = ()
 
 
 class Reason(Answer, frozen=True, kw_only=True):
@@ -233,6 +265,7 @@ class Run(Answer, frozen=True, kw_only=True):
     ended_at: datetime | None = None
     duration_seconds: float | None = None
     lateness_seconds: float | None = None
+    is_late: bool | None = None  # missed `start_within`; None: no objective, or not judged yet
     worker: str = ""
     cancel_requested_at: datetime | None = None
     cancel_requested_by: str = ""
@@ -242,6 +275,7 @@ class Run(Answer, frozen=True, kw_only=True):
     outputs: Any = None
     progress: Progress | None = None
     retry_of: str | None = None
+    backfill: str | None = None
     deadline_at: datetime | None = None
     url: str = ""  # path of its page
 

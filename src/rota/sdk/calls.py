@@ -5,10 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from rota.sdk.answers import (
+    Backfill,
     Batch,
     Caller,
     Event,
@@ -83,8 +84,18 @@ def delete_job(job: str, *, if_match: str | None = None) -> Call[None]:
     return _if_match(Call(type(None), "DELETE", path_of("jobs", job)), if_match)
 
 
-def pause_job(job: str) -> Call[Job]:
-    return post(Job, f"{path_of('jobs', job)}:pause")
+def pause_job(
+    job: str, *, until: Instant | None = None, lasting: timedelta | str | None = None
+) -> Call[Job]:
+    """Until it is resumed, until a time, or for a while (`2h`), which the server measures."""
+    given = {"until": until, "for": lasting}
+    document = {key: value for key, value in given.items() if value is not None}
+    return post(Job, f"{path_of('jobs', job)}:pause", document or None)
+
+
+def skip_next(job: str) -> Call[Job]:
+    """Leave out the next due time."""
+    return post(Job, f"{path_of('jobs', job)}:skip")
 
 
 def resume_job(job: str) -> Call[Job]:
@@ -150,12 +161,33 @@ def trigger_many(job: str, inputs: Sequence[Inputs], *, key: str | None = None) 
     return _idempotent(post(Batch, f"{path_of('jobs', job, 'runs')}:batch", document), key)
 
 
+def backfill_job(
+    job: str,
+    start: Instant,
+    end: Instant | None = None,
+    *,
+    only: str | None = None,
+    max_parallel: int | None = None,
+    plan: bool = False,
+    key: str | None = None,
+) -> Call[Backfill]:
+    """Run the due times of start ≤ due ≤ end; with `plan`, only say which.
+
+    `only`: "missing" or "failed". Without an end, all up to now.
+    """
+    given = {"from": start, "to": end, "only": only, "max_parallel": max_parallel}
+    document = {name: value for name, value in given.items() if value is not None}
+    call = post(Backfill, f"{path_of('jobs', job)}:backfill", document, plan=plan or None)
+    return _idempotent(call, key)
+
+
 def list_runs(
     *,
     where: str | None = None,
     state: str | None = None,
     job: str | None = None,
     trigger: str | None = None,
+    backfill: str | None = None,
     since: Instant | None = None,
     until: Instant | None = None,
     active: bool | None = None,
@@ -170,6 +202,7 @@ def list_runs(
         state=state,
         job=job,
         trigger=trigger,
+        backfill=backfill,
         since=since,
         until=until,
         active=active,

@@ -61,6 +61,7 @@ class Client:
         self._transport = Transport(self.server.url, timeout_seconds)
 
     apply = _method(calls.apply)
+    backfill_job = _method(calls.backfill_job)
     cancel_run = _method(calls.cancel_run)
     create_token = _method(calls.create_token)
     delete_job = _method(calls.delete_job)
@@ -88,6 +89,7 @@ class Client:
     retry_run = _method(calls.retry_run)
     revoke_token = _method(calls.revoke_token)
     search_log = _method(calls.search_log)
+    skip_next = _method(calls.skip_next)
     submit_job = _method(calls.submit_job)
     trigger = _method(calls.trigger)
     trigger_many = _method(calls.trigger_many)

@@ -7,14 +7,27 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from rota.domain.ids import JobId, RunId, SessionId, micros, new_job_id, new_run_id
+from rota.domain.backfill import Backfill
+from rota.domain.calendars import Calendar
+from rota.domain.ids import (
+    BackfillId,
+    JobId,
+    RunId,
+    SessionId,
+    micros,
+    new_backfill_id,
+    new_job_id,
+    new_run_id,
+)
 from rota.domain.job import Job, RunRules
 from rota.domain.run import AttemptResult, Run, Trigger
 from rota.domain.states import RunState
+from rota.ports.calendars import NewCalendar
 from rota.ports.store import (
     Finished,
     Fired,
     Firing,
+    Idempotency,
     JobQuery,
     NewJob,
     NewRun,
@@ -23,6 +36,7 @@ from rota.ports.store import (
     ScheduleMove,
     Store,
     Submitted,
+    SubmittedBackfill,
 )
 from rota.ports.work import Fence, Hello, Outcome, Start, StartAnswer, Work
 from rota.testing.clock import FakeTicker
@@ -39,6 +53,7 @@ def new_job(
     next_at: datetime | None = None,
     expected_version: int = 0,
     set_name: str = "file",
+    calendars: Sequence[str] = (),
     **rules: Any,
 ) -> NewJob:
     """A job, or the next version of one; `rules` are fields of `RunRules`."""
@@ -55,7 +70,14 @@ def new_job(
         anchor=now,
         enabled=True,
         expected_version=expected_version,
+        calendars=calendars,
     )
+
+
+def new_calendar(name: str = "nights", *windows: str, expected_version: int = 0) -> NewCalendar:
+    """A calendar, or the next version of one."""
+    calendar = Calendar(name, windows or ("daily 22:00-06:00",))
+    return NewCalendar("default", calendar, expected_version)
 
 
 def hello(worker: str = "worker", *, slots: int = 10, **fields: Any) -> Hello:
@@ -151,6 +173,45 @@ class Scene:
     async def trigger(self, job_id: JobId, count: int = 1, **fields: Any) -> list[RunId]:
         """Ask for runs by hand."""
         return list((await self.submit(job_id, count, **fields)).runs)
+
+    async def backfill(
+        self,
+        job_id: JobId,
+        due: Sequence[datetime],
+        *,
+        max_parallel: int = 1,
+        key: Idempotency | None = None,
+        **fields: Any,
+    ) -> SubmittedBackfill:
+        """Ask for these due times of the past to run; `fields` are those of every run."""
+        job = await self.show_job(job_id)
+        backfill = Backfill(
+            id=new_backfill_id(),
+            job_id=job_id,
+            max_parallel=max_parallel,
+            created_by="user",
+            runs=len(due),
+            first=due[0] if due else None,
+            last=due[-1] if due else None,
+        )
+        runs = [
+            NewRun(
+                id=new_run_id(self.clock.instant),
+                job_id=job_id,
+                job_version=job.version,
+                trigger=Trigger.BACKFILL,
+                created_by="user",
+                due_at=at,
+                **fields,
+            )
+            for at in due
+        ]
+        return await self.store.submit_backfill(backfill, runs, key)
+
+    async def backfilled(self, backfill: BackfillId) -> list[Run]:
+        """The runs of a backfill, in order of their due times."""
+        runs = await self.store.runs(RunQuery(backfill=backfill, limit=1_000))
+        return sorted(runs, key=lambda run: run.due_at)
 
     async def fire(self, job_id: JobId, *, every: timedelta = MINUTE, **fields: Any) -> Fired:
         """Fire a job's next due time and move its schedule on."""

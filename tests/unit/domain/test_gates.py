@@ -4,8 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from rota.domain.gates import ActiveRun, JobRules, admit, releasable, waiting_reason
-from rota.domain.ids import JobId, RunId
+from rota.domain.gates import (
+    ActiveRun,
+    BackfillRules,
+    JobRules,
+    admit,
+    backfill_room,
+    releasable,
+    waiting_reason,
+)
+from rota.domain.ids import BackfillId, JobId, RunId
 from rota.domain.run import Trigger
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
@@ -25,6 +33,15 @@ def scheduled(seq: int, state: RunState = RunState.SCHEDULED, attempt: int = 0) 
 
 def manual(seq: int, state: RunState = RunState.SCHEDULED) -> ActiveRun:
     return ActiveRun(RunId(f"r_{seq}"), seq, state, Trigger.MANUAL)
+
+
+def backfilled(seq: int, state: RunState = RunState.SCHEDULED, backfill: str = "b_1") -> ActiveRun:
+    run_id, backfill_id = RunId(f"r_{seq}"), BackfillId(backfill)
+    return ActiveRun(run_id, seq, state, Trigger.BACKFILL, backfill=backfill_id)
+
+
+def limit_of(max_parallel: int) -> BackfillRules:
+    return BackfillRules(BackfillId("b_1"), max_parallel)
 
 
 class TestAdmission:
@@ -153,6 +170,67 @@ class TestRelease:
 
     def test_a_paused_job_releases_nothing(self) -> None:
         assert releasable(rules(is_paused=True), [manual(1, RunState.BLOCKED)], []) == []
+
+
+class TestBackfill:
+    @pytest.mark.parametrize("state", LIVE)
+    def test_it_waits_for_its_turn_behind_all_that_may_be_executing(self, state: RunState) -> None:
+        admission = admit(rules(), backfilled(2), [backfilled(1, state)], limit_of(1))
+
+        [reason] = admission.reasons
+        assert (admission.state, admission.blocked_on) == (RunState.BLOCKED, "backfill:b_1")
+        assert (reason.gate, reason.key) == ("backfill", "backfill:b_1")
+
+    @pytest.mark.parametrize("state", [RunState.SCHEDULED, RunState.BLOCKED])
+    def test_who_only_waits_takes_no_turn(self, state: RunState) -> None:
+        admission = admit(rules(), backfilled(2), [backfilled(1, state)], limit_of(1))
+
+        assert admission.state is RunState.QUEUED
+
+    def test_other_backfills_have_turns_of_their_own(self) -> None:
+        other = backfilled(1, RunState.PROCESSING, backfill="b_2")
+
+        assert admit(rules(), backfilled(2), [other], limit_of(1)).state is RunState.QUEUED
+
+    @pytest.mark.parametrize("overlap", Overlap)
+    def test_overlap_neither_holds_it_nor_is_held_by_it(self, overlap: Overlap) -> None:
+        live = RunState.PROCESSING
+
+        late = admit(rules(overlap), backfilled(2), [scheduled(1, live)], limit_of(1))
+        due = admit(rules(overlap), scheduled(2), [backfilled(1, live)])
+
+        assert (late.state, due.state) == (RunState.QUEUED, RunState.QUEUED)
+
+    def test_the_limit_of_the_job_holds_it_on_the_same_key(self) -> None:
+        active = [manual(1, RunState.PROCESSING)]
+
+        admission = admit(rules(limit=1), backfilled(2), active, limit_of(5))
+
+        assert (admission.state, admission.blocked_on) == (RunState.BLOCKED, "backfill:b_1")
+        assert [reason.gate for reason in admission.reasons] == ["max_concurrency"]
+
+    def test_it_counts_for_the_limit_of_the_job(self) -> None:
+        active = [backfilled(1, RunState.CLAIMED)]
+
+        assert admit(rules(limit=1), manual(2), active).state is RunState.BLOCKED
+
+    def test_a_pause_holds_it_like_any_other(self) -> None:
+        admission = admit(rules(is_paused=True), backfilled(1), [], limit_of(1))
+
+        assert admission.blocked_on == "pause:j_1"
+
+    @pytest.mark.parametrize(
+        ("limit", "max_parallel", "room"), [(None, 5, 4), (3, 5, 1), (2, 5, 0), (None, 1, 0)]
+    )
+    def test_room_is_what_both_limits_leave(
+        self, limit: int | None, max_parallel: int, room: int
+    ) -> None:
+        active = [manual(1, RunState.CLAIMED), backfilled(2, RunState.QUEUED)]
+
+        assert backfill_room(rules(limit=limit), limit_of(max_parallel), active) == room
+
+    def test_a_paused_job_has_no_room(self) -> None:
+        assert backfill_room(rules(is_paused=True), limit_of(5), []) == 0
 
 
 def test_the_reason_fits_the_gate_that_will_hold() -> None:

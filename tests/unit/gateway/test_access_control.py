@@ -29,6 +29,7 @@ ROLES = {
     "POST /api/v1/submit_job": Role.EDITOR,
     "POST /api/v1/jobs/{job}:pause": Role.OPERATOR,
     "POST /api/v1/jobs/{job}:resume": Role.OPERATOR,
+    "POST /api/v1/jobs/{job}:skip": Role.OPERATOR,
     "POST /api/v1/jobs/{job}/runs": Role.OPERATOR,
     "POST /api/v1/jobs/{job}/runs:batch": Role.OPERATOR,
     "POST /api/v1/runs/{run}:cancel": Role.OPERATOR,

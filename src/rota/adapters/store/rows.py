@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 
 from rota.adapters.store.script import Row
-from rota.domain.ids import JobId, RunId, SessionId, instant, micros
+from rota.domain.backfill import Backfill, Skipped
+from rota.domain.calendars import Calendar
+from rota.domain.ids import BackfillId, JobId, RunId, SessionId, instant, micros
 from rota.domain.job import Job, RunRules
 from rota.domain.run import (
     Attempt,
@@ -25,11 +27,14 @@ from rota.domain.run import (
 )
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState
+from rota.ports.calendars import StoredCalendar
 from rota.ports.store import Event, Role, Session, Token
 from rota.ports.work import StepOutcome
 
+_calendar_decoder = msgspec.json.Decoder(Calendar)
 _rules_decoder = msgspec.json.Decoder(RunRules)
 _reasons_decoder = msgspec.json.Decoder(tuple[Reason, ...])
+_skipped_decoder = msgspec.json.Decoder(tuple[Skipped, ...])
 _steps_decoder = msgspec.json.Decoder(tuple[StepOutcome, ...])
 
 
@@ -93,9 +98,11 @@ def job_from(row: Row) -> Job:
         next_at=optional_instant(row["next_at"]),
         held_from=optional_instant(row["held_from"]),
         anchor=instant(row["anchor"]),
+        waits=bool(row["waits"]),
         expected_seconds=row["expected_seconds"],
         last_state=row["last_state"],
         last_ended_at=optional_instant(row["last_ended_at"]),
+        stuck_since=optional_instant(row["stuck_since"]),
     )
 
 
@@ -140,8 +147,22 @@ def run_from(row: Row) -> Run:
         outputs=from_json(row["outputs"]),
         progress=from_json(row["progress"]),
         retry_of=row["retry_of"],
+        backfill=row["backfill"],
         is_late=None if row["is_late"] is None else bool(row["is_late"]),
         deadline_at=optional_instant(row["deadline_at"]),
+    )
+
+
+def backfill_from(row: Row) -> Backfill:
+    return Backfill(
+        id=BackfillId(row["id"]),
+        job_id=JobId(row["job_id"]),
+        max_parallel=row["max_parallel"],
+        created_by=row["created_by"],
+        runs=row["runs"],
+        first=optional_instant(row["first"]),
+        last=optional_instant(row["last"]),
+        skipped=_skipped_decoder.decode(row["skipped"]),
     )
 
 
@@ -180,6 +201,16 @@ def late_result_from(row: Row) -> LateResult:
         received_at=instant(row["received_at"]),
         result=row["result"],
         message=row["message"],
+    )
+
+
+def calendar_from(row: Row) -> StoredCalendar:
+    return StoredCalendar(
+        project=row["project"],
+        calendar=_calendar_decoder.decode(row["document"]),
+        version=row["version"],
+        updated_by=row["updated_by"],
+        updated_at=instant(row["updated_at"]),
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar
 
-from rota.adapters.store.script import MakeScript, Many, Script, query
+from rota.adapters.store.script import MakeScript, Many, Script
 from rota.adapters.store.scripts import (
+    backfilling,
+    calendars,
     claiming,
     defining,
     finishing,
@@ -19,13 +21,17 @@ from rota.adapters.store.scripts import (
     sessions,
     submitting,
     tokens,
+    watching,
 )
 from rota.adapters.store.scripts.rules import RulesBook
+from rota.domain.backfill import Backfill, DueRun
+from rota.domain.congestion import Congestion
 from rota.domain.ids import JobId, RunId, SessionId, instant
 from rota.domain.job import Job
 from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.states import RunState
 from rota.ports import store as port
+from rota.ports.calendars import NewCalendar, StoredCalendar
 from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer, Work
 
 T = TypeVar("T")
@@ -65,9 +71,15 @@ class SqlStore:
     # --- jobs
 
     async def save_jobs(
-        self, jobs: Sequence[port.NewJob], *, removed: Sequence[JobId] = (), actor: str
+        self,
+        jobs: Sequence[port.NewJob],
+        *,
+        removed: Sequence[JobId] = (),
+        actor: str,
+        calendars: Sequence[NewCalendar] = (),
     ) -> port.Wakes:
-        return await self._write(lambda now: defining.save(now, jobs, removed, actor))
+        new = defining.Definitions(jobs, removed, calendars)
+        return await self._write(lambda now: defining.save(now, new, actor))
 
     async def move_schedules(self, moves: Sequence[port.ScheduleMove], *, actor: str) -> port.Wakes:
         return await self._write(lambda now: defining.move(now, moves, actor))
@@ -80,10 +92,30 @@ class SqlStore:
     ) -> dict[tuple[JobId, int], Mapping[str, Any]]:
         return await self._driver.read(lambda _: reading.documents(refs))
 
+    async def start_delays(self, job: JobId, limit: int) -> list[float]:
+        return await self._driver.read(lambda _: reading.start_delays(job, limit))
+
     async def ledger(
         self, job: JobId, since: datetime, until: datetime, limit: int
     ) -> list[port.LedgerEntry]:
         return await self._driver.read(lambda _: reading.ledger(job, since, until, limit))
+
+    # --- calendars
+
+    async def calendars(
+        self, project: str, names: Sequence[str] | None = None
+    ) -> list[StoredCalendar]:
+        return await self._driver.read(lambda _: calendars.calendars(project, names))
+
+    async def save_calendars(self, new: Sequence[NewCalendar], *, actor: str) -> port.Wakes:
+        return await self._write(lambda now: calendars.save(now, new, actor))
+
+    async def delete_calendar(
+        self, project: str, name: str, *, expected_version: int, actor: str
+    ) -> port.Wakes:
+        return await self._write(
+            lambda now: calendars.delete(now, project, name, expected_version, actor)
+        )
 
     # --- schedules
 
@@ -105,6 +137,14 @@ class SqlStore:
     async def next_pause_end(self) -> datetime | None:
         return await self._driver.read(reading.next_pause_end)
 
+    async def congested_jobs(self) -> dict[JobId, Congestion]:
+        return await self._driver.read(watching.congested_jobs)
+
+    async def mark_stuck(
+        self, stuck: Mapping[JobId, Congestion], congested: Collection[JobId]
+    ) -> list[JobId]:
+        return await self._write(lambda now: watching.mark_stuck(now, stuck, congested))
+
     async def next_eligible_at(self) -> datetime | None:
         return await self._driver.read(lambda _: reading.next_eligible_at())
 
@@ -123,6 +163,19 @@ class SqlStore:
         self, runs: Sequence[port.NewRun], idempotency: port.Idempotency | None = None
     ) -> port.Submitted:
         return await self._write(lambda now: submitting.submit(now, runs, idempotency, self._book))
+
+    async def submit_backfill(
+        self,
+        backfill: Backfill,
+        runs: Sequence[port.NewRun],
+        idempotency: port.Idempotency | None = None,
+    ) -> port.SubmittedBackfill:
+        return await self._write(
+            lambda now: backfilling.submit(now, backfill, runs, idempotency, self._book)
+        )
+
+    async def due_runs(self, job: JobId, due: Sequence[datetime]) -> list[DueRun]:
+        return await self._driver.read(lambda _: backfilling.due_runs(job, due))
 
     async def claim(self, session: SessionId, slots: int) -> list[Work]:
         return await self._write(lambda now: claiming.claim(now, session, slots), Urgency.CLAIM)

@@ -14,6 +14,13 @@ from rota.domain.calendars.answers import (
     blackout_answer,
     fold_into_window,
 )
+from rota.domain.calendars.backlog import (
+    Answers,
+    DueStart,
+    FiringRules,
+    SkippedRange,
+    answer_due_times,
+)
 from rota.domain.calendars.blackout import Blackout, BlackoutWindow, end_of_blackout, next_windows
 from rota.domain.calendars.compilation import compile_calendar
 from rota.domain.calendars.definition import Calendar, Holidays, Inside
@@ -21,14 +28,19 @@ from rota.domain.calendars.words import in_words
 
 __all__ = [
     "Allowed",
+    "Answers",
     "Blackout",
     "BlackoutAnswer",
     "BlackoutWindow",
     "Calendar",
+    "DueStart",
+    "FiringRules",
     "Holidays",
     "Inside",
     "ReleasedAt",
     "SkippedBy",
+    "SkippedRange",
+    "answer_due_times",
     "blackout_answer",
     "compile_calendar",
     "end_of_blackout",

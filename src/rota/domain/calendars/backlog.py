@@ -21,12 +21,13 @@ class FiringRules:
     """What decides about the due times of a job."""
 
     timetable: Timetable
-    misfire: Misfire = Misfire()
+    misfire: Misfire
+    grace: timedelta  # what is less late than this was not missed, only late
     blackouts: tuple[Blackout, ...] = ()  # of the calendars that it uses
 
 
 @dataclass(frozen=True, slots=True)
-class DueRun:
+class DueStart:
     """A due time that runs."""
 
     due: datetime
@@ -48,15 +49,13 @@ class SkippedRange:
 class Answers:
     """What becomes of every due time from the cursor until now."""
 
-    runs: tuple[DueRun, ...]  # in order
+    runs: tuple[DueStart, ...]  # in order
     missed: tuple[MissedRange, ...]  # in order
     skipped: tuple[SkippedRange, ...]  # in order
     next_at: datetime | None  # after now; None: finished, or waiting for a run to end
 
 
-def answer_due_times(
-    rules: FiringRules, cursor: datetime, now: datetime, *, grace: timedelta
-) -> Answers:
+def answer_due_times(rules: FiringRules, cursor: datetime, now: datetime) -> Answers:
     """`catch_up` for a job that may use calendars.
 
     What a calendar rules out was never missed, so the misfire policy chooses among the rest. Of
@@ -64,17 +63,15 @@ def answer_due_times(
     caught up inside a blackout waits for its end, whatever the calendar says of due times there.
     """
     if not rules.blackouts or cursor > now:
-        caught = catch_up(rules.timetable, cursor, now, rules.misfire, grace=grace)
-        runs = tuple(DueRun(due, due) for due in caught.fire)
+        caught = catch_up(rules.timetable, cursor, now, rules.misfire, grace=rules.grace)
+        runs = tuple(DueStart(due, due) for due in caught.fire)
         return Answers(runs, caught.missed, (), caught.next_at)
     if rules.timetable.after_previous:
-        return _answer_one(rules, cursor, now, grace)
-    return _answer_all(rules, cursor, now, grace)
+        return _answer_one(rules, cursor, now)
+    return _answer_all(rules, cursor, now)
 
 
-def _answer_one(
-    rules: FiringRules, cursor: datetime, now: datetime, grace: timedelta
-) -> Answers:
+def _answer_one(rules: FiringRules, cursor: datetime, now: datetime) -> Answers:
     """Only the cursor is due: what follows depends on the end of its run.
 
     If it is skipped, the next due time follows it as if it had run, and had taken no time.
@@ -82,8 +79,8 @@ def _answer_one(
     table = rules.timetable
     piece = Piece(cursor, cursor, blackout_answer(rules.blackouts, cursor))
     if piece.is_open:
-        caught = catch_up(table, cursor, now, rules.misfire, grace=grace)
-        runs = _runs(rules, OpenTimes(table, (piece,)), caught, now, grace)
+        caught = catch_up(table, cursor, now, rules.misfire, grace=rules.grace)
+        runs = _runs(rules, OpenTimes(table, (piece,)), caught, now)
         return Answers(runs, caught.missed, (), caught.next_at)
     next_at = table.after_completion(cursor)
     if next_at is not None and next_at <= now:
@@ -91,9 +88,7 @@ def _answer_one(
     return Answers((), (), _skipped(rules, [piece]), next_at)
 
 
-def _answer_all(
-    rules: FiringRules, cursor: datetime, now: datetime, grace: timedelta
-) -> Answers:
+def _answer_all(rules: FiringRules, cursor: datetime, now: datetime) -> Answers:
     table = rules.timetable
     pieces = list(pieces_of(table, rules.blackouts, cursor, now))
     next_at = table.next_after(now)
@@ -101,8 +96,8 @@ def _answer_all(
         following = blackout_answer(rules.blackouts, next_at) if next_at else Allowed()
         pieces = list(fold(table, pieces, following))[::-1]
     open_times = OpenTimes(table, tuple(piece for piece in pieces if piece.is_open))
-    caught = _caught_up(rules, open_times, now, grace)
-    runs = _runs(rules, open_times, caught, now, grace)
+    caught = _caught_up(rules, open_times, now)
+    runs = _runs(rules, open_times, caught, now)
     if table.run_once and runs:
         pieces = [piece for piece in pieces if piece.last < runs[0].due]
         next_at = None
@@ -110,26 +105,24 @@ def _answer_all(
     return Answers(runs, missed, _skipped(rules, pieces), next_at)
 
 
-def _caught_up(
-    rules: FiringRules, open_times: OpenTimes, now: datetime, grace: timedelta
-) -> CatchUp:
+def _caught_up(rules: FiringRules, open_times: OpenTimes, now: datetime) -> CatchUp:
     if not open_times.pieces:
         return CatchUp((), (), None)
     first = open_times.pieces[0].first
-    return catch_up_known(open_times, first, now, rules.misfire, grace=grace)
+    return catch_up_known(open_times, first, now, rules.misfire, grace=rules.grace)
 
 
 def _runs(
-    rules: FiringRules, open_times: OpenTimes, caught: CatchUp, now: datetime, grace: timedelta
-) -> tuple[DueRun, ...]:
+    rules: FiringRules, open_times: OpenTimes, caught: CatchUp, now: datetime
+) -> tuple[DueStart, ...]:
     free_from = end_of_blackout(rules.blackouts, now) or now
     found = []
     for due in caught.fire:
         answer = open_times.piece_at(due).answer
         not_before = answer.at if isinstance(answer, ReleasedAt) else due
-        if due < now - grace and free_from > now:
+        if due < now - rules.grace and free_from > now:
             not_before = max(not_before, free_from)
-        found.append(DueRun(due, not_before))
+        found.append(DueStart(due, not_before))
     return tuple(found)
 
 

@@ -118,6 +118,25 @@ def build_calendar(document: Document) -> Calendar:
     )
 
 
+def calendar_document(calendar: Calendar) -> dict[str, Any]:
+    """The calendar in the file's vocabulary, without what is left at its default."""
+    holidays = calendar.holidays
+    written = {
+        "name": calendar.name,
+        "windows": list(calendar.windows),
+        "holidays": _holidays_document(holidays) if holidays else None,
+        "timezone": calendar.timezone,
+        "inside": str(calendar.inside),
+    }
+    defaults = {row.name: row.default for row in CALENDAR.fields}
+    return {name: value for name, value in written.items() if value and value != defaults[name]}
+
+
+def _holidays_document(holidays: Holidays) -> dict[str, str]:
+    region = {"subdivision": holidays.subdivision} if holidays.subdivision else {}
+    return {"country": holidays.country, **region}
+
+
 def unknown_calendars(names: Sequence[str], known: Collection[str]) -> list[Problem]:
     """What is wrong with a job's `calendars`, given the names that its project has."""
     return [

@@ -7,17 +7,19 @@ from typing import Annotated
 from fastapi import Query
 from starlette.responses import Response
 
+from rota.domain.durations import parse_duration
 from rota.gateway.auth import Editor, Operator
 from rota.gateway.etags import IfMatch, quote, require_match, unquote
 from rota.gateway.jobfiles import JOB_FILE_BODY, SentJobFile
 from rota.gateway.paging import Cursor, Limit, decode_cursor, encode_cursor, listing
-from rota.gateway.shapes.job import JobDetail, JobShape, UpcomingShape
+from rota.gateway.shapes.job import JobDetail, JobShape, PauseBody, UpcomingShape
 from rota.gateway.shapes.models import Listing
 from rota.gateway.shapes.plan import PlanShape, ValidationShape
 from rota.gateway.shapes.problem import Fault
 from rota.gateway.wiring import NamedJob, Project, UsedBackends, api_router
 from rota.operations import definitions, holding
 from rota.operations.previewing import outlook
+from rota.operations.watching import lateness
 from rota.ports.store import JobQuery
 
 router = api_router("jobs")
@@ -72,10 +74,10 @@ async def validate_jobs(file: SentJobFile) -> ValidationShape:
 
 
 @router.get("/jobs/{job}")
-async def show_job(job: NamedJob, response: Response) -> JobDetail:
-    """A job with its document."""
+async def show_job(backends: UsedBackends, job: NamedJob, response: Response) -> JobDetail:
+    """A job with its document, and how late its runs start."""
     response.headers["ETag"] = quote(job.digest)
-    return JobDetail.of(job)
+    return JobDetail.with_lateness(job, await lateness(backends, job))
 
 
 @router.delete("/jobs/{job}", status_code=204)
@@ -88,15 +90,27 @@ async def delete_job(
 
 
 @router.post("/jobs/{job}:pause")
-async def pause_job(actor: Operator, backends: UsedBackends, job: NamedJob) -> JobShape:
-    """Nothing of the job starts until it is resumed; due times meanwhile are SKIPPED."""
-    return JobShape.of(await holding.pause(backends, job, actor=actor.name))
+async def pause_job(
+    actor: Operator, backends: UsedBackends, job: NamedJob, body: PauseBody | None = None
+) -> JobShape:
+    """Nothing of the job starts until it is resumed, or until a time; due times meanwhile are
+    SKIPPED."""
+    until = None if body is None else body.until
+    if body is not None and body.length is not None:
+        until = await backends.store.now() + parse_duration(body.length)
+    return JobShape.of(await holding.pause(backends, job, actor=actor.name, until=until))
 
 
 @router.post("/jobs/{job}:resume")
 async def resume_job(actor: Operator, backends: UsedBackends, job: NamedJob) -> JobShape:
     """End a pause; what fell into it is not caught up."""
     return JobShape.of(await holding.resume(backends, job, actor=actor.name))
+
+
+@router.post("/jobs/{job}:skip")
+async def skip_next(actor: Operator, backends: UsedBackends, job: NamedJob) -> JobShape:
+    """Leave out the next due time: the ledger has it as SKIPPED."""
+    return JobShape.of(await holding.skip_next(backends, job, actor=actor.name))
 
 
 @router.post("/jobs/{job}:enable")

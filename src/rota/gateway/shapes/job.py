@@ -5,14 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
+from pydantic import AwareDatetime, Field, model_validator
+
 from rota.domain.job import Job
 from rota.domain.jobfile import read_job, to_yaml
+from rota.domain.lateness import Lateness
 from rota.domain.spec import JobSpec
-from rota.gateway.shapes.models import Answer
+from rota.gateway.shapes.models import Answer, Body, Duration
 from rota.operations.definitions import words_of
 from rota.operations.previewing import Outlook
 
-Status = Literal["active", "paused", "disabled", "finished", "on demand"]
+Status = Literal["active", "stuck", "paused", "disabled", "finished", "on demand"]
 
 
 class ScheduleShape(Answer):
@@ -46,6 +49,8 @@ class JobShape(Answer):
     enabled: bool
     paused: bool
     paused_by: str
+    paused_until: datetime | None  # None: until it is resumed
+    stuck_since: datetime | None  # None: no run of it waits in vain
     finished_at: datetime | None  # a `run_once` job that has fired
     schedule: ScheduleShape | None  # None: on demand only
     next_at: datetime | None
@@ -63,16 +68,44 @@ class JobShape(Answer):
         return cls(**_fields(job))
 
 
+class LatenessShape(Answer):
+    """How late the runs started that started last, in seconds."""
+
+    count: int
+    p50: float
+    p95: float
+    p99: float
+
+
 class JobDetail(JobShape):
     """A job with its document."""
 
     document: dict[str, Any]  # in the job file's own vocabulary
     yaml: str  # the same as a job file
+    lateness: LatenessShape | None  # None: no run has started yet
 
     @classmethod
-    def of(cls, job: Job) -> JobDetail:
+    def with_lateness(cls, job: Job, lateness: Lateness | None) -> JobDetail:
         document = dict(job.document)
-        return cls(**_fields(job), document=document, yaml=to_yaml([document]))
+        return cls(
+            **_fields(job),
+            document=document,
+            yaml=to_yaml([document]),
+            lateness=None if lateness is None else LatenessShape.model_validate(lateness),
+        )
+
+
+class PauseBody(Body):
+    """How long a pause lasts; without either, until the job is resumed."""
+
+    until: AwareDatetime | None = None
+    length: Duration | None = Field(default=None, alias="for")
+
+    @model_validator(mode="after")
+    def _one_at_most(self) -> PauseBody:
+        if self.until is not None and self.length is not None:
+            raise ValueError("give either `until` or `for`")
+        return self
 
 
 class LedgerShape(Answer):
@@ -84,6 +117,7 @@ class LedgerShape(Answer):
     state: str
     cause: str
     run: str | None  # None: a stretch without runs
+    backfilled_by: list[str]  # the newest runs that made up for it, newest first
 
 
 class UpcomingShape(Answer):
@@ -112,6 +146,8 @@ def _fields(job: Job) -> dict[str, Any]:
         "enabled": job.enabled,
         "paused": job.paused,
         "paused_by": job.paused_by,
+        "paused_until": job.paused_until,
+        "stuck_since": job.stuck_since,
         "finished_at": job.finished_at,
         "next_at": job.next_at,
         "set": job.set_name,
@@ -134,7 +170,9 @@ def _status(job: Job, *, has_schedule: bool) -> Status:
         return "paused"
     if not has_schedule:
         return "on demand"
-    return "finished" if job.next_at is None else "active"
+    if job.stuck_since is not None:
+        return "stuck"
+    return "active" if job.next_at is not None or job.waits else "finished"
 
 
 _MAX_KNOWN = 10_000

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from rota.gateway.shapes.models import Answer
 from rota.gateway.shapes.problem import Fault
-from rota.operations.definitions import Change, Plan
+from rota.operations.definitions import Plan
+from rota.operations.differences import Change
 from rota.operations.submitting import SubmittedJob
 
 

@@ -59,6 +59,7 @@ class RunShape(Answer):
     ended_at: datetime | None
     duration_seconds: float | None  # of the latest attempt; None until it has ended
     lateness_seconds: float | None
+    is_late: bool | None  # missed `start_within`; None: no objective, or not judged yet
     worker: str
     cancel_requested_at: datetime | None
     cancel_requested_by: str
@@ -68,6 +69,7 @@ class RunShape(Answer):
     outputs: Any
     progress: dict[str, Any] | None
     retry_of: str | None
+    backfill: str | None  # None: it is of no backfill
     deadline_at: datetime | None
     url: str  # of its page, relative to this server
 

@@ -131,7 +131,7 @@ def test_a_one_off_time_without_window_runs_however_late() -> None:
 class TestRunOnce:
     table = timetable("0 * * * *", run_once=True)
 
-    @pytest.mark.parametrize("policy", set(MisfirePolicy) - {MisfirePolicy.NONE})
+    @pytest.mark.parametrize("policy", sorted(set(MisfirePolicy) - {MisfirePolicy.NONE}))
     def test_the_first_due_time_runs_and_no_other_comes_to_be(self, policy: MisfirePolicy) -> None:
         assert caught_up(policy, table=self.table) == CatchUp((at(1),), (), None)
 

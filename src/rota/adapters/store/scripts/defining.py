@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rota.adapters.store.rows import optional_micros, to_json
 from rota.adapters.store.script import Many, Script, query
+from rota.adapters.store.scripts import calendars
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.firing import insert_unanswered
 from rota.adapters.store.scripts.queueing import end_waiting
@@ -13,16 +15,29 @@ from rota.adapters.store.scripts.releasing import hold_job, release_jobs, unhold
 from rota.domain.errors import Conflict, StaleTransition
 from rota.domain.ids import JobId, RunId, micros, shard_of
 from rota.domain.states import RunState
+from rota.ports.calendars import NewCalendar
 from rota.ports.store import NewJob, ScheduleMove, Wakes
 
 
-def save(now: int, jobs: Sequence[NewJob], removed: Sequence[JobId], actor: str) -> Script[Wakes]:
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """What one save creates, changes and deletes."""
+
+    jobs: Sequence[NewJob]
+    removed: Sequence[JobId]
+    calendars: Sequence[NewCalendar] = ()
+
+
+def save(now: int, definitions: Definitions, actor: str) -> Script[Wakes]:
     """Create, change and delete, all or none."""
     effects = Effects(times=True)
+    jobs = definitions.jobs
+    yield from calendars.save(now, definitions.calendars, actor)
     for job in jobs:
         yield from _save(now, job, actor)
-    if removed:
-        yield from _remove(now, removed, actor)
+    yield from calendars.save_uses(jobs)
+    if definitions.removed:
+        yield from _remove(now, definitions.removed, actor)
     changed = [job.id for job in jobs if job.expected_version]
     created = [job.id for job in jobs if not job.expected_version]
     for kind, ids in (("job.created", created), ("job.changed", changed)):
@@ -77,9 +92,7 @@ def _require_cursor(job: NewJob) -> Script[None]:
     rows = yield query("claimed_schedules", ids=[job.id])
     stands = [row["held_from"] if row["next_at"] is None else row["next_at"] for row in rows]
     if stands != [micros(job.claimed_cursor)]:
-        raise Conflict(
-            f"job {job.name} fired meanwhile", code="schedule_moved", hint="apply again"
-        )
+        raise Conflict(f"job {job.name} fired meanwhile", code="schedule_moved", hint="apply again")
 
 
 def _changed_meanwhile(name: str) -> Conflict:
@@ -98,6 +111,7 @@ def _remove(now: int, ids: Sequence[JobId], actor: str) -> Script[None]:
         yield from end_waiting(now, runs, RunState.SKIPPED, "deleted", actor)
     gone = yield query("delete_jobs", ids=ids, now=now)
     yield query("delete_schedules", ids=ids)
+    yield query("forget_calendar_uses", ids=ids)
     if gone:
         names = [row["name"] for row in gone]
         yield record("job.deleted", now, [row["id"] for row in gone], actor=actor, names=names)

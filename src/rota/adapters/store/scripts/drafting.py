@@ -17,7 +17,7 @@ from rota.adapters.store.scripts.releasing import apply_side_effects
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.errors import NotFound
 from rota.domain.gates import Admission
-from rota.domain.ids import RunId
+from rota.domain.ids import BackfillId, RunId
 from rota.domain.job import RunRules
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, LEAST_CHARGED_SECONDS
 from rota.domain.run import Trigger
@@ -40,6 +40,7 @@ class Draft(NamedTuple):
     priority: int | None = None
     inputs: str | None = None
     retry_of: str | None = None
+    backfill: BackfillId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ def insert_drafts(
         return
     rules = yield from book.load({(draft.job_id, draft.job_version) for draft in drafts})
     gatekeeper = Gatekeeper()
-    yield from gatekeeper.load(now, {draft.job_id for draft in drafts})
+    backfills = {draft.backfill for draft in drafts if draft.backfill is not None}
+    yield from gatekeeper.load(now, {draft.job_id for draft in drafts}, backfills=backfills)
     patterns = {key: _pattern(key, rules, gatekeeper.jobs) for key in map(_key, drafts)}
     entries = [_Entry(d, patterns[_key(d)], _admit(now, d, gatekeeper)) for d in drafts]
     yield Many("insert_shape", [(p.shape,) for p in patterns.values()], exactly=False)
@@ -127,7 +129,7 @@ def _expected_seconds(rules: RunRules, average: float | None) -> float:
 
 
 def _admit(now: int, draft: Draft, gatekeeper: Gatekeeper) -> Admission:
-    run = gatekeeper.new_run(draft.id, draft.trigger)
+    run = gatekeeper.new_run(draft.id, draft.trigger, draft.backfill)
     if draft.release_at <= now:
         return gatekeeper.admit(draft.job_id, run)
     if draft.due_at <= now:
@@ -139,7 +141,9 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
     """Values for `insert_run`, in its order."""
     draft, pattern, admission = entry
     rules, state = pattern.rules, admission.state
-    late_at = None if pattern.objective is None else draft.release_at + pattern.objective
+    is_punctual = draft.backfill is None  # what is long past cannot be late
+    deadline_at = _after(draft.due_at, pattern.deadline) if is_punctual else None
+    late_at = _after(draft.release_at, pattern.objective) if is_punctual else None
     counts = gatekeeper.counts_at_gate(draft.job_id, draft.trigger, state)
     return (
         draft.id,
@@ -153,7 +157,7 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
         draft.due_at,
         draft.release_at,
         draft.release_at if state is RunState.SCHEDULED else None,
-        None if pattern.deadline is None else draft.due_at + pattern.deadline,
+        deadline_at,
         late_at,
         late_at if _is_dropped_when_late(draft, rules) else None,
         pattern.line.priority,
@@ -172,7 +176,12 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
         now if is_final(state) else None,
         draft.retry_of,
         draft.job_id if counts else None,
+        draft.backfill,
     )
+
+
+def _after(instant: int, span: int | None) -> int | None:
+    return None if span is None else instant + span
 
 
 def _is_dropped_when_late(draft: Draft, rules: RunRules) -> bool:

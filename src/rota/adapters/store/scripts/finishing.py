@@ -262,6 +262,7 @@ def _output_state(outcome: Outcome) -> OutputState:
 
 def _ended(end: _End) -> Ended:
     row, verdict = end.row, end.verdict
+    first_start = row["first_started_at"] or end.started_at
     return Ended(
         row["id"],
         row["attempt"],
@@ -275,4 +276,5 @@ def _ended(end: _End) -> Ended:
         end.ended_at,
         verdict.state,
         verdict.cause,
+        None if first_start is None else first_start - row["release_at"],
     )

@@ -86,7 +86,15 @@ def rearm(rearmed: Sequence[Rearmed]) -> Script[None]:
 def insert_unanswered(stretches: Iterable[tuple[JobId, Sequence[Unanswered]]]) -> Script[None]:
     """Record due times that got no run."""
     rows = [
-        (job, micros(s.first), micros(s.last), s.count, s.state, s.cause)
+        (
+            job,
+            optional_micros(s.previous),
+            s.state,
+            s.cause,
+            micros(s.first),
+            micros(s.last),
+            s.count,
+        )
         for job, unanswered in stretches
         for s in unanswered
     ]

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from rota.adapters.store.rows import optional_instant, rules_from
 from rota.adapters.store.script import Row, Script, query
-from rota.domain.gates import SLOT_STATES, ActiveRun, Admission, JobRules, admit
-from rota.domain.ids import JobId, RunId
+from rota.domain.gates import (
+    SLOT_STATES,
+    ActiveRun,
+    Admission,
+    BackfillRules,
+    JobRules,
+    admit,
+)
+from rota.domain.ids import BackfillId, JobId, RunId
 from rota.domain.run import Trigger
 from rota.domain.states import RunState
 
@@ -22,39 +30,58 @@ class Gatekeeper:
 
     def __init__(self) -> None:
         self._gates: dict[str, JobRules] = {}
+        self._backfills: dict[str, BackfillRules] = {}
+        self._watched: set[str] = set()  # jobs whose runs can keep one another from going
         self._active: dict[str, list[ActiveRun]] = defaultdict(list)
         self._next_seq = sys.maxsize // 2  # runs that have no number yet are younger than all
         self.jobs: dict[str, Row] = {}
         self.superseded: list[RunId] = []
         self.to_cancel: list[RunId] = []
 
-    def load(self, now: int, jobs: Iterable[str], leave_out: Iterable[str] = ()) -> Script[None]:
-        """Read what the gates of these jobs need; `leave_out` are the runs to be admitted."""
+    def load(
+        self,
+        now: int,
+        jobs: Iterable[str],
+        leave_out: Iterable[str] = (),
+        backfills: Collection[str] = (),
+    ) -> Script[None]:
+        """Read what the gates of these jobs and of backfills of theirs need.
+
+        `leave_out` are the runs to be admitted.
+        """
         rows = yield query("job_gates", ids=set(jobs))
         self.jobs = {row["id"]: row for row in rows}
         self._gates = {row["id"]: job_rules(row) for row in rows}
-        gated = [job for job, gate in self._gates.items() if gate.is_gated]
-        if gated:
+        self._watched = {job for job, gate in self._gates.items() if gate.is_gated}
+        if backfills:
+            rows = yield query("select_backfills", ids=backfills)
+            self._backfills = {row["id"]: backfill_rules(row) for row in rows}
+            self._watched |= {row["job_id"] for row in rows}
+        if self._watched:
             hidden = set(leave_out)
-            for row in (yield query("active_runs", ids=gated, now=now)):
+            for row in (yield query("active_runs", ids=self._watched, now=now)):
                 if row["id"] not in hidden:
                     self._active[row["job_id"]].append(active_run(row))
 
     def counts_at_gate(self, job: str, trigger: Trigger, state: RunState) -> bool:
         """Whether a run of this kind must be seen by those that come after it."""
-        return trigger is Trigger.SCHEDULE or (
-            self._gates[job].max_concurrency is not None and state in SLOT_STATES
-        )
+        if trigger is Trigger.SCHEDULE:
+            return True
+        is_limited = trigger is Trigger.BACKFILL or self._gates[job].max_concurrency is not None
+        return is_limited and state in SLOT_STATES
 
-    def new_run(self, run: RunId, trigger: Trigger) -> ActiveRun:
+    def new_run(
+        self, run: RunId, trigger: Trigger, backfill: BackfillId | None = None
+    ) -> ActiveRun:
         """A run that is about to be inserted, the youngest so far."""
         self._next_seq += 1
-        return ActiveRun(run, self._next_seq, RunState.SCHEDULED, trigger)
+        return ActiveRun(run, self._next_seq, RunState.SCHEDULED, trigger, backfill=backfill)
 
     def admit(self, job: str, run: ActiveRun) -> Admission:
         """What this run becomes; remembered for the next one of its job."""
         active = self._active[job]
-        admission = admit(self._gates[job], run, active)
+        backfill = None if run.backfill is None else self._backfills[run.backfill]
+        admission = admit(self._gates[job], run, active, backfill)
         self.superseded.extend(admission.supersedes)
         self.to_cancel.extend(admission.cancels)
         if admission.supersedes:
@@ -65,8 +92,8 @@ class Gatekeeper:
 
     def remember(self, job: str, run: ActiveRun, state: RunState) -> None:
         """Let later runs of the job see this one."""
-        if self._gates[job].is_gated and self.counts_at_gate(job, run.trigger, state):
-            self._active[job].append(ActiveRun(run.id, run.seq, state, run.trigger, run.attempt))
+        if job in self._watched and self.counts_at_gate(job, run.trigger, state):
+            self._active[job].append(replace(run, state=state))
 
 
 def job_rules(row: Row) -> JobRules:
@@ -89,4 +116,9 @@ def active_run(row: Row) -> ActiveRun:
         RunState(row["state"]),
         Trigger(row["trigger"]),
         row["attempt"],
+        row["backfill"],
     )
+
+
+def backfill_rules(row: Row) -> BackfillRules:
+    return BackfillRules(BackfillId(row["id"]), row["max_parallel"])

@@ -30,6 +30,11 @@ def line_of(row: Row) -> Line:
     return Line(row["pool"], row["priority"], row["chain"].split("/", 2)[2])
 
 
+def pool_of(chain: str) -> str:
+    """The pool whose workers a chain waits for."""
+    return chain.split("/", 1)[0]
+
+
 def activate(lines: Iterable[Line]) -> Script[None]:
     """Chains that got runs take part in the order of service again."""
     wanted = {line.id: line for line in lines}

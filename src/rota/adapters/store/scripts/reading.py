@@ -21,6 +21,7 @@ from rota.adapters.store.rows import (
     token_from,
 )
 from rota.adapters.store.script import Query, Script, query
+from rota.adapters.store.scripts.backfilling import with_backfills
 from rota.domain.ids import JobId, RunId, SessionId, instant, micros
 from rota.domain.job import Job
 from rota.domain.run import Attempt, LateResult, Run
@@ -40,6 +41,7 @@ from rota.ports.store import (
 from rota.ports.work import ChunkMeta, Fence
 
 _MAX_SESSIONS = 1_000
+_LOOKED_AT = 10  # times as many runs as are wanted: most may have been skipped
 
 
 def jobs(wanted: JobQuery) -> Script[list[Job]]:
@@ -47,6 +49,10 @@ def jobs(wanted: JobQuery) -> Script[list[Job]]:
         rows = yield query("select_jobs_by_id", ids=wanted.ids, project=wanted.project)
     elif wanted.names is not None:
         rows = yield query("select_jobs_by_name", names=wanted.names, project=wanted.project)
+    elif wanted.calendar is not None:
+        rows = yield query(
+            "select_jobs_by_calendar", calendar=wanted.calendar, project=wanted.project
+        )
     else:
         rows = yield query(
             "select_jobs",
@@ -130,7 +136,8 @@ def ledger(job: JobId, since: datetime, until: datetime, limit: int) -> Script[l
         )
         for s in stretches
     ]
-    return sorted(entries, key=lambda entry: entry.first)[:limit]
+    entries = sorted(entries, key=lambda entry: entry.first)[:limit]
+    return (yield from with_backfills(job, entries))
 
 
 def runs(wanted: RunQuery) -> Script[list[Run]]:
@@ -161,6 +168,15 @@ def _runs_query(wanted: RunQuery) -> Query:
     }
     job_like = like_pattern(wanted.job_like)
     any_state = int(not wanted.states)
+    if wanted.backfill is not None:
+        return query(
+            "select_runs_of_backfill",
+            backfill=wanted.backfill,
+            job=wanted.job_id,
+            job_like=job_like,
+            any_state=any_state,
+            **filters,
+        )
     if wanted.states and FINAL_STATES.isdisjoint(wanted.states):
         return query("select_active_runs", job=wanted.job_id, job_like=job_like, **filters)
     if wanted.job_id is not None:
@@ -224,6 +240,11 @@ def events(after: int, limit: int, ids: Sequence[str]) -> Script[list[Event]]:
     return [event_from(row) for row in rows]
 
 
+def start_delays(job: JobId, limit: int) -> Script[list[float]]:
+    rows = yield query("latest_delays", job=job, limit=limit, looked_at=limit * _LOOKED_AT)
+    return [row["delay"] / 1e6 for row in rows]
+
+
 def tokens() -> Script[list[Token]]:
     rows = yield query("select_tokens")
     return [token_from(row) for row in rows]
@@ -234,11 +255,13 @@ def counts() -> Script[Counts]:
     oldest = yield query("oldest_queued")
     live = yield query("count_sessions")
     tallies = yield query("select_tallies")
+    delays = yield query("select_start_delays")
     [last] = yield query("last_event")
     return Counts(
         runs={(row["state"], row["pool"]): row["count"] for row in active},
         oldest_queued_at={row["pool"]: instant(row["queued_at"]) for row in oldest},
         sessions={("alive", row["pool"]): row["count"] for row in live},
         finished={(row["job"], row["state"]): row["count"] for row in tallies},
+        start_delays={(d["pool"], d["up_to"]): (d["count"], d["seconds"]) for d in delays},
         last_event=last["seq"] or 0,
     )

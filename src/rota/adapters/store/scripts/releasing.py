@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from rota.adapters.store.rows import reasons_to
-from rota.adapters.store.script import Many, Row, Script, query
+from rota.adapters.store.script import Many, Query, Row, Script, query
 from rota.adapters.store.scripts.effects import Effects, record
-from rota.adapters.store.scripts.gatekeeper import Gatekeeper, active_run, job_rules
+from rota.adapters.store.scripts.gatekeeper import (
+    Gatekeeper,
+    active_run,
+    backfill_rules,
+    job_rules,
+)
 from rota.adapters.store.scripts.punctuality import drop_late, judge_lateness
 from rota.adapters.store.scripts.queueing import cancel, end_waiting, enqueue
 from rota.domain.gates import (
     ActiveRun,
+    BackfillRules,
     JobRules,
+    backfill_key,
+    backfill_room,
     job_key,
     pause_key,
     paused,
     releasable,
+    turn_reason,
     waiting_reason,
 )
 from rota.domain.ids import JobId, RunId
-from rota.domain.run import Trigger
+from rota.domain.run import Reason, Trigger
 from rota.domain.states import RunState
 from rota.ports.store import Released, Wakes
 
@@ -34,12 +44,17 @@ def release_eligible(now: int, limit: int) -> Script[Released]:
         return Released(0, Wakes())
     effects = Effects()
     gatekeeper = Gatekeeper()
-    yield from gatekeeper.load(now, {r["job_id"] for r in rows}, leave_out=[r["id"] for r in rows])
+    yield from gatekeeper.load(
+        now,
+        {row["job_id"] for row in rows},
+        leave_out=[row["id"] for row in rows],
+        backfills={row["backfill"] for row in rows if row["backfill"] is not None},
+    )
     going: list[Row] = []
     blocked: list[tuple[str, str | None, str]] = []
     skipped: list[RunId] = []
     for row in sorted(rows, key=lambda row: row["seq"]):  # by age: the older goes before
-        admission = gatekeeper.admit(row["job_id"], _candidate(row))
+        admission = gatekeeper.admit(row["job_id"], active_run(row))
         if admission.state is RunState.QUEUED:
             going.append(row)
         elif admission.state is RunState.BLOCKED:
@@ -56,12 +71,6 @@ def release_eligible(now: int, limit: int) -> Script[Released]:
     return Released(len(rows), effects.wakes())
 
 
-def _candidate(row: Row) -> ActiveRun:
-    return ActiveRun(
-        RunId(row["id"]), row["seq"], RunState.SCHEDULED, Trigger(row["trigger"]), row["attempt"]
-    )
-
-
 def apply_side_effects(
     now: int, gatekeeper: Gatekeeper, effects: Effects, actor: str
 ) -> Script[None]:
@@ -74,7 +83,7 @@ def apply_side_effects(
 
 
 def release_jobs(now: int, jobs: Collection[str], effects: Effects) -> Script[int]:
-    """Let runs go that waited for a slot of these jobs."""
+    """Let runs go that waited for a slot of these jobs, or for their turn in a backfill of them."""
     released = 0
     if jobs:
         for row in (yield query("waited_jobs", ids=jobs)):
@@ -87,6 +96,14 @@ def _release(now: int, gate: JobRules, effects: Effects) -> Script[int]:
         return 0
     rows = yield query("active_runs", ids=[gate.job_id], now=now)
     active = [active_run(row) for row in rows if row["state"] != RunState.BLOCKED]
+    going = yield from _free_of_job(gate, active)
+    going += yield from _next_of_backfills(gate, active)
+    yield from enqueue(now, going, effects)
+    return len(going)
+
+
+def _free_of_job(gate: JobRules, active: list[ActiveRun]) -> Script[list[Row]]:
+    """Runs that waited for a slot and have one now; they become part of `active`."""
     going: list[Row] = []
     page: Sequence[Row] = ()
     while True:
@@ -96,46 +113,75 @@ def _release(now: int, gate: JobRules, effects: Effects) -> Script[int]:
         going += [row for row in page if row["id"] in free]
         active += [_queued(row) for row in page if row["id"] in free]
         if len(page) < _PAGE or not free:
-            break
-    yield from enqueue(now, going, effects)
-    return len(going)
+            return going
+
+
+def _next_of_backfills(gate: JobRules, active: list[ActiveRun]) -> Script[list[Row]]:
+    """The same for the job's backfills, which take the slots that others leave them."""
+    going: list[Row] = []
+    for backfill in (yield from _waited_backfills(gate.job_id)):
+        room = backfill_room(gate, backfill, active)
+        if room:
+            key = backfill_key(backfill.id)
+            rows = yield query("waiting_runs", key=key, after=0, limit=room)
+            going += rows
+            active += [_queued(row) for row in rows]
+    return going
+
+
+def _waited_backfills(job: JobId) -> Script[list[BackfillRules]]:
+    rows = yield query("waited_backfills", job=job)
+    return [backfill_rules(row) for row in rows]
 
 
 def _queued(row: Row) -> ActiveRun:
-    return ActiveRun(RunId(row["id"]), row["seq"], RunState.QUEUED, Trigger(row["trigger"]))
+    return replace(active_run(row), state=RunState.QUEUED)
 
 
 def hold_job(now: int, job: JobId) -> Script[None]:
     """A job is paused: what was queued, or waited for a slot, now waits for the pause's end."""
     [row] = yield query("job_gates", ids=[job])
     admission = paused(job_rules(row))
-    key, reasons = admission.blocked_on, reasons_to(admission.reasons)
-    held = yield query("block_queued_runs", job=job, key=key, reasons=reasons)
+    key, reasons = admission.blocked_on, admission.reasons
+    held = yield query("block_queued_runs", job=job, key=key, reasons=reasons_to(reasons))
     if held:
         yield query("rest_chains", ids={run["chain"] for run in held})
         yield record("run.blocked", now, [run["id"] for run in held], actor="scheduler")
-    for old_key in (job_key(job), key):  # what an earlier pause holds waits for the end of this one
-        yield from _move_waiters(old_key, key, dict.fromkeys(Trigger, reasons))
+    for trigger in (Trigger.SCHEDULE, Trigger.MANUAL):
+        yield _move_waiters(job_key(job), key, reasons, trigger)
+    for backfill in (yield from _waited_backfills(job)):
+        yield _move_waiters(backfill_key(backfill.id), key, reasons, backfill=backfill.id)
 
 
 def unhold_job(now: int, job: JobId, effects: Effects) -> Script[None]:
     """A pause is over: what it held waits for a slot like any other, and goes if there is one."""
     [row] = yield query("job_gates", ids=[job])
-    gate = job_rules(row)
-    reasons = {trigger: reasons_to((waiting_reason(gate, trigger),)) for trigger in Trigger}
-    yield from _move_waiters(pause_key(job), job_key(job), reasons)
+    gate, old_key = job_rules(row), pause_key(job)
+    for trigger in (Trigger.SCHEDULE, Trigger.MANUAL):
+        yield _move_waiters(old_key, job_key(job), (waiting_reason(gate, trigger),), trigger)
+    for held in (yield query("held_backfills", key=old_key)):
+        backfill = backfill_rules(held)
+        reasons = (turn_reason(gate, backfill),)
+        yield _move_waiters(old_key, backfill_key(backfill.id), reasons, backfill=backfill.id)
     yield from release_jobs(now, [job], effects)
 
 
-def _move_waiters(old_key: str, key: str, reasons: dict[Trigger, str | None]) -> Script[None]:
-    for trigger in (Trigger.SCHEDULE, Trigger.MANUAL):
-        yield query(
-            "move_waiters",
-            old_key=old_key,
-            key=key,
-            reasons=reasons[trigger],
-            is_scheduled=int(trigger is Trigger.SCHEDULE),
-        )
+def _move_waiters(
+    old_key: str,
+    key: str,
+    reasons: tuple[Reason, ...],
+    trigger: Trigger = Trigger.BACKFILL,
+    backfill: str = "",
+) -> Query:
+    """Let runs wait on another key; which ones, schedule or not and of which backfill, is given."""
+    return query(
+        "move_waiters",
+        old_key=old_key,
+        key=key,
+        reasons=reasons_to(reasons),
+        is_scheduled=int(trigger is Trigger.SCHEDULE),
+        backfill=backfill,
+    )
 
 
 def sweep(now: int, limit: int, after: str) -> Script[tuple[Released, str]]:
@@ -152,7 +198,18 @@ def sweep(now: int, limit: int, after: str) -> Script[tuple[Released, str]]:
     judged = yield from judge_lateness(now)
     rows = yield query("waited_keys", after=after, limit=limit)
     keys = [row["key"] for row in rows]
-    jobs = {key.split(":", 1)[1] for key in keys} | {row["job_id"] for row in overdue} | dropped
+    waited = yield from _jobs_behind(keys)
+    jobs = waited | {row["job_id"] for row in overdue} | dropped
     released = yield from release_jobs(now, jobs, effects)
     count = released + len(overdue) + len(dropped) + judged
     return Released(count, effects.wakes()), keys[-1] if len(keys) == limit else ""
+
+
+def _jobs_behind(keys: Sequence[str]) -> Script[set[str]]:
+    """The jobs that keys of waiting runs are about."""
+    named = [key.split(":", 1) for key in keys]
+    jobs = {name for kind, name in named if kind != "backfill"}
+    backfills = [name for kind, name in named if kind == "backfill"]
+    if backfills:
+        jobs |= {row["job_id"] for row in (yield query("select_backfills", ids=backfills))}
+    return jobs

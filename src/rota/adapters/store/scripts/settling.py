@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from rota.adapters.store.script import Many, Script, query
 from rota.adapters.store.scripts.effects import Effects, count_ends, record
+from rota.adapters.store.scripts.queueing import pool_of
 from rota.adapters.store.scripts.releasing import release_jobs
+from rota.domain.lateness import bound_of
 from rota.domain.order import cost_of
 from rota.domain.states import RunState, is_final
 
@@ -30,6 +32,7 @@ class Ended(NamedTuple):
     ended_at: int
     state: str  # of the run now
     cause: str
+    delay: int | None  # microseconds from the release to the first start; None: never started
 
     @property
     def seconds(self) -> float:
@@ -42,6 +45,7 @@ def settle(now: int, ends: Sequence[Ended], effects: Effects, *, actor: str) -> 
         return
     yield from _correct_charges(ends)
     yield from _learn_durations(ends)
+    yield from _count_delays(ends)
     groups: dict[tuple[str, str], list[Ended]] = defaultdict(list)
     for end in ends:
         groups[end.state, end.cause].append(end)
@@ -77,6 +81,18 @@ def _learn_durations(ends: Sequence[Ended]) -> Script[None]:
         keep = (1 - _MEMORY) ** len(seconds)
         updates.append((mean if old is None else old * keep + mean * (1 - keep), row["id"]))
     yield Many("set_expected_seconds", updates)
+
+
+def _count_delays(ends: Sequence[Ended]) -> Script[None]:
+    """Each run counts once, at its end."""
+    buckets: dict[tuple[str, float], list[float]] = defaultdict(list)
+    for end in ends:
+        if end.delay is not None and is_final(RunState(end.state)):
+            delay = end.delay / 1e6
+            buckets[pool_of(end.chain), bound_of(delay)].append(delay)
+    rows = [(*bucket, len(delays), sum(delays)) for bucket, delays in buckets.items()]
+    if rows:
+        yield Many("count_delays", rows)
 
 
 def _tell(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rota.adapters.store.rows import from_json, to_json
-from rota.adapters.store.script import Row, Script, query
+from rota.adapters.store.script import Script, query
 from rota.adapters.store.scripts.drafting import Draft, insert_drafts
 from rota.adapters.store.scripts.effects import Effects
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.errors import Conflict
-from rota.domain.ids import RunId, micros
+from rota.domain.ids import BackfillId, RunId, micros
 from rota.ports.store import Idempotency, NewRun, Submitted, Wakes
 
 
@@ -18,46 +19,58 @@ def submit(
     now: int, runs: Sequence[NewRun], idempotency: Idempotency | None, book: RulesBook
 ) -> Script[Submitted]:
     """Insert runs, or give the first answer again if the caller's key was seen before."""
-    if idempotency is not None:
-        found = yield query("find_idempotency", key=idempotency.key)
-        if found:
-            return _first_answer(found[0], idempotency)
+    answered = yield from first_answer(idempotency)
+    if answered is not None:
+        return Submitted(tuple(RunId(run) for run in answered), Wakes(), is_repeat=True)
     effects = Effects()
     actor = runs[0].created_by if runs else ""
-    yield from insert_drafts(now, [_draft(run, now) for run in runs], book, effects, actor=actor)
+    yield from insert_drafts(now, [draft(run, now) for run in runs], book, effects, actor=actor)
     ids = tuple(run.id for run in runs)
-    if idempotency is not None:
-        yield query(
-            "insert_idempotency",
-            key=idempotency.key,
-            digest=idempotency.digest,
-            answer=to_json(ids),
-            now=now,
-        )
+    yield from remember_answer(now, idempotency, ids)
     return Submitted(ids, effects.wakes())
 
 
-def _first_answer(row: Row, idempotency: Idempotency) -> Submitted:
-    if row["digest"] != idempotency.digest:
+def first_answer(idempotency: Idempotency | None) -> Script[Any]:
+    """What the caller's key was answered before; None: nothing yet, or there is no key."""
+    if idempotency is None:
+        return None
+    found = yield query("find_idempotency", key=idempotency.key)
+    if not found:
+        return None
+    if found[0]["digest"] != idempotency.digest:
         raise Conflict(
             "this Idempotency-Key was used before with another request",
             code="idempotency_key_reused",
             hint="use a new key for a new request",
         )
-    return Submitted(tuple(RunId(run) for run in from_json(row["answer"])), Wakes(), is_repeat=True)
+    return from_json(found[0]["answer"])
 
 
-def _draft(run: NewRun, now: int) -> Draft:
+def remember_answer(now: int, idempotency: Idempotency | None, answer: object) -> Script[None]:
+    """Keep what a caller's key was answered, for when it comes again."""
+    if idempotency is not None:
+        yield query(
+            "insert_idempotency",
+            key=idempotency.key,
+            digest=idempotency.digest,
+            answer=to_json(answer),
+            now=now,
+        )
+
+
+def draft(run: NewRun, now: int, backfill: BackfillId | None = None) -> Draft:
+    """A run that somebody asked for, as it is inserted."""
     at = now if run.at is None else max(micros(run.at), now)
     return Draft(
         id=run.id,
         job_id=run.job_id,
         job_version=run.job_version,
         trigger=run.trigger,
-        due_at=at,
+        due_at=at if run.due_at is None else micros(run.due_at),
         release_at=at,
         created_by=run.created_by,
         priority=run.priority,
         inputs=None if run.inputs is None else to_json(run.inputs),
         retry_of=run.retry_of,
+        backfill=backfill,
     )

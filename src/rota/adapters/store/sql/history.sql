@@ -19,6 +19,18 @@ WHERE run.job_id = :job AND run.project = :project AND run.seq < :before_seq
     AND (:until IS NULL OR run.created_at < :until)
 ORDER BY run.seq DESC LIMIT :limit;
 
+-- name: select_runs_of_backfill
+-- Runs of a backfill, newest first.
+SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.backfill = :backfill AND run.project = :project AND run.seq < :before_seq
+    AND (:job IS NULL OR run.job_id = :job)
+    AND (:job_like IS NULL OR run.job LIKE :job_like ESCAPE '\')
+    AND (:any_state OR run.state = ANY(:states))
+    AND (:trigger IS NULL OR run.trigger = :trigger)
+    AND (:since IS NULL OR run.created_at >= :since)
+    AND (:until IS NULL OR run.created_at < :until)
+ORDER BY run.seq DESC LIMIT :limit;
+
 -- name: select_active_runs
 -- Runs that are not final, newest first.
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
@@ -74,6 +86,17 @@ SELECT pool, min(queued_at) AS queued_at FROM run WHERE state = 'QUEUED' GROUP B
 -- name: select_tallies
 -- How many runs of each job ended in each state.
 SELECT job, state, count FROM tally;
+
+-- name: select_start_delays
+-- How late runs had started.
+SELECT pool, up_to, count, seconds FROM start_delay ORDER BY pool, up_to;
+
+-- name: latest_delays
+-- How late the runs of a job started that started last, in microseconds.
+SELECT first_started_at - release_at AS delay
+FROM (SELECT seq, first_started_at, release_at FROM run WHERE job_id = :job
+    ORDER BY seq DESC LIMIT :looked_at) AS newest
+WHERE first_started_at IS NOT NULL ORDER BY seq DESC LIMIT :limit;
 
 -- name: select_ledger_runs
 -- The runs that a schedule asked for.

@@ -64,6 +64,11 @@ SELECT * FROM current_job WHERE id = ANY(:ids) AND coalesce(project, '') = :proj
 -- The jobs of these names.
 SELECT * FROM current_job WHERE name = ANY(:names) AND project = :project;
 
+-- name: select_jobs_by_calendar
+-- The jobs whose schedules use a calendar.
+SELECT * FROM current_job WHERE id IN (SELECT job_id FROM calendar_use
+    WHERE project = :project AND calendar = :calendar);
+
 -- name: ended_pauses
 -- Jobs whose pause was to last until now.
 SELECT * FROM current_job WHERE paused = 1 AND paused_until IS NOT NULL AND paused_until <= :now
@@ -90,12 +95,15 @@ FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version
 WHERE job.id = ANY(:ids);
 
 -- name: waited_jobs
--- The same, of those jobs that have a run waiting for them.
+-- The same, of those jobs that have a run waiting for them or for its turn in a backfill of theirs.
 SELECT job.id, job.name, job.paused, job.paused_until, job.deleted_at, job.expected_seconds,
     job_version.rules
 FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
-WHERE job.id = ANY(:ids) AND EXISTS (SELECT 1 FROM run
-    WHERE run.state = 'BLOCKED' AND run.blocked_on = 'job:' || job.id)
+WHERE job.id = ANY(:ids) AND (
+    EXISTS (SELECT 1 FROM run WHERE run.state = 'BLOCKED' AND run.blocked_on = 'job:' || job.id)
+    OR EXISTS (SELECT 1 FROM backfill
+        JOIN run ON run.state = 'BLOCKED' AND run.blocked_on = 'backfill:' || backfill.id
+        WHERE backfill.job_id = job.id))
 ORDER BY job.id;
 
 -- name: expected_durations
@@ -105,3 +113,26 @@ SELECT id, expected_seconds FROM job WHERE id = ANY(:ids);
 -- name: set_expected_seconds
 -- The moving average of a job's durations.
 UPDATE job SET expected_seconds = :seconds WHERE id = :id;
+
+-- name: congested_jobs
+-- Scheduled runs that are due and not final, of jobs where some wait for others or began long ago.
+SELECT active.job_id, active.waiting, active.oldest_due_at, job.expected_seconds,
+    (SELECT cause FROM run WHERE run.job_id = active.job_id AND run.trigger = 'schedule'
+        ORDER BY run.seq DESC LIMIT 1) AS newest_cause
+FROM (SELECT gate_job AS job_id, min(due_at) AS oldest_due_at,
+        count(CASE WHEN state = 'BLOCKED' AND blocked_on = 'job:' || gate_job THEN 1 END) AS waiting
+    FROM run
+    WHERE gate_job IS NOT NULL AND trigger = 'schedule' AND due_at <= :now
+        AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN')
+    GROUP BY gate_job) AS active
+JOIN job ON job.id = active.job_id
+WHERE (active.waiting > 0 OR active.oldest_due_at < :long_ago)
+    AND job.paused = 0 AND job.deleted_at IS NULL;
+
+-- name: begin_stuck
+-- Jobs of which somebody has to be told that they are stuck.
+UPDATE job SET stuck_since = :now WHERE id = ANY(:ids) AND stuck_since IS NULL RETURNING id;
+
+-- name: end_stuck
+-- Jobs that were stuck and are not among these, which still hold runs back.
+UPDATE job SET stuck_since = NULL WHERE stuck_since IS NOT NULL AND NOT id = ANY(:ids) RETURNING id;

@@ -5,11 +5,12 @@
 -- A run, in the state the gates gave it.
 INSERT INTO run (id, project, job_id, job, job_version, trigger, state, cause, due_at, release_at,
     eligible_at, deadline_at, late_at, drop_at, priority, pool, chain, shape, delivery, max_attempts,
-    expected, blocked_on, reasons, inputs, created_by, created_at, queued_at, ended_at, retry_of, gate_job)
+    expected, blocked_on, reasons, inputs, created_by, created_at, queued_at, ended_at, retry_of, gate_job,
+    backfill)
 VALUES (:id, :project, :job_id, :job, :job_version, :trigger, :state, :cause, :due_at, :release_at,
     :eligible_at, :deadline_at, :late_at, :drop_at, :priority, :pool, :chain, :shape, :delivery,
     :max_attempts, :expected, :blocked_on, :reasons, :inputs, :created_by, :created_at, :queued_at,
-    :ended_at, :retry_of, :gate_job);
+    :ended_at, :retry_of, :gate_job, :backfill);
 
 -- name: known_runs
 -- Which of these ids exist.
@@ -17,7 +18,7 @@ SELECT id FROM run WHERE id = ANY(:ids);
 
 -- name: active_runs
 -- What is due, not final, and counts at the gates of these jobs.
-SELECT id, seq, job_id, state, trigger, attempt FROM run
+SELECT id, seq, job_id, state, trigger, attempt, backfill FROM run
 WHERE gate_job = ANY(:ids)
     AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN')
     AND due_at <= :now
@@ -31,7 +32,7 @@ WHERE gate_job IS NULL AND seq IN (SELECT seq FROM active_run WHERE coalesce(job
 
 -- name: waiting_runs
 -- Runs that wait on this key, oldest first.
-SELECT id, seq, job_id, state, trigger, attempt, chain, pool, priority FROM run
+SELECT id, seq, job_id, state, trigger, attempt, backfill, chain, pool, priority FROM run
 WHERE state = 'BLOCKED' AND blocked_on = :key AND seq > :after ORDER BY seq LIMIT :limit;
 
 -- name: waited_keys
@@ -62,7 +63,8 @@ RETURNING id, chain;
 -- The gate that holds these runs is another one now.
 UPDATE run SET blocked_on = :key, reasons = :reasons
 WHERE state = 'BLOCKED' AND blocked_on = :old_key
-    AND CASE WHEN trigger = 'schedule' THEN 1 ELSE 0 END = :is_scheduled;
+    AND CASE WHEN trigger = 'schedule' THEN 1 ELSE 0 END = :is_scheduled
+    AND coalesce(backfill, '') = :backfill;
 
 -- name: end_waiting_run
 -- A waiting run ends without an attempt: skipped, missed, cancelled or past its deadline.
@@ -78,7 +80,8 @@ WHERE id = ANY(:ids) AND state IN ('CLAIMED', 'PROCESSING') AND cancel_at IS NUL
 -- name: runs_to_change
 -- What decisions about these runs need, locked.
 SELECT id, seq, job_id, job, job_version, state, attempt, session, result, failures, losses, delivery,
-    chain, capacity, expected, cancel_at, deadline_at, claimed_at, started_at, first_started_at
+    chain, capacity, expected, cancel_at, deadline_at, claimed_at, started_at, first_started_at,
+    release_at
 FROM run WHERE id = ANY(:ids);
 
 -- name: waiting_runs_of_paused_jobs
@@ -100,8 +103,9 @@ WHERE drop_at IS NOT NULL AND drop_at <= :now AND state IN ('SCHEDULED', 'BLOCKE
 ORDER BY drop_at LIMIT :limit;
 
 -- name: judge_lateness
--- Whether runs missed their objective, once that can be told.
-UPDATE run SET is_late = CASE WHEN first_started_at <= late_at THEN 0 ELSE 1 END
+-- Whether runs missed their objective, once that can be told. What ended before, without a start,
+-- did not.
+UPDATE run SET is_late = CASE WHEN coalesce(first_started_at, ended_at) <= late_at THEN 0 ELSE 1 END
 WHERE seq IN (SELECT seq FROM run WHERE late_at IS NOT NULL AND is_late IS NULL AND late_at < :now
     ORDER BY late_at LIMIT :limit)
 RETURNING id, job, is_late;
@@ -112,7 +116,7 @@ SELECT min(eligible_at) AS eligible_at FROM run WHERE state = 'SCHEDULED';
 
 -- name: eligible_runs
 -- Runs whose time has come.
-SELECT id, seq, job_id, trigger, attempt, chain, pool, priority
+SELECT id, seq, job_id, state, trigger, attempt, backfill, chain, pool, priority
 FROM run WHERE state = 'SCHEDULED' AND eligible_at <= :now
 ORDER BY eligible_at, seq LIMIT :limit;
 
@@ -146,7 +150,7 @@ FROM (SELECT value ->> 0 AS id, value ->> 1 AS attempt, value ->> 2 AS started_a
 WHERE run.id = report.id AND run.attempt = report.attempt AND coalesce(run.session, '') = :session
     AND run.state IN ('CLAIMED', 'PROCESSING')
 RETURNING run.id, run.attempt, job_id, job, chain, capacity, expected, claimed_at, run.started_at,
-    run.ended_at, state, cause;
+    run.ended_at, state, cause, run.first_started_at - release_at;
 
 -- name: end_attempt
 -- An attempt ended: the run is final, waits for the next attempt, or is unknown.
@@ -192,6 +196,12 @@ WHERE id = :id AND attempt = :attempt AND session = :session AND state IN ('CLAI
 -- How many runs of a job ended in a state.
 INSERT INTO tally (job, state, count) VALUES (:job, :state, :count)
 ON CONFLICT (job, state) DO UPDATE SET count = tally.count + excluded.count;
+
+-- name: count_delays
+-- How late runs of a pool had started, by bucket.
+INSERT INTO start_delay (pool, up_to, count, seconds) VALUES (:pool, :up_to, :count, :seconds)
+ON CONFLICT (pool, up_to) DO UPDATE SET count = start_delay.count + excluded.count,
+    seconds = start_delay.seconds + excluded.seconds;
 
 -- name: find_idempotency
 -- The first answer to a caller's key.

@@ -16,10 +16,17 @@ UPDATE schedule SET next_at = :next_at, waits = :waits
 WHERE job_id = :id AND next_at = :claimed AND version = :version;
 
 -- name: insert_unanswered
--- A stretch of due times that got no run.
+-- A stretch of due times that got no run; it lengthens the one that it goes on from.
 INSERT INTO unanswered (job_id, first, last, count, state, cause)
-VALUES (:job, :first, :last, :count, :state, :cause)
-ON CONFLICT DO NOTHING;
+SELECT :job, coalesce((SELECT before.first FROM (
+        SELECT first, last, state, cause FROM unanswered
+        WHERE job_id = :job AND first <= :previous ORDER BY first DESC LIMIT 1) AS before
+    WHERE before.last = :previous AND before.state = :state AND before.cause = :cause), :first),
+    :last, :count, :state, :cause
+WHERE true
+ON CONFLICT (job_id, first) DO UPDATE SET last = excluded.last,
+    count = unanswered.count + excluded.count
+WHERE unanswered.last = :previous;
 
 -- name: ended_waits
 -- Schedules whose latest run has ended, which is what their next due time depends on.

@@ -21,8 +21,10 @@ CREATE TABLE job (
     paused_until     INTEGER,
     finished_at      INTEGER,
     deleted_at       INTEGER,
-    expected_seconds REAL
+    expected_seconds REAL,
+    stuck_since      INTEGER -- since when its runs wait in vain, and somebody was told
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX job_stuck ON job (stuck_since) WHERE stuck_since IS NOT NULL;
 CREATE INDEX job_pause ON job (paused_until) WHERE paused_until IS NOT NULL;
 CREATE UNIQUE INDEX job_name ON job (project, name) WHERE deleted_at IS NULL;
 
@@ -97,6 +99,7 @@ CREATE TABLE run (
     exit_code        INTEGER,
     signal           INTEGER,
     retry_of         TEXT,
+    backfill         TEXT,
     -- The job, while the run counts at its gates (overlap, max_concurrency); else NULL.
     gate_job         TEXT,
     -- How the latest attempt ended; earlier attempts are rows of `attempt`.
@@ -122,6 +125,8 @@ CREATE INDEX run_deadline ON run (deadline_at) WHERE deadline_at IS NOT NULL AND
 CREATE INDEX run_drop ON run (drop_at) WHERE drop_at IS NOT NULL AND state IN
     ('SCHEDULED', 'BLOCKED', 'QUEUED');
 CREATE INDEX run_objective ON run (late_at) WHERE late_at IS NOT NULL AND is_late IS NULL;
+CREATE INDEX run_backfill ON run (backfill, seq) WHERE backfill IS NOT NULL;
+CREATE INDEX run_backfilled ON run (job_id, due_at) WHERE backfill IS NOT NULL;
 CREATE INDEX run_unknown ON run (seq) WHERE state = 'UNKNOWN';
 
 -- What is not final, found by the small indexes above: no index of its own to pay for.
@@ -135,7 +140,7 @@ CREATE VIEW active_run AS
 -- Jobs as they are now, with where their schedule stands and how their newest run went.
 CREATE VIEW current_job AS
     SELECT job.*, job_version.document, job_version.digest, schedule.next_at, schedule.held_from,
-        schedule.anchor, schedule.version AS schedule_version,
+        schedule.anchor, schedule.waits, schedule.version AS schedule_version,
         (SELECT state FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT 1) AS last_state,
         (SELECT ended_at FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT 1) AS last_ended_at
     FROM job
@@ -203,6 +208,39 @@ CREATE TABLE unanswered (
     PRIMARY KEY (job_id, first)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE calendar (
+    project    TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    document   TEXT NOT NULL,
+    version    INTEGER NOT NULL,
+    updated_by TEXT NOT NULL,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (project, name)
+) STRICT, WITHOUT ROWID;
+
+-- Which calendars the schedules of jobs use.
+CREATE TABLE calendar_use (
+    job_id   TEXT NOT NULL,
+    project  TEXT NOT NULL,
+    calendar TEXT NOT NULL,
+    PRIMARY KEY (job_id, calendar)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX calendar_users ON calendar_use (project, calendar);
+
+-- Due times of the past that somebody wanted to run; the runs name their backfill.
+CREATE TABLE backfill (
+    id           TEXT PRIMARY KEY,
+    job_id       TEXT NOT NULL,
+    max_parallel INTEGER NOT NULL,
+    created_by   TEXT NOT NULL,
+    created_at   INTEGER NOT NULL,
+    runs         INTEGER NOT NULL,
+    first        INTEGER, -- due times of its runs
+    last         INTEGER,
+    skipped      TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX backfill_job ON backfill (job_id);
+
 -- id is pool/priority/share.
 CREATE TABLE chain (
     id       TEXT PRIMARY KEY,
@@ -260,6 +298,15 @@ CREATE TABLE tally (
     state TEXT NOT NULL,
     count INTEGER NOT NULL,
     PRIMARY KEY (job, state)
+) STRICT, WITHOUT ROWID;
+
+-- How late runs that have ended had started, ever: a histogram.
+CREATE TABLE start_delay (
+    pool    TEXT NOT NULL,
+    up_to   REAL NOT NULL, -- seconds: the upper bound of the bucket
+    count   INTEGER NOT NULL,
+    seconds REAL NOT NULL, -- all of them together
+    PRIMARY KEY (pool, up_to)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE idempotency (

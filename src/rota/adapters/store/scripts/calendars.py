@@ -1,0 +1,82 @@
+"""Calendars: saved, used by jobs, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.adapters.store.rows import calendar_from, to_json
+from rota.adapters.store.script import Many, Script, query
+from rota.domain.errors import Conflict
+from rota.ports.calendars import NewCalendar, StoredCalendar
+from rota.ports.store import NewJob, Wakes
+
+_SOME = 5
+_WAKES = Wakes(times=True)
+
+
+def calendars(project: str, names: Sequence[str] | None) -> Script[list[StoredCalendar]]:
+    if names is None:
+        rows = yield query("select_calendars", project=project)
+    else:
+        rows = yield query("select_calendars_by_name", project=project, names=names)
+    return [calendar_from(row) for row in rows]
+
+
+def save(now: int, new: Sequence[NewCalendar], actor: str) -> Script[Wakes]:
+    """Create and change, all or none; plans made with the old version are refused from now on."""
+    for each in new:
+        project, name = each.project, each.calendar.name
+        yield from _require_version(project, name, each.expected_version)
+        version = each.expected_version + 1
+        document = to_json(each.calendar)
+        yield Many("upsert_calendar", [(project, name, document, version, actor, now)])
+        yield query("unsettle_schedules", project=project, name=name)
+        kind = "calendar.changed" if each.expected_version else "calendar.created"
+        yield _record(kind, now, project, name, actor)
+    return _WAKES
+
+
+def delete(now: int, project: str, name: str, expected_version: int, actor: str) -> Script[Wakes]:
+    yield from _require_version(project, name, expected_version)
+    users = yield query("users_of_calendar", project=project, name=name, limit=_SOME)
+    if users:
+        raise Conflict(
+            f"calendar {name} is used by jobs",
+            code="calendar_in_use",
+            hint=f"take it out of them first: {', '.join(row['name'] for row in users)}",
+        )
+    yield Many("delete_calendar", [(project, name)])
+    yield _record("calendar.deleted", now, project, name, actor)
+    return _WAKES
+
+
+def save_uses(jobs: Sequence[NewJob]) -> Script[None]:
+    """Note which calendars jobs use; `Conflict` if one of these is not there."""
+    ids = [job.id for job in jobs]
+    if not ids:
+        return
+    yield query("forget_calendar_uses", ids=ids)
+    uses = [(job.id, job.project, name) for job in jobs for name in job.calendars]
+    if not uses:
+        return
+    yield Many("insert_calendar_use", uses, exactly=False)
+    for row in (yield query("missing_calendars", ids=ids)):
+        raise Conflict(
+            f"there is no calendar {row['calendar']} any more",
+            code="calendar_gone",
+            hint="define it in the file, or take it out of the jobs",
+        )
+
+
+def _record(kind: str, now: int, project: str, name: str, actor: str) -> Many:
+    return Many("insert_event", [(kind, now, actor, project, to_json([name]), "{}")])
+
+
+def _require_version(project: str, name: str, expected: int) -> Script[None]:
+    rows = yield query("select_calendars_by_name", project=project, names=[name])
+    if [row["version"] for row in rows] != ([expected] if expected else []):
+        raise Conflict(
+            f"calendar {name} was changed by someone else meanwhile",
+            code="calendar_changed",
+            hint="look at the new version and try again",
+        )

@@ -1,0 +1,30 @@
+-- name: insert_backfill
+-- A backfill, before its runs.
+INSERT INTO backfill (id, job_id, max_parallel, created_by, created_at, runs, first, last, skipped)
+VALUES (:id, :job, :max_parallel, :actor, :now, :runs, :first, :last, :skipped);
+
+-- name: select_backfills
+-- These backfills.
+SELECT * FROM backfill WHERE id = ANY(:ids);
+
+-- name: waited_backfills
+-- The backfills of a job in which at least one run waits for its turn, the oldest first.
+SELECT id, max_parallel FROM backfill
+WHERE job_id = :job AND EXISTS (SELECT 1 FROM run
+    WHERE run.state = 'BLOCKED' AND run.blocked_on = 'backfill:' || backfill.id)
+ORDER BY created_at, id;
+
+-- name: held_backfills
+-- The backfills of runs that wait on this key.
+SELECT DISTINCT backfill.id, backfill.max_parallel FROM run JOIN backfill ON backfill.id = run.backfill
+WHERE run.state = 'BLOCKED' AND run.blocked_on = :key ORDER BY backfill.id;
+
+-- name: scheduled_due_runs
+-- These runs of a schedule, as answers to their due times.
+SELECT id, seq, due_at, state FROM run WHERE id = ANY(:ids);
+
+-- name: backfilled_due_runs
+-- The runs of backfills for due times of a job, newest first.
+SELECT id, seq, due_at, state FROM run
+WHERE job_id = :job AND backfill IS NOT NULL AND due_at >= :first AND due_at <= :last
+ORDER BY seq DESC LIMIT :limit;

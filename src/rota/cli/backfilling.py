@@ -1,0 +1,124 @@
+"""Asking for due times of the past to be run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from rota.cli import times
+from rota.cli.asking import Answered, ask
+from rota.cli.exits import Exit
+from rota.cli.failures import counted
+from rota.cli.inert import inert
+from rota.cli.instants import Instant
+from rota.cli.options import Remote
+from rota.cli.printing import print_one
+from rota.cli.terminal import Terminal
+from rota.sdk import calls
+from rota.sdk.answers import Backfill, SkippedDueTimes
+from rota.sdk.client import Client
+
+_MANY = 100
+_CAUSES = {"active": "still going", "completed": "completed", "not_failed": "did not fail"}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Which due times, and how."""
+
+    from_: Annotated[
+        Instant, Parameter(name="--from", help="The first due time, or a time before it.")
+    ]
+    to: Annotated[
+        Instant | None, Parameter(help="The last due time, or a time after it. Default: now.")
+    ] = None
+    only: Annotated[
+        Literal["missing", "failed"] | None,
+        Parameter(help="Only due times that no run completed, or that failed."),
+    ] = None
+    max_parallel: Annotated[
+        int | None,
+        Parameter(
+            metavar="N", validator=Number(gte=1), help="How many runs at a time. Default: 1."
+        ),
+    ] = None
+    key: Annotated[
+        str | None,
+        Parameter(metavar="KEY", help="Idempotency key: the same key again does nothing new."),
+    ] = None
+    plan: Annotated[
+        bool,
+        Parameter(
+            name=["--plan", "--dry-run"],
+            help="Only show what would run; exit code 20 if something would.",
+        ),
+    ] = False
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Do not ask.")] = False
+
+
+def request_backfill(job: str, wanted: Range, remote: Remote) -> Exit:
+    """Plan a backfill and, unless only the plan was wanted, start it."""
+    with remote.connect() as client:
+        planned = _ask(client, job, wanted, plan=True)
+        if wanted.plan:
+            _print(remote, planned, job)
+            return Exit.CHANGES if planned.value.runs else Exit.DONE
+        if planned.value.runs > _MANY:
+            question = f"start {planned.value.runs:,} runs of {inert(job)}?"
+            otherwise = "look with --plan, then add --yes"
+            remote.terminal().confirm(question, yes=wanted.yes, otherwise=otherwise)
+        started = _ask(client, job, wanted)
+    _print(remote, started, job)
+    return Exit.DONE
+
+
+def _ask(client: Client, job: str, wanted: Range, *, plan: bool = False) -> Answered[Backfill]:
+    call = calls.backfill_job(
+        job,
+        wanted.from_,
+        wanted.to,
+        only=wanted.only,
+        max_parallel=wanted.max_parallel,
+        plan=plan,
+        key=wanted.key,
+    )
+    return ask(client, call)
+
+
+def _print(remote: Remote, answered: Answered[Backfill], job: str) -> None:
+    page = partial(_write, job=job)
+    print_one(remote, answered, name=lambda backfill: backfill.id or job, page=page)
+
+
+def _write(terminal: Terminal, backfill: Backfill, job: str) -> None:
+    verb = "would run" if backfill.id is None else f"backfill {backfill.id}:"
+    terminal.write(f"{verb} {_runs(backfill)} of {inert(job)}")
+    for group in backfill.skipped:
+        terminal.write(f"  left out: {_left_out(group)}")
+    if backfill.id is not None and backfill.runs:
+        terminal.tell(f"rota run list --where backfill:{backfill.id}")
+
+
+def _runs(backfill: Backfill) -> str:
+    if backfill.first is None or backfill.last is None:
+        return "nothing"
+    return f"{counted(backfill.runs, 'due time')} ({_span(backfill.first, backfill.last)})"
+
+
+def _left_out(group: SkippedDueTimes) -> str:
+    cause = inert(_CAUSES.get(group.cause, group.cause))
+    return f"{group.count:,} {cause} ({_span(group.first, group.last)})"
+
+
+def _span(first: datetime, last: datetime) -> str:
+    return (
+        times.absolute(first)
+        if first == last
+        else f"{times.absolute(first)} … {times.absolute(last)}"
+    )

@@ -1,0 +1,38 @@
+"""Backfills: running due times of the past."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query
+from starlette.responses import Response
+
+from rota.gateway.auth import API, Operator
+from rota.gateway.shapes.backfill import BackfillBody, BackfillShape
+from rota.gateway.wiring import IdempotencyKey, NamedJob, UsedBackends, api_router
+from rota.operations import backfilling
+from rota.operations.backfilling import BackfillRequest
+
+router = api_router("jobs")
+
+
+@router.post("/jobs/{job}:backfill", status_code=202, responses={200: {"model": BackfillShape}})
+async def backfill_job(
+    actor: Operator,
+    backends: UsedBackends,
+    job: NamedJob,
+    response: Response,
+    body: BackfillBody,
+    plan: Annotated[bool, Query(description="only say what would run")] = False,
+    idempotency_key: IdempotencyKey = "",
+) -> BackfillShape:
+    """Run due times of the past; 200 for a plan, or if the idempotency key was seen before."""
+    request = BackfillRequest(body.since, body.until, body.only, body.max_parallel, idempotency_key)
+    if plan:
+        response.status_code = 200
+        return BackfillShape.of_plan(await backfilling.plan(backends, job, request))
+    made, is_repeat = await backfilling.backfill(backends, job, request, actor=actor.name)
+    response.headers["Location"] = f"{API}/runs?backfill={made.id}"
+    if is_repeat:
+        response.status_code = 200
+    return BackfillShape.of(made)

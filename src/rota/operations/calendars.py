@@ -1,0 +1,242 @@
+"""Calendars as people define them, and what they do to the due times of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rota.domain.calendars import (
+    Allowed,
+    Blackout,
+    Calendar,
+    ReleasedAt,
+    compile_calendar,
+    end_of_blackout,
+    fold_into_window,
+    in_words,
+)
+from rota.domain.errors import Conflict, Invalid, NotFound, Problem
+from rota.domain.jobfile import JobFile, read_job
+from rota.domain.jobfile.calendars import calendar_document, unknown_calendars
+from rota.domain.schedule import Timetable
+from rota.domain.spec import JobSpec
+from rota.operations.backends import Backends
+from rota.operations.differences import Change, differences, digest_of
+from rota.ports.calendars import NewCalendar, StoredCalendar
+from rota.ports.store import JobQuery
+
+_NEVER = "its calendars together leave it no time to run for five years"
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarChange:
+    """What saving a calendar does."""
+
+    name: str
+    change: Change
+    words: str
+    etag: str  # of what was saved
+    differences: tuple[str, ...] = ()  # of a changed one: "windows[0]  Sat → Sun"
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarEffect:
+    """A due time that a calendar skips or moves."""
+
+    due: datetime
+    calendar: str
+    released_at: datetime | None  # when the run starts instead; None: there is none
+
+    @property
+    def words(self) -> str:
+        what = "skipped" if self.released_at is None else f"runs {_stamp(self.released_at)}"
+        return f"{_stamp(self.due)} is inside calendar {self.calendar}: {what}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCalendars:
+    """The calendars that a file defines or uses, as applying it would leave them."""
+
+    changes: tuple[CalendarChange, ...]
+    new: tuple[NewCalendar, ...]
+    versions: tuple[str, ...]  # of all that the plan looked at
+    known: Mapping[tuple[str, str], Calendar]  # by project and name
+
+    def blackouts_of(self, spec: JobSpec) -> tuple[Blackout, ...]:
+        """Those of a job whose calendars are all known."""
+        return tuple(compile_calendar(self.known[spec.project, name]) for name in _names_of(spec))
+
+
+def etag_of(calendar: Calendar) -> str:
+    """The tag of what a calendar says."""
+    return digest_of(calendar_document(calendar))
+
+
+async def find_calendar(backends: Backends, name: str, *, project: str) -> StoredCalendar:
+    found = await backends.store.calendars(project, [name])
+    if not found:
+        raise NotFound(
+            f"no calendar named {name!r} in project {project}",
+            code="calendar_not_found",
+            hint="rota calendar list shows them",
+        )
+    return found[0]
+
+
+async def plan_calendar(
+    backends: Backends, project: str, calendar: Calendar, *, if_match: str = ""
+) -> CalendarChange:
+    """What saving this calendar would change; nothing is changed."""
+    return _change_of(calendar, await _replaced(backends, project, calendar, if_match))
+
+
+async def save_calendar(
+    backends: Backends, project: str, calendar: Calendar, *, actor: str, if_match: str = ""
+) -> CalendarChange:
+    """Create or change a calendar; due times from now on follow it."""
+    old = await _replaced(backends, project, calendar, if_match)
+    change = _change_of(calendar, old)
+    if change.change is not Change.UNCHANGED:
+        new = NewCalendar(project, calendar, old.version if old else 0)
+        backends.announce(await backends.store.save_calendars([new], actor=actor))
+    return change
+
+
+async def delete_calendar(
+    backends: Backends, calendar: StoredCalendar, *, actor: str, if_match: str = ""
+) -> None:
+    """Forget a calendar that no job uses."""
+    _require_match(if_match, calendar)
+    wakes = await backends.store.delete_calendar(
+        calendar.project,
+        calendar.calendar.name,
+        expected_version=calendar.version,
+        actor=actor,
+    )
+    backends.announce(wakes)
+
+
+async def plan_calendars(backends: Backends, file: JobFile, now: datetime) -> PlannedCalendars:
+    """What applying a file does to calendars; `Invalid` if its jobs or others cannot use them."""
+    stored = await _stored(backends, file)
+    ours = {(file.project, calendar.name): calendar for calendar in file.calendars}
+    known = {ref: found.calendar for ref, found in stored.items()} | ours
+    looked_at = set(ours) | {(e.spec.project, n) for e in file.jobs for n in _names_of(e.spec)}
+    changes = [_change_of(calendar, stored.get(ref)) for ref, calendar in ours.items()]
+    planned = PlannedCalendars(
+        changes=tuple(changes),
+        new=tuple(
+            NewCalendar(ref[0], ours[ref], stored[ref].version if ref in stored else 0)
+            for ref, change in zip(ours, changes, strict=True)
+            if change.change is not Change.UNCHANGED
+        ),
+        versions=tuple(
+            f"{ref[0]}/{ref[1]}:{stored[ref].version}" for ref in looked_at if ref in stored
+        ),
+        known=known,
+    )
+    problems = list(_problems_in(file, planned, now))
+    if problems:
+        count = "1 error" if len(problems) == 1 else f"{len(problems):,} errors"
+        raise Invalid(f"the job file has {count}", problems)
+    in_file = {(entry.spec.project, entry.name) for entry in file.jobs}
+    await _refuse_starving(backends, planned.new, known, in_file, now)
+    return planned
+
+
+def calendar_effects(
+    table: Timetable, blackouts: Sequence[Blackout], next_at: datetime, limit: int
+) -> tuple[CalendarEffect, ...]:
+    """What calendars do to the next due times, as far as they are known now."""
+    due_times = [next_at, *table.upcoming(next_at, limit)]
+    following = due_times.pop() if len(due_times) > limit else None
+    answers = fold_into_window(blackouts, due_times, following)
+    return tuple(
+        CalendarEffect(due, answer.name, answer.at if isinstance(answer, ReleasedAt) else None)
+        for due, answer in zip(due_times, answers, strict=True)
+        if not isinstance(answer, Allowed)
+    )
+
+
+async def _replaced(
+    backends: Backends, project: str, calendar: Calendar, if_match: str
+) -> StoredCalendar | None:
+    """What a calendar would replace; refused if the caller saw another, or a job could not run."""
+    found = await backends.store.calendars(project, [calendar.name])
+    old = found[0] if found else None
+    _require_match(if_match, old)
+    new = NewCalendar(project, calendar)
+    now = await backends.store.now()
+    known = {
+        (project, it.calendar.name): it.calendar for it in await backends.store.calendars(project)
+    }
+    known[project, calendar.name] = calendar
+    await _refuse_starving(backends, [new], known, set(), now)
+    return old
+
+
+async def _stored(backends: Backends, file: JobFile) -> dict[tuple[str, str], StoredCalendar]:
+    projects = {entry.spec.project for entry in file.jobs if _names_of(entry.spec)}
+    projects |= {file.project} if file.calendars else set()
+    found = [each for project in projects for each in await backends.store.calendars(project)]
+    return {(each.project, each.calendar.name): each for each in found}
+
+
+def _problems_in(file: JobFile, planned: PlannedCalendars, now: datetime) -> Iterator[Problem]:
+    for index, entry in enumerate(file.jobs):
+        if not (names := _names_of(entry.spec)):
+            continue
+        known = [name for project, name in planned.known if project == entry.spec.project]
+        unknown = unknown_calendars(names, known)
+        for problem in unknown:
+            path = f"jobs[{index}].{problem.path}"
+            yield Problem(problem.message, path, entry.line, hint=problem.hint)
+        if not unknown and end_of_blackout(planned.blackouts_of(entry.spec), now) is None:
+            yield Problem(_NEVER, f"jobs[{index}].calendars", entry.line)
+
+
+async def _refuse_starving(
+    backends: Backends,
+    changed: Sequence[NewCalendar],
+    known: Mapping[tuple[str, str], Calendar],
+    left_out: set[tuple[str, str]],
+    now: datetime,
+) -> None:
+    """`Invalid` if a job that uses a changed calendar could not run any more."""
+    for new in changed:
+        query = JobQuery(project=new.project, calendar=new.calendar.name)
+        for job in await backends.store.jobs(query):
+            if (job.project, job.name) in left_out:
+                continue
+            names = _names_of(read_job(job.document))
+            blackouts = [compile_calendar(known[job.project, name]) for name in names]
+            if end_of_blackout(blackouts, now) is None:
+                raise Invalid(f"job {job.name}: {_NEVER}", hint="disable the job instead")
+
+
+def _change_of(calendar: Calendar, old: StoredCalendar | None) -> CalendarChange:
+    words, etag = in_words(compile_calendar(calendar)), etag_of(calendar)
+    if old is None:
+        return CalendarChange(calendar.name, Change.NEW, words, etag)
+    if old.calendar == calendar:
+        return CalendarChange(calendar.name, Change.UNCHANGED, words, etag)
+    lines = differences(calendar_document(old.calendar), calendar_document(calendar))
+    return CalendarChange(calendar.name, Change.CHANGED, words, etag, tuple(lines))
+
+
+def _require_match(if_match: str, old: StoredCalendar | None) -> None:
+    if if_match and (old is None or if_match != etag_of(old.calendar)):
+        raise Conflict(
+            "the calendar changed since you looked at it",
+            code="etag_mismatch",
+            hint="look at it again",
+        )
+
+
+def _names_of(spec: JobSpec) -> tuple[str, ...]:
+    return spec.schedule.calendars if spec.schedule else ()
+
+
+def _stamp(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,171 @@
+"""Every due time of a job that uses calendars is answered once, and as they say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.properties.test_calendars import several
+from tests.unit.domain.schedule.builders import timetable
+
+from rota.domain.calendars import (
+    Answers,
+    Blackout,
+    FiringRules,
+    ReleasedAt,
+    SkippedBy,
+    SkippedRange,
+    answer_due_times,
+    blackout_answer,
+    end_of_blackout,
+    fold_into_window,
+)
+from rota.domain.schedule import MissedRange, Timetable
+from rota.domain.spec import Misfire, MisfirePolicy
+
+GRACE = timedelta(seconds=2)
+MICROSECOND = timedelta(microseconds=1)
+_MANY = 100_000
+
+timetables = st.builds(
+    timetable,
+    st.sampled_from(["*/7 * * * *", "0 * * * *", "every 13m", "30 2 * * *", "0 */5 * * * *"]),
+    st.sampled_from(["@daily", "15 */4 * * *"]),
+    run_once=st.booleans(),
+    timezone=st.sampled_from(["UTC", "Europe/Berlin"]),
+)
+misfires = st.builds(
+    Misfire,
+    policy=st.sampled_from(MisfirePolicy),
+    within=st.sampled_from([None, timedelta(hours=1), timedelta(days=1)]),
+    max=st.integers(1, 5),
+)
+starts = st.datetimes(
+    datetime(2026, 1, 1),  # noqa: DTZ001 - hypothesis adds the zone
+    datetime(2028, 1, 1),  # noqa: DTZ001 - hypothesis adds the zone
+    timezones=st.just(UTC),
+)
+backlogs = st.builds(timedelta, seconds=st.integers(0, 4 * 86_400))
+
+
+def expected_open(
+    table: Timetable, blackouts: list[Blackout], due_times: list[datetime], now: datetime
+) -> list[datetime]:
+    if table.run_once:
+        answers = tuple(blackout_answer(blackouts, due) for due in due_times)
+    else:
+        answers = fold_into_window(blackouts, due_times, table.next_after(now))
+    return [
+        due
+        for due, answer in zip(due_times, answers, strict=True)
+        if not isinstance(answer, SkippedBy)
+    ]
+
+
+def expected_runs(
+    table: Timetable, misfire: Misfire, open_times: list[datetime], now: datetime
+) -> list[datetime]:
+    since = now - misfire.within if misfire.within else datetime.min.replace(tzinfo=UTC)
+    late = [due for due in open_times if since <= due < now - GRACE]
+    punctual = [due for due in open_times if due >= now - GRACE]
+    if table.run_once:
+        late = [] if misfire.policy is MisfirePolicy.NONE else late
+        return (late + punctual)[:1]
+    match misfire.policy:
+        case MisfirePolicy.NONE:
+            late = []
+        case MisfirePolicy.FIRST:
+            late = late[:1]
+        case MisfirePolicy.LAST:
+            late = late[-1:]
+        case MisfirePolicy.ALL:
+            late = late[-misfire.max :]
+    return late + punctual
+
+
+def told(answers: Answers, due_times: list[datetime]) -> Counter[datetime]:
+    """How often each due time is answered; a range must hold as many as it says."""
+    found = Counter(run.due for run in answers.runs)
+    stretches: list[MissedRange | SkippedRange] = [*answers.missed, *answers.skipped]
+    for stretch in stretches:
+        inside = [due for due in due_times if stretch.first <= due <= stretch.last]
+        assert len(inside) == stretch.count
+        assert (inside[0], inside[-1]) == (stretch.first, stretch.last)
+        found.update(inside)
+    return found
+
+
+@settings(max_examples=300)
+@given(timetables, several, starts, backlogs, misfires)
+def test_every_due_time_has_one_answer_and_calendars_come_before_misfires(
+    table: Timetable,
+    blackouts: list[Blackout],
+    start: datetime,
+    backlog: timedelta,
+    misfire: Misfire,
+) -> None:
+    cursor = table.next_after(start)
+    assert cursor is not None
+    now = cursor + backlog
+    due_times = list(table.between(cursor - MICROSECOND, now, _MANY))
+    rules = FiringRules(table, misfire, GRACE, tuple(blackouts))
+
+    answers = answer_due_times(rules, cursor, now)
+
+    open_times = expected_open(table, blackouts, due_times, now)
+    runs = expected_runs(table, misfire, open_times, now)
+    assert [run.due for run in answers.runs] == runs
+    ended = table.run_once and bool(runs)
+    answered = [due for due in due_times if not ended or due <= runs[0]]
+    assert told(answers, due_times) == Counter(answered)
+    skipped = [due for due in answered if due not in open_times]
+    assert sum(stretch.count for stretch in answers.skipped) == len(skipped)
+    assert answers.next_at == (None if ended else table.next_after(now))
+
+
+@settings(max_examples=200)
+@given(timetables, several, starts, backlogs, misfires)
+def test_no_run_is_let_go_inside_a_blackout_unless_it_was_punctual(
+    table: Timetable,
+    blackouts: list[Blackout],
+    start: datetime,
+    backlog: timedelta,
+    misfire: Misfire,
+) -> None:
+    cursor = table.next_after(start)
+    assert cursor is not None
+    now = cursor + backlog
+    rules = FiringRules(table, misfire, GRACE, tuple(blackouts))
+
+    for run in answer_due_times(rules, cursor, now).runs:
+        answer = blackout_answer(blackouts, run.due)
+        assert run.not_before >= (answer.at if isinstance(answer, ReleasedAt) else run.due)
+        starts_at = max(run.not_before, now)
+        if run.due < now - GRACE:
+            assert end_of_blackout(blackouts, starts_at) == starts_at
+
+
+@given(several, starts, st.lists(st.integers(1, 3_600), min_size=1, max_size=60))
+def test_answers_given_one_by_one_are_those_given_at_once(
+    blackouts: list[Blackout], start: datetime, steps: list[int]
+) -> None:
+    """However often a scheduler looks, the ledger reads the same."""
+    table = timetable("*/7 * * * *")
+    rules = FiringRules(table, Misfire(MisfirePolicy.ALL, None, _MANY), GRACE, tuple(blackouts))
+    cursor = table.next_after(start)
+    assert cursor is not None
+    moments = [cursor + timedelta(seconds=sum(steps[: n + 1])) for n in range(len(steps))]
+
+    ran, count, at = list[datetime](), 0, cursor
+    for now in moments:
+        answers = answer_due_times(rules, at, now)
+        ran += [run.due for run in answers.runs]
+        count += sum(stretch.count for stretch in answers.skipped)
+        assert answers.next_at is not None
+        at = answers.next_at
+
+    whole = answer_due_times(rules, cursor, moments[-1])
+    assert ran == [run.due for run in whole.runs]
+    assert count == sum(stretch.count for stretch in whole.skipped)
