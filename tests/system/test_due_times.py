@@ -110,7 +110,7 @@ class TestRestarts:
     def test_job_whose_interval_is_longer_than_any_uptime_still_runs(
         self, rota: RotaUp, evidence: Evidence
     ) -> None:
-        apply(rota.client, job("seldom", evidence.script(), schedule="every 6s"))
+        apply(rota.client, job("seldom", evidence.script(), schedule="every 4s"))
 
         for _ in range(20):
             rota.stop()

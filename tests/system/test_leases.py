@@ -231,7 +231,7 @@ async def report(rota: RotaUp, outcome: Outcome) -> ReportAnswer:
     """As a worker would that has nothing to do with the run."""
     link = await LocalLink.connect(worker_socket(rota.home))
     try:
-        await link.register(Hello("stranger", "nonce", "nowhere", 1))
+        await link.register(Hello("stranger", "nowhere", 1))
         return await link.report([outcome])
     finally:
         await link.close()

@@ -64,8 +64,7 @@ class TestEndings:
 
         assert (run.state, run.cause) == ("TIMED_OUT", "timeout")
         assert 3 <= boottime() - before < 15
-        assert run.duration_seconds is not None
-        assert run.duration_seconds >= 3
+        assert run.duration_seconds == pytest.approx(3, abs=2)
 
     def test_timeout_of_a_step_is_its_own(self, client: Client) -> None:
         run = execute(client, {"run": "sleep 100", "timeout": "500ms"}, timeout="60s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +20,6 @@ from rota.domain.calendars import (
 from rota.domain.errors import Conflict, Invalid, NotFound, Problem
 from rota.domain.jobfile import JobFile, read_job
 from rota.domain.jobfile.calendars import calendar_document, unknown_calendars
-from rota.domain.schedule import Timetable
 from rota.domain.spec import JobSpec
 from rota.operations.backends import Backends
 from rota.operations.differences import Change, differences, digest_of
@@ -84,6 +84,14 @@ async def find_calendar(backends: Backends, name: str, *, project: str) -> Store
     return found[0]
 
 
+async def blackouts_of(
+    backends: Backends, project: str, names: Sequence[str]
+) -> tuple[Blackout, ...]:
+    """The calendars of these names, compiled; `Invalid` if this server cannot read one."""
+    found = await backends.store.calendars(project, names)
+    return tuple(compile_calendar(each.calendar) for each in found)
+
+
 async def plan_calendar(
     backends: Backends, project: str, calendar: Calendar, *, if_match: str = ""
 ) -> CalendarChange:
@@ -146,11 +154,9 @@ async def plan_calendars(backends: Backends, file: JobFile, now: datetime) -> Pl
 
 
 def calendar_effects(
-    table: Timetable, blackouts: Sequence[Blackout], next_at: datetime, limit: int
+    blackouts: Sequence[Blackout], due_times: Sequence[datetime], following: datetime | None
 ) -> tuple[CalendarEffect, ...]:
-    """What calendars do to the next due times, as far as they are known now."""
-    due_times = [next_at, *table.upcoming(next_at, limit)]
-    following = due_times.pop() if len(due_times) > limit else None
+    """What calendars do to due times of a job; `following` is the next one after them."""
     answers = fold_into_window(blackouts, due_times, following)
     return tuple(
         CalendarEffect(due, answer.name, answer.at if isinstance(answer, ReleasedAt) else None)
@@ -184,11 +190,11 @@ async def _stored(backends: Backends, file: JobFile) -> dict[tuple[str, str], St
 
 
 def _problems_in(file: JobFile, planned: PlannedCalendars, now: datetime) -> Iterator[Problem]:
+    known: dict[str, list[str]] = defaultdict(list)
+    for project, name in planned.known:
+        known[project].append(name)
     for index, entry in enumerate(file.jobs):
-        if not (names := _names_of(entry.spec)):
-            continue
-        known = [name for project, name in planned.known if project == entry.spec.project]
-        unknown = unknown_calendars(names, known)
+        unknown = unknown_calendars(_names_of(entry.spec), known[entry.spec.project])
         for problem in unknown:
             path = f"jobs[{index}].{problem.path}"
             yield Problem(problem.message, path, entry.line, hint=problem.hint)

@@ -62,8 +62,9 @@ class Plan:
 
     @property
     def has_changes(self) -> bool:
-        changes = [each.change for each in (*self.changes, *self.calendars)]
-        return any(change is not Change.UNCHANGED for change in changes)
+        changes = {change.change for change in self.changes}
+        changes |= {calendar.change for calendar in self.calendars}
+        return bool(changes - {Change.UNCHANGED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +322,7 @@ def _with_calendar_notes(
     next_at = job.next_at or job.held_from
     if table is None or next_at is None or not blackouts:
         return planned
-    effects = calendar_effects(table, blackouts, next_at, _NOTED)
+    effects = calendar_effects(blackouts, *due_times_from(table, next_at, _NOTED))
     return replace(planned, notes=(*planned.notes, *(effect.words for effect in effects)))
 
 
@@ -379,8 +380,17 @@ async def upcoming(backends: Backends, job: Job, limit: int) -> tuple[datetime, 
     table = timetable(read_job(job.document), job.anchor)
     if table is None or job.next_at is None:
         return ()
-    rest = table.upcoming(job.next_at, limit - 1) if limit > 1 else ()
-    return (job.next_at, *rest)
+    return due_times_from(table, job.next_at, limit)[0]
+
+
+def due_times_from(
+    table: Timetable, next_at: datetime, limit: int
+) -> tuple[tuple[datetime, ...], datetime | None]:
+    """The due times from a cursor on, and the one after these, as far as they are known."""
+    if table.run_once or table.after_previous:
+        return (next_at,), None
+    known = (next_at, *table.upcoming(next_at, limit))
+    return known[:limit], known[limit] if len(known) > limit else None
 
 
 def require_enabled(job: Job) -> None:

@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from rota.domain.calendars import Answers, DueStart, FiringRules, answer_due_times
 from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.ids import JobId
 from rota.domain.jobfile import read_job
-from rota.domain.schedule import MissedRange, Timetable, catch_up
-from rota.domain.spec import Misfire
+from rota.domain.schedule import Timetable
 from rota.domain.states import RunState
 from rota.operations import holding
 from rota.operations.backends import Backends
@@ -33,37 +33,49 @@ MISFIRE_GRACE = timedelta(seconds=2)  # what is less late than this was not miss
 
 
 def plan_firing(
-    due: DueSchedule, table: Timetable, misfire: Misfire, next_at: datetime | None, now: datetime
+    due: DueSchedule, rules: FiringRules, next_at: datetime | None, now: datetime
 ) -> Firing:
     """What to do about a schedule that is due. `next_at` is the due time after this one."""
-    is_punctual = now - due.next_at <= MISFIRE_GRACE and (next_at is None or next_at > now)
-    if is_punctual and not table.run_once and not table.after_previous:
-        return _firing(due, table, (due.next_at,), (), next_at)
-    answer = catch_up(table, due.next_at, now, misfire, grace=MISFIRE_GRACE)
-    return _firing(due, table, answer.fire, answer.missed, answer.next_at)
+    table = rules.timetable
+    is_punctual = now - due.next_at <= rules.grace and (next_at is None or next_at > now)
+    is_simple = not (table.run_once or table.after_previous or rules.blackouts)
+    if is_punctual and is_simple:
+        answers = Answers((DueStart(due.next_at, due.next_at),), (), (), next_at)
+    else:
+        answers = answer_due_times(rules, due.next_at, now)
+    return _firing(due, table, answers)
 
 
-def _firing(
-    due: DueSchedule,
-    table: Timetable,
-    fire: Sequence[datetime],
-    missed: Sequence[MissedRange],
-    next_at: datetime | None,
-) -> Firing:
+def _firing(due: DueSchedule, table: Timetable, answers: Answers) -> Firing:
+    has_runs = bool(answers.runs)
     return Firing(
         job_id=due.job_id,
         job_version=due.job_version,
         schedule_version=due.schedule_version,
         claimed_next_at=due.next_at,
-        runs=[PlannedRun(at, table.release_at(at)) for at in fire],
-        unanswered=[
-            Unanswered(stretch.first, stretch.last, stretch.count, RunState.MISSED, "downtime")
-            for stretch in missed
-        ],
-        next_at=next_at,
-        finishes_job=table.run_once and bool(fire),
-        waits=table.after_previous and bool(fire),
+        runs=[_planned(table, start) for start in answers.runs],
+        unanswered=_unanswered(answers),
+        next_at=answers.next_at,
+        finishes_job=table.run_once and has_runs,
+        waits=table.after_previous and has_runs,
     )
+
+
+def _planned(table: Timetable, start: DueStart) -> PlannedRun:
+    """Spread and jitter count from the end of a blackout too: that is when many want to start."""
+    return PlannedRun(start.due, table.release_at(start.due) + (start.not_before - start.due))
+
+
+def _unanswered(answers: Answers) -> list[Unanswered]:
+    missed = [
+        Unanswered(it.first, it.last, it.count, RunState.MISSED, "downtime")
+        for it in answers.missed
+    ]
+    skipped = [
+        Unanswered(it.first, it.last, it.count, RunState.SKIPPED, it.cause, it.previous)
+        for it in answers.skipped
+    ]
+    return missed + skipped
 
 
 async def fire(backends: Backends, firings: Sequence[Firing]) -> Fired:

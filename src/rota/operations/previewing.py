@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from rota.domain.errors import Problem
+from rota.domain.errors import Invalid, Problem
 from rota.domain.job import Job
 from rota.domain.jobfile import read_job
 from rota.domain.schedule import (
@@ -18,7 +18,8 @@ from rota.domain.schedule import (
 )
 from rota.domain.spec import Schedule
 from rota.operations.backends import Backends
-from rota.operations.definitions import timetable, upcoming
+from rota.operations.calendars import CalendarEffect, blackouts_of, calendar_effects
+from rota.operations.definitions import due_times_from, timetable, upcoming
 
 _KEY = "preview"  # the seed of `H` in an expression that belongs to no job yet
 
@@ -41,6 +42,8 @@ class Outlook:
     times: tuple[datetime, ...]  # UTC; empty on demand, while held, or when it is over
     words: str  # "" on demand
     clock_changes: tuple[str, ...]
+    calendars: tuple[CalendarEffect, ...] = ()  # on those of the times that they skip or move
+    problem: str = ""  # why the job cannot fire: a calendar that this server cannot read
 
 
 def preview(schedule: Schedule, start: datetime, count: int) -> Preview:
@@ -57,12 +60,21 @@ def preview(schedule: Schedule, start: datetime, count: int) -> Preview:
 
 async def outlook(backends: Backends, job: Job, count: int) -> Outlook:
     """The next due times of a job, and what changes of clocks will do to them."""
-    table = timetable(read_job(job.document), job.anchor)
-    if table is None:
+    spec = read_job(job.document)
+    table = timetable(spec, job.anchor)
+    if table is None or spec.schedule is None:
         return Outlook((), "", ())
     times = await upcoming(backends, job, count)
     now = await backends.store.now()
-    return Outlook(times, describe(table), _changes(table, now))
+    found = Outlook(times, describe(table), _changes(table, now))
+    if not spec.schedule.calendars or job.next_at is None:
+        return found
+    try:
+        blackouts = await blackouts_of(backends, job.project, spec.schedule.calendars)
+    except Invalid as error:
+        return replace(found, problem=f"{error}: {'; '.join(map(str, error.problems))}")
+    effects = calendar_effects(blackouts, *due_times_from(table, job.next_at, count))
+    return replace(found, calendars=effects)
 
 
 def _changes(table: Timetable, after: datetime) -> tuple[str, ...]:

@@ -131,7 +131,6 @@ class Hello(msgspec.Struct, frozen=True):
     """What a worker offers."""
 
     worker: str
-    nonce: str
     pool: str
     slots: int
     labels: Mapping[str, str] = {}

@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from rota.adapters.clock import SystemClock
+from rota.adapters.store.sqlite.connection import OLDEST_SQLITE
 from rota.domain.durations import format_duration
 from rota.domain.ids import instant
 from rota.guardian import guardian_command
@@ -27,7 +28,6 @@ from rota.runtime.paths import client_file, worker_socket
 
 _LITTLE_SPACE = 256 * 1024 * 1024
 _CLOCK_TOLERANCE = timedelta(seconds=2)
-_OLDEST_SQLITE = (3, 37, 0)
 _GUARDIAN_SECONDS = 10
 _SERVER_SECONDS = 2
 
@@ -64,8 +64,8 @@ def run(settings: Settings) -> list[Finding]:
 
 def _python(settings: Settings) -> Iterator[Finding]:
     shown = f"Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}"
-    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
-        yield Finding("python", Verdict.PROBLEM, shown, "SQLite 3.37 or later is needed")
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        yield Finding("python", Verdict.PROBLEM, shown, "SQLite 3.38 or later is needed")
     else:
         yield Finding("python", Verdict.OK, shown)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import os
 import sys
 from datetime import timedelta
@@ -95,7 +96,7 @@ class GuardedWorker:
             "app": settings.app,
             "stop_grace": settings.stop_grace.total_seconds(),
             "log_level": settings.log_level,
-            "labels": ",".join(f"{k}={v}" for k, v in (settings.labels or {}).items()),
+            "labels": json.dumps(dict(settings.labels or {})),
         }
         command += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         return [*command, "--predecessor-is-gone"] if is_predecessor_gone else command

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -36,7 +36,6 @@ log = structlog.get_logger()
 
 _RESEND = timedelta(milliseconds=200)
 _STARTING = timedelta(seconds=60)  # the app's import may take its time before the first lease
-_GUARDIAN_SILENCE = timedelta(seconds=10)  # a third of the default lease
 
 
 def main() -> None:
@@ -51,73 +50,84 @@ def main() -> None:
 
 
 async def _run(options: argparse.Namespace) -> None:
-    clock = SystemClock()
     folder = worker_folder(options.home, options.worker_name)
     predecessor.leave_note(folder)
     guard = Guard(
         socket.socket(fileno=int(os.environ["ROTA_GUARDIAN_FD"])),
         int(os.environ["ROTA_GUARDIAN_KILL_FD"]),
     )
-    mode = await guard.greet()
+    worker = _Worker(options, folder, guard)
+    try:
+        await worker.run(await guard.greet())
+    finally:
+        guard.close()
 
-    async def send(chunks: Sequence[OutputChunk]) -> ReportAnswer:
+
+class _Worker:
+    """Session, attempts and executors, wired together."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path, guard: Guard) -> None:
+        self._options = options
+        self._guard = guard
+        self._clock = SystemClock()
+        self._attempts = Attempts(self._clock, self._open_output)
+        self._executors: dict[JobType, Executor] = {
+            JobType.SHELL: ShellExecutor(self._attempts, guard, self._clock, folder / "work")
+        }
+        self._session: WorkerSession | None = None
+
+    async def run(self, guard_mode: str) -> None:
+        """Serve until told to stop."""
+        functions = await self._serve_functions() if self._options.app else ()
+        self._attempts.serve_with(self._executors)
+        self._session = session = WorkerSession(
+            lambda: LocalLink.connect(worker_socket(self._options.home)),
+            self._attempts,
+            self._hello(functions, guard_mode),
+            self._guard,
+            self._clock,
+            SessionConfig(stop_grace=timedelta(seconds=self._options.stop_grace)),
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, session.stop)
+        await session.run()
+        for executor in self._executors.values():
+            await executor.close()
+
+    async def _serve_functions(self) -> tuple[str, ...]:
+        """Start the app's host; its functions are known once it has imported the app."""
+        from rota.adapters.executors.python import PythonExecutor
+
+        python = PythonExecutor(self._attempts, self._guard, self._options.app)
+        self._guard.prolong(self._clock.monotonic() + _STARTING.total_seconds())
+        self._executors[JobType.PYTHON] = python
+        return await python.ready()
+
+    def _hello(self, functions: tuple[str, ...], guard_mode: str) -> Hello:
+        return Hello(
+            worker=self._options.worker_name,
+            pool=self._options.pool,
+            slots=self._options.slots,
+            labels=self._options.labels,
+            functions=functions,
+            guard_mode=guard_mode,
+            version=__version__,
+            predecessor_is_gone=self._options.predecessor_is_gone,
+        )
+
+    def _open_output(self, fence: Fence, spec: JobSpec) -> AttemptOutput:
+        times = OutputTimes(self._clock.monotonic, lambda: self._attempts.store_micros() // 1000)
+        return AttemptOutput(fence, spec.log_limit, times, self._send)
+
+    async def _send(self, chunks: Sequence[OutputChunk]) -> ReportAnswer:
+        """Until a server has them: output waits for the connection, it is not lost with it."""
         while True:
             try:
-                return await session.link.output(chunks)
+                if self._session is not None:
+                    return await self._session.link.output(chunks)
             except Unavailable:
-                await clock.sleep(_RESEND)
-
-    def open_output(fence: Fence, spec: JobSpec) -> AttemptOutput:
-        times = OutputTimes(clock.monotonic, lambda: attempts.store_micros() // 1000)
-        return AttemptOutput(fence, spec.log_limit, times, send)
-
-    attempts = Attempts(clock, open_output)
-    executors: dict[JobType, Executor] = {
-        JobType.SHELL: ShellExecutor(attempts, guard, clock, folder / "work")
-    }
-    functions: tuple[str, ...] = ()
-    if options.app:
-        from rota.adapters.executors.python import (
-            PythonExecutor,
-        )  # only workers with an app need it
-
-        python = PythonExecutor(attempts, guard, options.app)
-        guard.prolong(clock.monotonic() + _STARTING.total_seconds())
-        functions = await python.ready()
-        executors[JobType.PYTHON] = python
-    attempts.serve_with(executors)
-    hello = Hello(
-        worker=options.worker_name,
-        nonce=secrets.token_hex(8),
-        pool=options.pool,
-        slots=options.slots,
-        labels=_labels(options.labels),
-        functions=functions,
-        guard_mode=mode,
-        version=__version__,
-        predecessor_is_gone=options.predecessor_is_gone,
-    )
-    session = WorkerSession(
-        lambda: LocalLink.connect(worker_socket(options.home)),
-        attempts,
-        hello,
-        guard.prolong,
-        clock,
-        SessionConfig(stop_grace=timedelta(seconds=options.stop_grace)),
-    )
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, session.stop)
-    watch = loop.create_task(guard.keep_watch(clock, _GUARDIAN_SILENCE))
-    await session.run()
-    watch.cancel()
-    for executor in executors.values():
-        await executor.close()
-    guard.close()
-
-
-def _labels(text: str) -> dict[str, str]:
-    return dict(pair.split("=", 1) for pair in text.split(",") if pair)
+                pass
+            await self._clock.sleep(_RESEND)
 
 
 def _parse() -> argparse.Namespace:
@@ -127,7 +137,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--slots", type=int, required=True)
     parser.add_argument("--pool", required=True)
     parser.add_argument("--app", default="")
-    parser.add_argument("--labels", default="")
+    parser.add_argument("--labels", type=json.loads, default={})
     parser.add_argument("--stop-grace", type=float, required=True)
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--predecessor-is-gone", action="store_true")

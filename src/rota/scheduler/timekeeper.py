@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
 
+from rota.domain.calendars import FiringRules
 from rota.domain.errors import Invalid
 from rota.domain.ids import JobId
 from rota.domain.jobfile import read_job
-from rota.domain.schedule import Timetable
-from rota.domain.spec import Misfire
 from rota.domain.store_time import StoreTime
 from rota.operations import firing
 from rota.operations.backends import Backends
@@ -22,6 +21,7 @@ from rota.operations.definitions import timetable
 from rota.ports.clock import Clock
 from rota.ports.queue import TIMES
 from rota.ports.store import DueSchedule
+from rota.scheduler.blackouts import Blackouts
 
 log = structlog.get_logger()
 
@@ -41,9 +41,17 @@ class _Upcoming:
     next_at: datetime
     job_id: JobId
     due: DueSchedule = field(compare=False)
-    table: Timetable = field(compare=False)
-    misfire: Misfire = field(compare=False)
+    rules: FiringRules = field(compare=False)
     after: datetime | None = field(compare=False)  # the due time after this one
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """What a version of a job says about its schedule."""
+
+    rules: FiringRules  # without blackouts, which may change under it
+    project: str
+    calendars: tuple[str, ...]
 
 
 class Timekeeper:
@@ -58,7 +66,8 @@ class Timekeeper:
         self._clock = clock
         self._config = config or TimekeeperConfig()
         self._upcoming: list[_Upcoming] = []
-        self._tables: dict[tuple[JobId, int], tuple[Timetable | None, Misfire]] = {}
+        self._versions: dict[tuple[JobId, int], _Version | None] = {}  # None: it is not readable
+        self._blackouts = Blackouts(backends.store)
         self._store_time: StoreTime | None = None
         self._look_at: float = 0.0  # monotonic: when to ask the store again
         self._eligible_at: datetime | None = None
@@ -117,25 +126,35 @@ class Timekeeper:
         if pause_end is not None:
             self._look_at = min(self._look_at, self._store_time.monotonic_at(pause_end))
 
-    async def _learn(self, due: Iterable[DueSchedule]) -> None:
-        """Compile the timetables of job versions seen for the first time."""
+    async def _learn(self, due: Sequence[DueSchedule]) -> None:
+        """Compile job versions seen for the first time, and read the calendars of all."""
         new = {
             (d.job_id, d.job_version): d
             for d in due
-            if (d.job_id, d.job_version) not in self._tables
+            if (d.job_id, d.job_version) not in self._versions
         }
-        if len(self._tables) > self._config.max_upcoming:
-            self._tables.clear()
+        if len(self._versions) > self._config.max_upcoming:
+            self._versions.clear()
         documents = await self._backends.store.documents(list(new)) if new else {}
         for ref, document in documents.items():
-            self._tables[ref] = _compiled(document, new[ref])
+            self._versions[ref] = _compiled(document, new[ref])
+        versions = [self._versions.get((d.job_id, d.job_version)) for d in due]
+        await self._blackouts.look(
+            {(v.project, name) for v in versions if v for name in v.calendars}
+        )
 
     def _prepare(self, due: DueSchedule) -> _Upcoming | None:
-        table, misfire = self._tables.get((due.job_id, due.job_version), (None, Misfire()))
-        if table is None:
+        version = self._versions.get((due.job_id, due.job_version))
+        if version is None:
             return None
-        after = table.next_after(due.next_at)
-        return _Upcoming(due.next_at, due.job_id, due, table, misfire, after)
+        rules = version.rules
+        if version.calendars:
+            blackouts = self._blackouts.of(version.project, version.calendars)
+            if blackouts is None:
+                return None
+            rules = replace(rules, blackouts=blackouts)
+        after = rules.timetable.next_after(due.next_at)
+        return _Upcoming(due.next_at, due.job_id, due, rules, after)
 
     def _take_due(self) -> list[_Upcoming]:
         batch: list[_Upcoming] = []
@@ -148,10 +167,7 @@ class Timekeeper:
 
     async def _fire(self, batch: list[_Upcoming]) -> None:
         now = self._now()
-        firings = [
-            firing.plan_firing(entry.due, entry.table, entry.misfire, entry.after, now)
-            for entry in batch
-        ]
+        firings = [firing.plan_firing(entry.due, entry.rules, entry.after, now) for entry in batch]
         fired = await firing.fire(self._backends, firings)
         for entry, planned in zip(batch, firings, strict=True):
             if entry.job_id in fired.accepted and planned.next_at is not None:
@@ -176,21 +192,23 @@ class Timekeeper:
                 next_at,
                 entry.job_id,
                 due,
-                entry.table,
-                entry.misfire,
-                entry.table.next_after(next_at),
+                entry.rules,
+                entry.rules.timetable.next_after(next_at),
             ),
         )
 
 
-def _compiled(document: Mapping[str, Any], due: DueSchedule) -> tuple[Timetable | None, Misfire]:
+def _compiled(document: Mapping[str, Any], due: DueSchedule) -> _Version | None:
     """The rules of a schedule; None if this version cannot read it: the others must go on."""
     try:
         spec = read_job(document)
-        misfire = spec.schedule.misfire if spec.schedule else Misfire()
-        return timetable(spec, due.anchor), misfire
+        table = timetable(spec, due.anchor)
     except Invalid as error:
         log.error(
             "schedule.unreadable", job_id=due.job_id, version=due.job_version, error=str(error)
         )
-        return None, Misfire()
+        return None
+    if table is None or spec.schedule is None:
+        return None
+    rules = FiringRules(table, spec.schedule.misfire, firing.MISFIRE_GRACE)
+    return _Version(rules, spec.project, spec.schedule.calendars)

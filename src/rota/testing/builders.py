@@ -83,7 +83,7 @@ def new_calendar(name: str = "nights", *windows: str, expected_version: int = 0)
 def hello(worker: str = "worker", *, slots: int = 10, **fields: Any) -> Hello:
     """A worker that introduces itself."""
     return Hello(
-        worker=worker, nonce="nonce", pool=fields.pop("pool", "default"), slots=slots, **fields
+        worker=worker, pool=fields.pop("pool", "default"), slots=slots, **fields
     )
 
 

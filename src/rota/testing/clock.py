@@ -29,3 +29,19 @@ class FakeTicker:
             raise ValueError("a store's clock never goes back")
         self._micros += duration // timedelta(microseconds=1)
         return self.instant
+
+
+class FakeClock:
+    """A node's clock that goes with a store's fake one. Sleeping moves both on."""
+
+    def __init__(self, ticker: FakeTicker) -> None:
+        self._ticker = ticker
+
+    def now(self) -> datetime:
+        return self._ticker.instant
+
+    def monotonic(self) -> float:
+        return self._ticker.now() / 1_000_000
+
+    async def sleep(self, duration: timedelta) -> None:
+        self._ticker.advance(duration)

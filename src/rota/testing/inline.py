@@ -19,10 +19,11 @@ from typing import Any
 
 from rota.domain.durations import parse_duration
 from rota.domain.jobfile import parse_inputs, read_job
-from rota.domain.schedule import Timetable, compile_schedule
+from rota.domain.schedule import Timetable
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import JobSpec
 from rota.domain.states import RunState
+from rota.operations.definitions import timetable
 from rota.sdk.answers import Batch, LogWindow, Run, RunDetail
 from rota.sdk.app import App
 from rota.sdk.errors import NotFound
@@ -203,8 +204,8 @@ def _job(function: JobFunction[..., Any, Any], now: datetime) -> _Job:
     spec = read_job(function.document())
     if spec.schedule is None or not spec.enabled:
         return _Job(function, spec, None, None)
-    timetable = compile_schedule(spec.schedule, key=spec.name, anchor=now)
-    return _Job(function, spec, timetable, timetable.next_after(now))
+    table = timetable(spec, now)
+    return _Job(function, spec, table, table.next_after(now) if table else None)
 
 
 def _instant(time: datetime | str, zone: str) -> datetime:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -32,6 +33,18 @@ class SessionConfig:
     stop_grace: timedelta = timedelta(seconds=10)  # how long attempts may finish after a stop
 
 
+class LeaseGuard(Protocol):
+    """What ends everything here when the lease is not renewed."""
+
+    def prolong(self, deadline: float) -> None:
+        """Everything may live until this monotonic time."""
+        ...
+
+    async def keep_watch(self, clock: Clock, silence: timedelta) -> None:
+        """Make sure that it would: one that is silent for so long is ended, and we with it."""
+        ...
+
+
 class WorkerSession:
     """Runs until stopped. A broken connection is mended; running attempts do not notice it."""
 
@@ -40,14 +53,14 @@ class WorkerSession:
         connect: Callable[[], Awaitable[WorkerLink]],
         attempts: Attempts,
         hello: Hello,
-        prolong: Callable[[float], None],
+        guard: LeaseGuard,
         clock: Clock,
         config: SessionConfig | None = None,
     ) -> None:
         self._connect = connect
         self._attempts = attempts
         self._hello = hello
-        self._prolong = prolong
+        self._guard = guard
         self._clock = clock
         self._config = config or SessionConfig()
         self._link: WorkerLink | None = None
@@ -93,6 +106,7 @@ class WorkerSession:
                         self._receive(link, group),
                         self._report(link),
                         self._tick(link),
+                        self._guard.keep_watch(self._clock, renewal_interval(self._lease)),
                     )
                 ]
                 group.create_task(self._end_when_done(link, loops))
@@ -112,7 +126,7 @@ class WorkerSession:
 
     def _extend(self, sent_at: float) -> None:
         """Counted from when the renewal was sent, so that our end comes before the store's."""
-        self._prolong(sent_at + (self._lease - guard_margin(self._lease)).total_seconds())
+        self._guard.prolong(sent_at + (self._lease - guard_margin(self._lease)).total_seconds())
 
     async def _renew(self, link: WorkerLink) -> None:
         interval = renewal_interval(self._lease).total_seconds()

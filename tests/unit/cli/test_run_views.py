@@ -20,7 +20,8 @@ def terminal() -> Terminal:
 
 
 def run(**fields: Any) -> RunDetail:
-    return RunDetail(**{"id": "r_1", "job": "tidy", "state": "COMPLETED", "attempt": 1} | fields)
+    known: dict[str, Any] = {"id": "r_1", "job": "tidy", "state": "COMPLETED", "attempt": 1}
+    return RunDetail(**known | fields)
 
 
 def page_of(run: RunDetail) -> dict[str, str]:

@@ -83,7 +83,7 @@ class Served:
         return dict(answer.json())
 
     async def worker(self, name: str = "worker-1") -> Worker:
-        hello = Hello(worker=name, nonce="1", pool="default", slots=100)
+        hello = Hello(worker=name, pool="default", slots=100)
         session, _ = await serving.register(self.backends, hello, _LEASE)
         return Worker(self.backends, session.id)
 

@@ -30,6 +30,7 @@ ROLES = {
     "POST /api/v1/jobs/{job}:pause": Role.OPERATOR,
     "POST /api/v1/jobs/{job}:resume": Role.OPERATOR,
     "POST /api/v1/jobs/{job}:skip": Role.OPERATOR,
+    "POST /api/v1/jobs/{job}:backfill": Role.OPERATOR,
     "POST /api/v1/jobs/{job}/runs": Role.OPERATOR,
     "POST /api/v1/jobs/{job}/runs:batch": Role.OPERATOR,
     "POST /api/v1/runs/{run}:cancel": Role.OPERATOR,

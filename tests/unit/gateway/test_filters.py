@@ -40,6 +40,12 @@ def test_all_terms_hold_together() -> None:
     )
 
 
+def test_runs_of_a_backfill_are_named_by_its_id() -> None:
+    assert parsed("backfill:b_1").backfill == "b_1"
+    assert parsed("backfill:b_1", backfill="b_1") == parsed("backfill:b_1")
+    assert errors("backfill:b_1 backfill:b_2") == ["where  backfill: is there twice"]
+
+
 def test_case_does_not_matter() -> None:
     assert parsed("STATE:Failed Trigger:MANUAL") == parsed("state:failed trigger:manual")
 
@@ -72,7 +78,7 @@ def test_times_are_instants_or_durations_ago() -> None:
         ("stat:failed", 'did you mean "state"?'),
         ("state:faild", 'did you mean "failed"?'),
         ("state:,", "is not a state"),
-        ("trigger:cron", "schedule, manual or retry"),
+        ("trigger:cron", "schedule, manual, retry or backfill"),
         ("active:maybe", "true or false"),
         ("since:yesterday", "is not a duration"),
         ("since:2026-05-01T00:00", "neither a duration"),

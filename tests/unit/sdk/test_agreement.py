@@ -12,7 +12,18 @@ from pydantic import BaseModel
 from rota.gateway.app import create_app
 from rota.gateway.openapi import openapi_document
 from rota.gateway.settings import GatewaySettings
-from rota.gateway.shapes import event, job, log, plan, preview, problem, run, token, worker
+from rota.gateway.shapes import (
+    backfill,
+    event,
+    job,
+    log,
+    plan,
+    preview,
+    problem,
+    run,
+    token,
+    worker,
+)
 from rota.operations.backends import Backends
 from rota.sdk import answers, calls
 from rota.sdk.exchange import Call
@@ -40,6 +51,8 @@ SHAPES: list[tuple[type[answers.Answer], type[BaseModel]]] = [
     (answers.RunDetail, run.RunDetail),
     (answers.Batch, run.BatchShape),
     (answers.Why, run.WhyShape),
+    (answers.Backfill, backfill.BackfillShape),
+    (answers.SkippedDueTimes, backfill.SkippedShape),
     (answers.LogLine, log.LogLine),
     (answers.LogWindow, log.LogWindow),
     (answers.LogMatches, log.LogMatches),
@@ -67,11 +80,13 @@ CALLS: list[Call[Any]] = [
     calls.get_ledger("a", since="s", until="u", limit=1, cursor="c"),
     calls.trigger("a", {"b": 1}, at="t", priority=1, key="k"),
     calls.trigger_many("a", [{}], key="k"),
+    calls.backfill_job("a", "s", "e", only="failed", max_parallel=2, plan=True, key="k"),
     calls.list_runs(
         where="w",
         state="s",
         job="j",
         trigger="t",
+        backfill="b",
         since="s",
         until="u",
         active=True,

@@ -17,6 +17,7 @@ from rota.sdk.client import Client
 
 RUN = {"id": "r_1", "job": "tidy", "state": "PROCESSING", "attempt": 1}
 ENDED = {**RUN, "state": "COMPLETED"}
+DAY = "2026-05-04T00:00:00Z"
 
 Ask = Callable[..., Any]
 
@@ -119,6 +120,19 @@ def test_trigger_sends_inputs_and_a_key_of_its_own(server: Answering, ask: Ask) 
     assert first.document == {"inputs": {"target": "all"}, "priority": 8}
     assert len(first.headers["Idempotency-Key"]) > 20
     assert second.headers["Idempotency-Key"] == "mine"
+
+
+def test_backfill_sends_the_range_and_a_key_of_its_own(server: Answering, ask: Ask) -> None:
+    skipped = {"cause": "completed", "count": 2, "first": DAY, "last": DAY}
+    server.on("POST /jobs/tidy:backfill", document({"id": "b_1", "runs": 1, "skipped": [skipped]}))
+
+    answer = ask(server, "backfill_job", "tidy", DAY, only="missing", max_parallel=4, plan=True)
+
+    (asked,) = server.asked
+    assert (answer.id, answer.skipped[0].count) == ("b_1", 2)
+    assert asked.document == {"from": DAY, "only": "missing", "max_parallel": 4}
+    assert asked.query == {"plan": ["true"]}
+    assert len(asked.headers["Idempotency-Key"]) > 20
 
 
 def test_job_file_is_sent_as_it_is_with_the_plans_etag(server: Answering, ask: Ask) -> None:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -247,8 +248,10 @@ async def test_the_sweep_goes_round_all_that_waits(tmp_path: Path) -> None:
     clock = FakeTicker()
     store = await open_sqlite(tmp_path / "rota.db", clock=clock)
     scene = Scene(store, clock)
-    for name in ("a", "b", "c"):
+    for name in ("a", "b"):
         await scene.trigger(await scene.job(name, max_concurrency=1), 2)
+    yesterday, today = clock.instant - timedelta(days=1), clock.instant
+    await scene.backfill(await scene.job("c"), [yesterday, today])
     with closing(sqlite3.connect(tmp_path / "rota.db")) as connection:
         connection.execute("UPDATE run SET state = 'FAILED' WHERE state = 'QUEUED'")
         connection.commit()

@@ -88,6 +88,7 @@ def test_no_statement_scans_the_runs(connection: sqlite3.Connection, name: str) 
     ("name", "leads"),
     [
         ("active_runs", "run_gated (gate_job=? AND state=?)"),
+        ("backfilled_due_runs", "run_backfilled (job_id=? AND due_at>? AND due_at<?)"),
         ("chain_heads", "run_queued (chain=?)"),
         ("claim_runs", "INTEGER PRIMARY KEY (rowid=?)"),
         ("complete_runs", "sqlite_autoindex_run_1 (id=?)"),
@@ -97,8 +98,11 @@ def test_no_statement_scans_the_runs(connection: sqlite3.Connection, name: str) 
         ("end_attempt", "INTEGER PRIMARY KEY (rowid=?)"),
         ("live_fences", "sqlite_autoindex_run_1 (id=?)"),
         ("runs_to_change", "sqlite_autoindex_run_1 (id=?)"),
+        ("select_runs_of_backfill", "run_backfill (backfill=? AND seq<?)"),
         ("select_runs_of_job", "run_job (job_id=? AND seq<?)"),
         ("start_runs", "sqlite_autoindex_run_1 (id=?)"),
+        ("waited_backfills", "run_blocked (blocked_on=?)"),
+        ("waited_jobs", "run_blocked (blocked_on=?)"),
         ("waiting_runs", "run_blocked (blocked_on=? AND seq>?)"),
     ],
 )

@@ -14,6 +14,8 @@ from rota.domain.jobfile.calendars import (
     CALENDARS,
     CALENDARS_OF_JOB,
     HOLIDAYS,
+    build_calendar,
+    calendar_document,
     check_calendars,
     read_calendar,
     unknown_calendars,
@@ -150,6 +152,20 @@ def test_a_name_repeated_in_one_line_is_found() -> None:
     assert errors_in(json.dumps({"calendars": documents})) == [
         "1:64  calendar quiet is already in line 1"
     ]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"name": "quiet", "windows": ["Sat"]},
+        {"name": "quiet", "windows": ["Sat"], "timezone": "Europe/Berlin", "inside": "run_after"},
+        {"name": "quiet", "holidays": {"country": "DE"}},
+        {"name": "quiet", "holidays": {"country": "DE", "subdivision": "BY"}},
+    ],
+    ids=str,
+)
+def test_a_calendar_is_written_as_it_was_read(document: dict[str, object]) -> None:
+    assert calendar_document(build_calendar(document)) == document
 
 
 def test_unknown_names_are_refused_with_the_nearest_one() -> None:

@@ -17,6 +17,7 @@ from tests.unit.domain.jobfile.jobfiles import (
     spec_of,
 )
 
+from rota.domain.calendars import Calendar, Inside
 from rota.domain.errors import Invalid
 from rota.domain.jobfile import read_file, read_job
 from rota.domain.jobfile.report import MAX_PROBLEMS
@@ -97,7 +98,6 @@ def test_full_file_is_refused_only_for_what_comes_later() -> None:
 
     assert all("is not available in this version of Rota" in it.message for it in problems)
     assert [it.path.removeprefix("jobs[0].") for it in problems] == [
-        "calendars",
         "source.git",
         "isolation",
         "network",
@@ -114,9 +114,28 @@ def test_full_file_is_refused_only_for_what_comes_later() -> None:
         "keep",
         "limits",
         "resources",
-        "calendars",
         "carts",
     ]
+
+
+def test_calendars_of_a_file_are_read_and_jobs_name_them() -> None:
+    weekends = {"name": "weekends", "windows": ["Sat,Sun"], "inside": "run_after"}
+
+    file = read(file_of(job(schedule="@daily", calendars=["weekends"]), calendars=[weekends]))
+
+    assert file.calendars == (Calendar("weekends", ("Sat,Sun",), inside=Inside.RUN_AFTER),)
+    assert file.jobs[0].spec.schedule is not None
+    assert file.jobs[0].spec.schedule.calendars == ("weekends",)
+
+
+def test_wrong_window_is_told_with_its_place() -> None:
+    text = """\
+        calendars:
+          - {name: weekends, windows: [Sat, Sunn]}
+        jobs: []
+        """
+
+    assert errors_in(text) == ['2:37  "Sunn": there is no weekday "Sunn": did you mean Sun?']
 
 
 def test_warnings_alone_do_not_refuse_a_file() -> None:

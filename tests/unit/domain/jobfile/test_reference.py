@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 
 from rota.domain.jobfile import reference
+from rota.domain.jobfile.calendars import CALENDAR, HOLIDAYS
 from rota.domain.jobfile.fields import FILE, JOB
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 
@@ -10,7 +11,8 @@ from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 def test_every_field_is_on_the_page() -> None:
     page = reference()
 
-    for section in (FILE, JOB, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE):
+    sections = (FILE, JOB, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE, CALENDAR, HOLIDAYS)
+    for section in sections:
         for row in section.fields:
             assert f"`{row.name}`" in page
             assert row.doc in page or not row.is_available

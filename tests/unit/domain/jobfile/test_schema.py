@@ -37,6 +37,7 @@ def test_every_available_field_has_its_sentence_in_the_schema() -> None:
         {"schedule": ["@daily", "30s"], "retry": {"jitter": "20%"}},
         {"steps": [{"run": ["a", "b"], "if": "always"}], "log_limit": "1.5GiB"},
         {"inputs": {"n": {"type": "integer", "default": 3}}, "labels": {"tier/x": "gold"}},
+        {"schedule": "@daily", "calendars": ["weekends"]},
     ],
     ids=str,
 )
@@ -59,6 +60,7 @@ def test_valid_job_passes(fields: dict[str, object]) -> None:
         {"steps": [{"name": "x"}]},
         {"timeout": 30},
         {"log_limit": "100"},
+        {"calendars": "weekends"},
     ],
     ids=str,
 )

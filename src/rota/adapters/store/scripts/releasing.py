@@ -151,6 +151,7 @@ def hold_job(now: int, job: JobId) -> Script[None]:
         yield _move_waiters(job_key(job), key, reasons, trigger)
     for backfill in (yield from _waited_backfills(job)):
         yield _move_waiters(backfill_key(backfill.id), key, reasons, backfill=backfill.id)
+    yield query("tell_waiters", key=key, reasons=reasons_to(reasons))
 
 
 def unhold_job(now: int, job: JobId, effects: Effects) -> Script[None]:

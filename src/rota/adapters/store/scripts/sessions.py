@@ -33,7 +33,6 @@ def register(
         "insert_session",
         id=session,
         worker=hello.worker,
-        nonce=hello.nonce,
         pool=hello.pool,
         slots=hello.slots,
         labels=to_json(dict(hello.labels)),

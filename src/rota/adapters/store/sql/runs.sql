@@ -59,6 +59,10 @@ UPDATE run SET state = 'BLOCKED', blocked_on = :key, reasons = :reasons,
 WHERE state = 'QUEUED' AND coalesce(job_id, '') = :job
 RETURNING id, chain;
 
+-- name: tell_waiters
+-- What these runs wait for has changed, such as the end of a pause.
+UPDATE run SET reasons = :reasons WHERE state = 'BLOCKED' AND blocked_on = :key;
+
 -- name: move_waiters
 -- The gate that holds these runs is another one now.
 UPDATE run SET blocked_on = :key, reasons = :reasons

@@ -4,9 +4,9 @@ SELECT * FROM session WHERE id = :id;
 
 -- name: insert_session
 -- A worker arrives.
-INSERT INTO session (id, worker, nonce, pool, slots, labels, functions, guard_mode, version, lease,
+INSERT INTO session (id, worker, pool, slots, labels, functions, guard_mode, version, lease,
     registered_at, expires_at)
-VALUES (:id, :worker, :nonce, :pool, :slots, :labels, :functions, :guard_mode, :version, :lease,
+VALUES (:id, :worker, :pool, :slots, :labels, :functions, :guard_mode, :version, :lease,
     :now, :expires_at);
 
 -- name: sessions_of_worker

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rota.domain.errors import Conflict, RotaError, Unavailable
 
+OLDEST_SQLITE = (3, 38, 0)  # the first with the operator ->>
 _BUSY_SECONDS = 10.0
 _PRAGMAS = (
     "journal_mode = WAL",
@@ -20,6 +21,12 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 def connect(path: Path) -> sqlite3.Connection:
     """A connection with the settings every part relies on."""
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise Unavailable(
+            f"SQLite {sqlite3.sqlite_version} is too old",
+            code="sqlite_too_old",
+            hint="use a Python built with SQLite 3.38 or later",
+        )
     connection = sqlite3.connect(
         path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )

@@ -266,7 +266,6 @@ CREATE TABLE pool (
 CREATE TABLE session (
     id            TEXT PRIMARY KEY,
     worker        TEXT NOT NULL,
-    nonce         TEXT NOT NULL,
     pool          TEXT NOT NULL,
     slots         INTEGER NOT NULL,
     labels        TEXT NOT NULL,

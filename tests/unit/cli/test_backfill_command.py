@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec import structs
+from tests.unit.cli.console import Console, Ended
+from tests.unit.cli.server import Server
+
+from rota.cli.job_views import LEDGER
+from rota.sdk.answers import LedgerEntry
+
+TIDY = "jobs: [{name: tidy, schedule: '0 * * * *', steps: [{run: make tidy}]}]"
+HOUR = timedelta(hours=1)
+DUE = datetime(2026, 5, 4, tzinfo=UTC)
+
+
+def next_hour(rota: Console) -> datetime:
+    return datetime.fromisoformat(rota("job", "show", "tidy", "--json").json["next_at"])
+
+
+def backfill(rota: Console, hours: int, *words: str) -> Ended:
+    """Backfill so many hourly due times before now."""
+    begin = next_hour(rota) - hours * HOUR
+    return rota("job", "backfill", "tidy", "--from", begin.isoformat(), *words)
+
+
+def test_backfill_is_planned_and_then_started(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+    last = f"{next_hour(rota) - HOUR:%Y-%m-%d %H:00:00} UTC"
+
+    planned = backfill(rota, 3, "--plan")
+    started = backfill(rota, 3)
+
+    assert (planned.code, started.code) == (20, 0)
+    assert planned.out.startswith("would run 3 due times (")
+    assert planned.out.endswith(f" … {last}) of tidy\n")
+    [first_line] = started.lines
+    assert first_line.startswith("backfill b_")
+    backfill_id = first_line.split()[1].rstrip(":")
+    assert started.err == f"rota run list --where backfill:{backfill_id}\n"
+    listed = rota("run", "list", "--where", f"backfill:{backfill_id}", "-o", "name")
+    assert len(listed.lines) == 3
+
+
+def test_plan_of_nothing_ends_well_and_says_what_is_left_out(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+    backfill(rota, 1)
+
+    ended = backfill(rota, 1, "--plan")
+
+    nothing, left_out = ended.lines
+    assert ended.code == 0
+    assert nothing == "would run nothing of tidy"
+    assert left_out.startswith("  left out: 1 still going (")
+
+
+def test_failed_due_times_are_repeated(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+    backfill(rota, 1)
+    server.finish(server.claim(), "FAILED")
+
+    repeated = backfill(rota, 2, "--only", "failed", "--json")
+
+    assert repeated.json["runs"] == 1
+    assert [group["cause"] for group in repeated.json["skipped"]] == ["not_failed"]
+    shown = rota("run", "show", "tidy").out
+    assert f"backfill  {repeated.json['id']}" in shown
+    assert "retry of" in shown
+
+
+def test_many_runs_need_consent(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+
+    refused = backfill(rota, 101)
+    agreed = backfill(rota, 101, "--yes", "-o", "name")
+
+    assert refused.code == 2
+    assert "start 101 runs of tidy?" in refused.err
+    assert agreed.out.startswith("b_")
+
+
+def test_the_same_key_does_nothing_new(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+
+    first = backfill(rota, 2, "--key", "once", "-o", "name")
+    again = backfill(rota, 2, "--key", "once", "-o", "name")
+
+    assert first.out == again.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--from", "yesterday"),
+        ("--from", "2026-01-01T00:00Z", "--only", "some"),
+        ("--from", "2026-01-01T00:00Z", "--max-parallel", "0"),
+        ("--from", "2026-01-01T00:00Z", "--to", "2025-01-01T00:00Z"),
+    ],
+)
+def test_wrong_range_is_a_usage_error(
+    rota: Console, server: Server, words: tuple[str, ...]
+) -> None:
+    server.define(TIDY)
+
+    assert rota("job", "backfill", "tidy", *words).code == 2
+
+
+def test_ledger_names_who_made_up_for_a_due_time() -> None:
+    [cause] = [column.text for column in LEDGER.columns if column.heading == "CAUSE"]
+    missed = LedgerEntry(first=DUE, last=DUE, state="MISSED", cause="downtime")
+
+    assert cause(missed) == "downtime"
+    assert cause(structs.replace(missed, backfilled_by=("r_2", "r_1"))) == (
+        "downtime, backfilled by r_2, r_1"
+    )
