@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -28,6 +29,7 @@ _WORKLOADS: Mapping[str, Callable[[Plan], list[Comparison]]] = {
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends what was started, as Ctrl-C does
     options = _parse()
     plan = Plan(options.repeat, options.quick, options.full)
     machine = facts()

@@ -17,6 +17,8 @@ from rota.cli.table import Column
 from rota.sdk import calls
 from rota.sdk.answers import Event
 
+_LATEST = 20  # events shown when nobody says from where
+
 app = App(name="events", help="What happened, as it happens.")
 
 
@@ -61,12 +63,13 @@ def tail(
     limit: Limit = 100,
     remote: Remote = REMOTE,
 ) -> None:
-    """Print events, oldest first."""
+    """Print the latest events, or those past one, oldest first."""
     with remote.connect() as client:
         if follow:
             _print_live(remote, client.follow_events(after=after))
             return
-        listing = ask_list(client, calls.list_events(after=after), limit=limit)
+        latest = min(limit, _LATEST) if after is None else None
+        listing = ask_list(client, calls.list_events(after=after, tail=latest), limit=limit)
     print_list(remote, listing, EVENTS)
 
 

@@ -17,6 +17,7 @@ from rota.gateway.metrics import Requests
 from rota.gateway.readiness import Readiness
 from rota.gateway.routes import (
     backfills,
+    calendars,
     callers,
     documents,
     events,
@@ -38,6 +39,7 @@ _ROUTERS = (
     job_runs.router,  # first: triggering is the busiest
     jobs.router,
     backfills.router,
+    calendars.router,
     runs.router,
     logs.router,
     events.router,

@@ -14,8 +14,10 @@ from rota.gateway.problems import MEDIA_TYPE
 from rota.gateway.settings import GatewaySettings
 from rota.gateway.strictness import StrictRoute
 from rota.operations.backends import Backends
+from rota.operations.calendars import find_calendar
 from rota.operations.definitions import find_job
 from rota.operations.runs import find_run
+from rota.ports.calendars import StoredCalendar
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 _PROBLEM: dict[str, Any] = {
@@ -70,6 +72,16 @@ async def _run(
     return await find_run(backends, run, project=project)
 
 
+CalendarName = Annotated[str, Path(pattern=_NAME, description="name")]
+
+
+async def _calendar(
+    backends: UsedBackends, project: Project, calendar: CalendarName
+) -> StoredCalendar:
+    return await find_calendar(backends, calendar, project=project)
+
+
+NamedCalendar = Annotated[StoredCalendar, Depends(_calendar)]
 NamedJob = Annotated[Job, Depends(_job)]
 NamedRun = Annotated[Run, Depends(_run)]
 

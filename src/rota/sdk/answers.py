@@ -57,6 +57,7 @@ class ProblemReport(Answer, frozen=True, kw_only=True):
 class Schedule(Answer, frozen=True, kw_only=True):
     expressions: tuple[str, ...] = ()
     timezone: str = "UTC"
+    calendars: tuple[str, ...] = ()
     words: str = ""
 
 
@@ -115,8 +116,18 @@ class Change(Answer, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+class PlannedCalendar(Answer, frozen=True, kw_only=True):
+    """What applying a file does to one calendar."""
+
+    name: str
+    change: str
+    words: str = ""
+    differences: tuple[str, ...] = ()
+
+
 class Plan(Answer, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
+    calendars: tuple[PlannedCalendar, ...] = ()
     warnings: tuple[Problem, ...] = ()
     etag: str = ""
     applied: bool = False
@@ -139,10 +150,20 @@ class Submission(Answer, frozen=True, kw_only=True):
     jobs: tuple[SubmittedJob, ...] = ()
 
 
+class CalendarEffect(Answer, frozen=True, kw_only=True):
+    """A due time that a calendar skips or moves."""
+
+    due: datetime
+    calendar: str
+    released_at: datetime | None = None  # when the run starts instead; None: there is none
+
+
 class Upcoming(Answer, frozen=True, kw_only=True):
     times: tuple[datetime, ...] = ()
     schedule: str = ""  # in words
     clock_changes: tuple[str, ...] = ()
+    calendars: tuple[CalendarEffect, ...] = ()  # those of the times that calendars skip or move
+    problem: str = ""  # why the job cannot fire: a calendar that the server cannot read
 
 
 class LedgerEntry(Answer, frozen=True, kw_only=True):
@@ -375,6 +396,55 @@ class SchedulePreview(Answer, frozen=True, kw_only=True):
     next: tuple[datetime, ...] = ()  # with the offset of the schedule's zone
     warnings: tuple[Problem, ...] = ()
     clock_changes: tuple[str, ...] = ()
+
+
+class Holidays(Answer, frozen=True, kw_only=True):
+    country: str
+    subdivision: str = ""  # "" = nationwide
+
+
+class Calendar(Answer, frozen=True, kw_only=True):
+    """Named windows in which the jobs that use it do not run."""
+
+    name: str
+    project: str = "default"
+    version: int = 0
+    etag: str = ""
+    windows: tuple[str, ...] = ()
+    holidays: Holidays | None = None
+    timezone: str = "UTC"
+    inside: str = ""  # skip, run_after
+    words: str = ""
+    problem: str = ""  # why the server cannot read it; jobs that use it do not fire
+    updated_by: str = ""
+    updated_at: datetime | None = None
+
+
+class CalendarDetail(Calendar, frozen=True, kw_only=True):
+    used_by: tuple[str, ...] = ()  # names of jobs
+    yaml: str = ""
+
+
+class CalendarWindow(Answer, frozen=True, kw_only=True):
+    """When nothing may start."""
+
+    begins: datetime
+    ends: datetime  # the first instant outside
+
+
+class CalendarWindows(Answer, frozen=True, kw_only=True):
+    windows: tuple[CalendarWindow, ...] = ()
+
+
+class CalendarChange(Answer, frozen=True, kw_only=True):
+    """What saving a calendar does, or would do."""
+
+    name: str
+    change: str  # new, changed, unchanged
+    words: str = ""
+    etag: str = ""
+    differences: tuple[str, ...] = ()
+    applied: bool = False
 
 
 class Token(Answer, frozen=True, kw_only=True):

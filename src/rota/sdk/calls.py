@@ -11,6 +11,10 @@ from typing import Any
 from rota.sdk.answers import (
     Backfill,
     Batch,
+    Calendar,
+    CalendarChange,
+    CalendarDetail,
+    CalendarWindows,
     Caller,
     Event,
     Job,
@@ -31,7 +35,7 @@ from rota.sdk.answers import (
     Why,
     Worker,
 )
-from rota.sdk.exchange import Call, get, path_of, post
+from rota.sdk.exchange import Call, get, path_of, post, put
 
 Inputs = Mapping[str, object]
 Instant = datetime | str  # text: RFC 3339
@@ -279,9 +283,11 @@ def log_stream(
     return _event_stream(get(bytes, path, attempt=attempt, from_line=from_line))
 
 
-def list_events(*, after: int | str | None = None, limit: int | None = None) -> Call[Page[Event]]:
-    """Events past a position (an event's id), oldest first."""
-    return get(Page[Event], "/events", after=after, limit=limit)
+def list_events(
+    *, after: int | str | None = None, tail: int | None = None, limit: int | None = None
+) -> Call[Page[Event]]:
+    """Events past a position (an event's id), or the latest ones, oldest first."""
+    return get(Page[Event], "/events", after=after, tail=tail, limit=limit)
 
 
 def event_stream(*, after: int | str | None = None) -> Call[bytes]:
@@ -303,6 +309,44 @@ def preview_schedule(
     """A schedule in words and its next due times after `start`."""
     call = get(SchedulePreview, "/schedule/preview", expression=expressions, timezone=timezone)
     return call.with_query(**{"from": start, "count": count})
+
+
+def list_calendars(*, limit: int | None = None, cursor: str | None = None) -> Call[Page[Calendar]]:
+    """Calendars by name."""
+    return get(Page[Calendar], "/calendars", limit=limit, cursor=cursor)
+
+
+def get_calendar(calendar: str) -> Call[CalendarDetail]:
+    """A calendar, and the jobs that use it."""
+    return get(CalendarDetail, path_of("calendars", calendar))
+
+
+def put_calendar(
+    calendar: str,
+    document: Mapping[str, object],
+    *,
+    plan: bool = False,
+    if_match: str | None = None,
+) -> Call[CalendarChange]:
+    """Create or change a calendar, given as a job file has it; with `plan`, only say what would be.
+
+    `if_match` is a calendar's etag: if it changed since then, this is refused.
+    """
+    call = put(CalendarChange, path_of("calendars", calendar), document, plan=plan or None)
+    return _if_match(call, if_match)
+
+
+def delete_calendar(calendar: str, *, if_match: str | None = None) -> Call[None]:
+    """Delete a calendar that no job uses."""
+    return _if_match(Call(type(None), "DELETE", path_of("calendars", calendar)), if_match)
+
+
+def get_calendar_windows(
+    calendar: str, *, start: Instant | None = None, count: int | None = None
+) -> Call[CalendarWindows]:
+    """The next stretches in which nothing may start, the current one included."""
+    call = get(CalendarWindows, path_of("calendars", calendar, "windows"), count=count)
+    return call.with_query(**{"from": start})
 
 
 def list_tokens() -> Call[Page[Token]]:

@@ -20,6 +20,7 @@ T = TypeVar("T")
 Query = Mapping[str, object]
 
 _API = "/api/v1"
+_JSON = {"Content-Type": "application/json"}
 _USER_AGENT = f"rota-python/{__version__} Python/{platform.python_version()}"
 _NO_TOKEN = "set ROTA_TOKEN; `rota token create` makes one"  # noqa: S105 (a hint, no secret)
 
@@ -68,8 +69,11 @@ def get(answer: type[T], path: str, **query: object) -> Call[T]:
 def post(answer: type[T], path: str, document: object = None, **query: object) -> Call[T]:
     if document is None:
         return Call(answer, "POST", path, query)
-    headers = {"Content-Type": "application/json"}
-    return Call(answer, "POST", path, query, headers, msgspec.json.encode(document))
+    return Call(answer, "POST", path, query, _JSON, msgspec.json.encode(document))
+
+
+def put(answer: type[T], path: str, document: object, **query: object) -> Call[T]:
+    return Call(answer, "PUT", path, query, _JSON, msgspec.json.encode(document))
 
 
 def path_of(*parts: str) -> str:

@@ -55,6 +55,7 @@ class JobOptions(TypedDict, total=False):
     start_within: Duration
     late: Literal["run", "drop"]
     interval_from: Literal["schedule", "completion"]
+    calendars: Sequence[str]
     priority: int
     share: str
     pool: str

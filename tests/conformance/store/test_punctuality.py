@@ -1,87 +1,193 @@
+"""Lateness: objectives, runs too late to start, and the figures."""
+
 from __future__ import annotations
 
 from datetime import timedelta
+from math import inf
 from typing import Any
 
 import pytest
 
-from rota.domain.spec import Late, Overlap
+from rota.domain.run import Run
+from rota.domain.spec import Late
 from rota.domain.states import RunState
-from rota.ports.store import Rearmed
-from rota.testing.builders import MINUTE, Scene
+from rota.testing.builders import Scene
 
 pytestmark = pytest.mark.anyio
-SOON = timedelta(seconds=30)
+
+SECOND = timedelta(seconds=1)
+OBJECTIVE = 30 * SECOND
 
 
-async def test_a_run_that_is_too_late_is_missed_instead_of_started(scene: Scene) -> None:
-    job_id = await scene.job(next_at=scene.clock.instant, start_within=SOON, late=Late.DROP)
-    run = await scene.scheduled_run(job_id)
-    worker = await scene.worker()
-    scene.advance(SOON)
-
-    works = await scene.claim(worker)
-
-    dropped = await scene.show(run.id)
-    assert works == []
-    assert (dropped.state, dropped.cause) == (RunState.MISSED, "too late")
+async def due_run(scene: Scene, **rules: Any) -> Run:
+    job_id = await scene.job(next_at=scene.clock.instant, start_within=OBJECTIVE, **rules)
+    return await scene.scheduled_run(job_id)
 
 
-async def test_who_waited_for_a_run_that_is_dropped_goes_at_once(scene: Scene) -> None:
-    rules: dict[str, Any] = {"start_within": SOON, "late": Late.DROP, "overlap": Overlap.QUEUE_ALL}
-    job_id = await scene.job(next_at=scene.clock.instant, **rules)
-    worker = await scene.worker()
-    await scene.scheduled_run(job_id)
-    second = await scene.scheduled_run(job_id)
-
-    works = await scene.claim(worker)
-
-    assert second.state is RunState.BLOCKED
-    assert [work.run for work in works] == [second.id]
+async def start_after(scene: Scene, wait: timedelta) -> None:
+    scene.advance(wait)
+    session = await scene.worker()
+    await scene.start(session, await scene.claim(session))
 
 
-async def test_what_a_person_asked_for_is_never_dropped(scene: Scene) -> None:
-    [run] = await scene.trigger(await scene.job(start_within=SOON, late=Late.DROP))
-    worker = await scene.worker()
-    scene.advance(MINUTE)
-
-    assert [work.run for work in await scene.claim(worker)] == [run]
+async def judged(scene: Scene, run: Run) -> bool | None:
+    scene.advance(10 * OBJECTIVE)
+    await scene.store.release_forgotten(100)
+    return (await scene.show(run.id)).is_late
 
 
-@pytest.mark.parametrize(("waited", "is_late"), [(SOON, False), (MINUTE, True)])
-async def test_a_missed_objective_is_told_once(
-    scene: Scene, waited: timedelta, is_late: bool
-) -> None:
-    [run] = await scene.trigger(await scene.job(start_within=SOON))
-    worker = await scene.worker()
-    scene.advance(waited)
-    await scene.finish(worker, await scene.claim(worker))
-    scene.advance(MINUTE)
+async def late_events(scene: Scene) -> list[tuple[str, ...]]:
+    return [event.ids for event in await scene.store.events(0, 1_000) if event.kind == "run.late"]
 
-    for _ in range(2):
+
+class TestObjectives:
+    async def test_a_run_is_not_judged_before_it_can_be_late(self, scene: Scene) -> None:
+        run = await due_run(scene)
+        scene.advance(OBJECTIVE)
         await scene.store.release_forgotten(100)
 
-    events = [event.kind for event in await scene.store.events(0, 100, ids=[run])]
-    assert (await scene.show(run)).is_late is is_late
-    assert events.count("run.late") == is_late
+        assert (await scene.show(run.id)).is_late is None
+
+    async def test_a_run_that_starts_in_time_is_not_late(self, scene: Scene) -> None:
+        run = await due_run(scene)
+        await start_after(scene, OBJECTIVE)
+
+        assert await judged(scene, run) is False
+        assert await late_events(scene) == []
+
+    async def test_a_run_that_starts_too_late_is_told_once(self, scene: Scene) -> None:
+        run = await due_run(scene)
+        await start_after(scene, OBJECTIVE + SECOND)
+
+        assert await judged(scene, run) is True
+        assert await judged(scene, run) is True
+        assert await late_events(scene) == [(run.id,)]
+
+    async def test_a_run_that_never_starts_is_late(self, scene: Scene) -> None:
+        run = await due_run(scene)
+
+        assert await judged(scene, run) is True
+        assert (await scene.show(run.id)).state is RunState.QUEUED
+
+    async def test_a_run_that_was_cancelled_before_is_not_late(self, scene: Scene) -> None:
+        run = await due_run(scene)
+        await scene.store.cancel([run.id], actor="operator")
+
+        assert await judged(scene, run) is False
+        assert await late_events(scene) == []
+
+    async def test_without_an_objective_nothing_is_late(self, scene: Scene) -> None:
+        run = await scene.scheduled_run(await scene.job(next_at=scene.clock.instant))
+
+        assert await judged(scene, run) is None
 
 
-async def test_a_schedule_that_counts_from_the_end_goes_on_when_its_run_has_ended(
-    scene: Scene,
-) -> None:
-    job_id = await scene.job(next_at=scene.clock.instant)
-    worker = await scene.worker()
-    await scene.fire(job_id, next_at=None, waits=True)
-    works = await scene.claim(worker)
+class TestDropping:
+    async def test_a_run_too_late_to_start_is_missed(self, scene: Scene) -> None:
+        run = await due_run(scene, late=Late.DROP)
+        scene.advance(OBJECTIVE)
 
-    before = await scene.store.ended_waits(10)
-    await scene.finish(worker, works)
-    [ended] = await scene.store.ended_waits(10)
-    next_at = ended.ended_at + MINUTE
-    rearmed = Rearmed(job_id, ended.schedule_version, next_at)
-    await scene.store.rearm([rearmed])
-    await scene.store.rearm([Rearmed(job_id, ended.schedule_version, next_at + MINUTE)])
+        await scene.store.release_forgotten(100)
 
-    assert before == []
-    assert (await scene.show_job(job_id)).next_at == next_at
-    assert await scene.store.ended_waits(10) == []
+        dropped = await scene.show(run.id)
+        assert (dropped.state, dropped.cause) == (RunState.MISSED, "too late")
+
+    async def test_it_is_never_claimed_then(self, scene: Scene) -> None:
+        run = await due_run(scene, late=Late.DROP)
+        session = await scene.worker()
+        scene.advance(OBJECTIVE)
+
+        assert await scene.claim(session) == []
+        assert await scene.state(run.id) is RunState.MISSED
+
+    async def test_it_is_claimed_until_then(self, scene: Scene) -> None:
+        await due_run(scene, late=Late.DROP)
+        session = await scene.worker()
+        scene.advance(OBJECTIVE - SECOND)
+
+        assert len(await scene.claim(session)) == 1
+
+    async def test_what_has_started_goes_on(self, scene: Scene) -> None:
+        run = await due_run(scene, late=Late.DROP)
+        await start_after(scene, SECOND)
+        scene.advance(OBJECTIVE)
+
+        await scene.store.release_forgotten(100)
+
+        assert await scene.state(run.id) is RunState.PROCESSING
+
+    async def test_what_a_person_asked_for_is_late_but_not_dropped(self, scene: Scene) -> None:
+        job_id = await scene.job(start_within=OBJECTIVE, late=Late.DROP)
+        [run] = await scene.trigger(job_id)
+        scene.advance(2 * OBJECTIVE)
+
+        await scene.store.release_forgotten(100)
+
+        shown = await scene.show(run)
+        assert (shown.state, shown.is_late) == (RunState.QUEUED, True)
+
+    async def test_a_dropped_run_lets_the_next_one_pass(self, scene: Scene) -> None:
+        job_id = await scene.job(
+            next_at=scene.clock.instant, start_within=OBJECTIVE, late=Late.DROP
+        )
+        first = await scene.scheduled_run(job_id, every=OBJECTIVE - SECOND)
+        second = await scene.scheduled_run(job_id)
+        assert await scene.state(second.id) is RunState.BLOCKED
+
+        scene.advance(SECOND)
+        await scene.store.release_forgotten(100)
+
+        assert await scene.states([first.id, second.id]) == [RunState.MISSED, RunState.QUEUED]
+
+
+class TestFigures:
+    async def end_after(self, scene: Scene, *waits: timedelta) -> None:
+        """Runs that start so late, one after another, and end at once."""
+        job_id = await scene.job()
+        session = await scene.worker()
+        for wait in waits:
+            await scene.trigger(job_id)
+            scene.advance(wait)
+            works = await scene.claim(session)
+            await scene.start(session, works)
+            await scene.finish(session, works, exit_code=0)
+
+    async def test_the_delays_of_a_job_come_newest_first(self, scene: Scene) -> None:
+        job_id = await scene.job()
+        session = await scene.worker()
+        for seconds in (1, 2, 3):
+            await scene.trigger(job_id)
+            scene.advance(seconds * SECOND)
+            await scene.start(session, await scene.claim(session))
+        await scene.trigger(job_id)
+
+        assert await scene.store.start_delays(job_id, 2) == [3.0, 2.0]
+
+    async def test_ended_runs_are_counted_by_how_late_they_started(self, scene: Scene) -> None:
+        await self.end_after(scene, 2 * SECOND, 2 * SECOND, 10_000 * SECOND)
+
+        delays = (await scene.store.counts()).start_delays
+
+        assert delays == {("default", 2.5): (2, 4.0), ("default", inf): (1, 10_000.0)}
+
+    async def test_a_repeated_run_counts_once_from_its_first_start(self, scene: Scene) -> None:
+        job_id = await scene.job()
+        session = await scene.worker()
+        await scene.trigger(job_id)
+        scene.advance(2 * SECOND)
+        works = await scene.claim(session)
+        await scene.start(session, works)
+        await scene.finish(session, works, "INTERRUPTED")
+        await scene.release()
+        scene.advance(100 * SECOND)
+        await scene.finish(session, await scene.claim(session))
+
+        delays = (await scene.store.counts()).start_delays
+
+        assert delays == {("default", 2.5): (1, 2.0)}
+
+    async def test_a_run_that_never_started_does_not_count(self, scene: Scene) -> None:
+        [run] = await scene.trigger(await scene.job())
+        await scene.store.cancel([run], actor="operator")
+
+        assert (await scene.store.counts()).start_delays == {}

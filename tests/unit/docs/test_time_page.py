@@ -10,13 +10,14 @@ import pytest
 from tests.unit.cli.console import Console
 from tests.unit.docs.pages import ROOT, Block, blocks, exchanges, rows
 
+from rota.domain.backfill import DueRun, Only, plan_backfill
 from rota.domain.gates import ActiveRun, JobRules, admit
 from rota.domain.ids import JobId, RunId
 from rota.domain.jobfile import read_job
 from rota.domain.run import Trigger
 from rota.domain.schedule import catch_up, compile_schedule
 from rota.domain.spec import Overlap
-from rota.domain.states import RunState
+from rota.domain.states import FINAL_STATES, RunState
 from rota.operations.firing import MISFIRE_GRACE
 
 PAGE = ROOT / "docs" / "design" / "time.md"
@@ -25,6 +26,11 @@ DOWN_SINCE = DAY + timedelta(hours=1, minutes=30)
 BACK_AT = DAY + timedelta(hours=4, minutes=10)
 OLDER_WAITING = RunId("r_older")
 RUNNING = RunId("r_running")
+BACKFILLED: dict[str, list[RunId | None]] = {
+    "runs": [None],
+    "runs, as its retry": [RunId("r_1")],
+    "left out": [],
+}
 
 
 @pytest.mark.parametrize("block", blocks("console", PAGE), ids=str)
@@ -71,6 +77,24 @@ def test_overlap_table_is_right(overlap: str, new: str, waiting: str, running: s
     assert admission.cause in new
     assert (OLDER_WAITING in admission.supersedes) == waiting.startswith("SKIPPED")
     assert (RUNNING in admission.cancels) == (running == "is cancelled")
+
+
+@pytest.mark.parametrize(("runs", "everything", "missing", "failed"), rows(PAGE, "Backfill"))
+def test_backfill_table_is_right(runs: str, everything: str, missing: str, failed: str) -> None:
+    named = [RunState(word) for word in re.findall(r"[A-Z_]{2,}", runs)]
+    states = [*named, *([RunState.PROCESSING] if "not over" in runs else [])]
+
+    for state in states:
+        run = DueRun(RunId("r_1"), DAY, state)
+        for only, told in ((None, everything), (Only.MISSING, missing), (Only.FAILED, failed)):
+            made = [repeat.retry_of for repeat in plan_backfill([DAY], [run], only).repeats]
+            assert made == BACKFILLED[told], (state, only)
+
+
+def test_every_state_is_in_the_backfill_table() -> None:
+    told = " ".join(row[0] for row in rows(PAGE, "Backfill"))
+
+    assert set(FINAL_STATES) <= set(re.findall(r"[A-Z_]{2,}", told))
 
 
 def test_every_overlap_policy_is_in_the_table() -> None:

@@ -27,6 +27,8 @@ ROLES = {
     "POST /api/v1/jobs/{job}:enable": Role.EDITOR,
     "POST /api/v1/jobs/{job}:disable": Role.EDITOR,
     "POST /api/v1/submit_job": Role.EDITOR,
+    "PUT /api/v1/calendars/{calendar}": Role.EDITOR,
+    "DELETE /api/v1/calendars/{calendar}": Role.EDITOR,
     "POST /api/v1/jobs/{job}:pause": Role.OPERATOR,
     "POST /api/v1/jobs/{job}:resume": Role.OPERATOR,
     "POST /api/v1/jobs/{job}:skip": Role.OPERATOR,
@@ -51,7 +53,8 @@ def name_of(call: tuple[str, APIRoute]) -> str:
 async def asked(client: httpx.AsyncClient, call: tuple[str, APIRoute]) -> httpx.Response:
     """What the call is answered when it names things that do not exist."""
     method, route = call
-    path = route.path.format(job="nothing", run="r_nothing", token_id="t_nothing")
+    names = {"job": "nothing", "run": "r_nothing", "calendar": "nothing", "token_id": "t_nothing"}
+    path = route.path.format(**names)
     return await client.request(method, path)
 
 

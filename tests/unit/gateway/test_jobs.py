@@ -37,6 +37,7 @@ async def test_a_job_is_shown_with_its_document_and_schedule_in_words(served: Se
     assert shown["schedule"] == {
         "expressions": ["0 2 * * *"],
         "timezone": "UTC",
+        "calendars": [],
         "words": "every day at 02:00 UTC",
     }
     assert (shown["description"], shown["labels"]) == ("tidies up", {"team": "data"})
@@ -252,5 +253,11 @@ async def test_a_job_on_demand_has_no_upcoming_times(served: Served) -> None:
 
     answer = (await served.get("jobs/tidy/upcoming")).json()
 
-    assert answer == {"times": [], "schedule": "", "clock_changes": []}
+    assert answer == {
+        "times": [],
+        "schedule": "",
+        "clock_changes": [],
+        "calendars": [],
+        "problem": "",
+    }
     assert (await served.get("jobs/tidy")).json()["status"] == "on demand"

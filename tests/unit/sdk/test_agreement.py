@@ -14,6 +14,7 @@ from rota.gateway.openapi import openapi_document
 from rota.gateway.settings import GatewaySettings
 from rota.gateway.shapes import (
     backfill,
+    calendar,
     event,
     job,
     log,
@@ -37,7 +38,9 @@ SHAPES: list[tuple[type[answers.Answer], type[BaseModel]]] = [
     (answers.Lateness, job.LatenessShape),
     (answers.Upcoming, job.UpcomingShape),
     (answers.LedgerEntry, job.LedgerShape),
+    (answers.CalendarEffect, job.CalendarEffectShape),
     (answers.Change, plan.ChangeShape),
+    (answers.PlannedCalendar, plan.PlannedCalendarShape),
     (answers.Plan, plan.PlanShape),
     (answers.Validation, plan.ValidationShape),
     (answers.Submission, plan.SubmissionShape),
@@ -59,6 +62,12 @@ SHAPES: list[tuple[type[answers.Answer], type[BaseModel]]] = [
     (answers.Event, event.EventShape),
     (answers.Worker, worker.WorkerShape),
     (answers.SchedulePreview, preview.PreviewShape),
+    (answers.Holidays, calendar.HolidaysShape),
+    (answers.Calendar, calendar.CalendarShape),
+    (answers.CalendarDetail, calendar.CalendarDetail),
+    (answers.CalendarWindow, calendar.CalendarWindowShape),
+    (answers.CalendarWindows, calendar.CalendarWindowsShape),
+    (answers.CalendarChange, calendar.CalendarChangeShape),
     (answers.Token, token.TokenShape),
     (answers.NewToken, token.NewTokenShape),
     (answers.Caller, token.CallerShape),
@@ -107,6 +116,11 @@ CALLS: list[Call[Any]] = [
     calls.event_stream(after=1),
     calls.list_workers(all=True),
     calls.preview_schedule(["@daily"], timezone="UTC", start="s", count=1),
+    calls.list_calendars(limit=1, cursor="c"),
+    calls.get_calendar("k"),
+    calls.put_calendar("k", {"windows": ["Sat"]}, plan=True, if_match="e"),
+    calls.delete_calendar("k", if_match="e"),
+    calls.get_calendar_windows("k", start="s", count=1),
     calls.list_tokens(),
     calls.create_token("n", "viewer", expires_in="1d"),
     calls.revoke_token("t"),
@@ -130,7 +144,7 @@ def operations() -> dict[str, dict[str, Any]]:
 
 def pattern(path: str) -> str:
     """A path whose parameters are called as in `CALLS`."""
-    names = {"{job}": "a", "{run}": "r", "{token_id}": "t"}
+    names = {"{job}": "a", "{run}": "r", "{calendar}": "k", "{token_id}": "t"}
     for parameter, name in names.items():
         path = path.replace(parameter, name)
     return path

@@ -34,10 +34,13 @@ async def list_events(
     backends: UsedBackends,
     settings: Settings,
     after: Annotated[int, Query(ge=0, le=MAX_INTEGER, description="id of an event")] = 0,
+    tail: Annotated[int, Query(ge=0, le=1_000, description="begin so many before the end")] = 0,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Listing[EventShape]:
-    """Events past a position, in order."""
+    """Events past a position, or the latest ones, in order."""
+    if tail:
+        after = max(after, (await backends.store.counts()).last_event - tail)
     found = await backends.store.events(decode_cursor("events", cursor, after), limit + 1)
     return listing(
         found,

@@ -21,6 +21,7 @@ Status = Literal["active", "stuck", "paused", "disabled", "finished", "on demand
 class ScheduleShape(Answer):
     expressions: list[str]
     timezone: str
+    calendars: list[str]
     words: str
 
 
@@ -120,10 +121,20 @@ class LedgerShape(Answer):
     backfilled_by: list[str]  # the newest runs that made up for it, newest first
 
 
+class CalendarEffectShape(Answer):
+    """A due time that a calendar skips or moves."""
+
+    due: datetime
+    calendar: str
+    released_at: datetime | None  # when the run starts instead; None: there is none
+
+
 class UpcomingShape(Answer):
     times: list[datetime]
     schedule: str  # in words; "" on demand
     clock_changes: list[str]
+    calendars: list[CalendarEffectShape]  # those of the times that calendars skip or move
+    problem: str  # why the job cannot fire: a calendar that the server cannot read
 
     @classmethod
     def of(cls, outlook: Outlook) -> UpcomingShape:
@@ -131,6 +142,8 @@ class UpcomingShape(Answer):
             times=list(outlook.times),
             schedule=outlook.words,
             clock_changes=list(outlook.clock_changes),
+            calendars=[CalendarEffectShape.model_validate(it) for it in outlook.calendars],
+            problem=outlook.problem,
         )
 
 
@@ -195,6 +208,7 @@ def _describe(spec: JobSpec, anchor: datetime) -> _Definition:
         schedule = ScheduleShape(
             expressions=list(spec.schedule.expressions),
             timezone=spec.schedule.timezone,
+            calendars=list(spec.schedule.calendars),
             words=words_of(spec, anchor),
         )
     return _Definition(

@@ -24,8 +24,18 @@ class ChangeShape(Answer):
     notes: list[str]
 
 
+class PlannedCalendarShape(Answer):
+    """One calendar of a plan."""
+
+    name: str
+    change: Change
+    words: str
+    differences: list[str]
+
+
 class PlanShape(Answer):
     changes: list[ChangeShape]
+    calendars: list[PlannedCalendarShape]
     warnings: list[Fault]
     etag: str  # of everything the plan looked at: give it as If-Match to apply exactly this
     applied: bool
@@ -34,6 +44,7 @@ class PlanShape(Answer):
     def of(cls, plan: Plan, *, applied: bool) -> PlanShape:
         return cls(
             changes=[ChangeShape.model_validate(change) for change in plan.changes],
+            calendars=[PlannedCalendarShape.model_validate(it) for it in plan.calendars],
             warnings=[Fault.model_validate(warning) for warning in plan.warnings],
             etag=plan.etag,
             applied=applied,

@@ -1,0 +1,134 @@
+"""Calendars, and when they keep jobs from running."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from rota.domain.calendars import Inside, compile_calendar, in_words
+from rota.domain.errors import Invalid
+from rota.domain.jobfile import to_block
+from rota.domain.jobfile.calendars import calendar_document
+from rota.gateway.shapes.models import Answer, Body
+from rota.operations.calendars import CalendarChange, etag_of
+from rota.operations.differences import Change
+from rota.ports.calendars import StoredCalendar
+
+
+class HolidaysShape(Answer):
+    country: str
+    subdivision: str  # "" = nationwide
+
+
+class CalendarShape(Answer):
+    """Named windows in which the jobs that use it do not run."""
+
+    project: str
+    name: str
+    version: int
+    etag: str
+    windows: list[str]
+    holidays: HolidaysShape | None
+    timezone: str
+    inside: Inside
+    words: str  # "" if this server cannot read it
+    problem: str  # why it cannot; jobs that use it do not fire
+    updated_by: str
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, stored: StoredCalendar) -> CalendarShape:
+        return cls(**_fields(stored))
+
+
+class CalendarDetail(CalendarShape):
+    """A calendar, and who uses it."""
+
+    used_by: list[str]  # names of jobs
+    yaml: str  # as `rota calendar set` reads it
+
+    @classmethod
+    def of_used(cls, stored: StoredCalendar, jobs: Iterable[str]) -> CalendarDetail:
+        document = calendar_document(stored.calendar)
+        return cls(**_fields(stored), used_by=list(jobs), yaml=to_block(document))
+
+
+class CalendarWindowShape(Answer):
+    """When nothing may start."""
+
+    begins: datetime
+    ends: datetime  # the first instant outside
+
+
+class CalendarWindowsShape(Answer):
+    windows: list[CalendarWindowShape]
+
+
+class CalendarChangeShape(Answer):
+    """What saving a calendar does, or would do."""
+
+    name: str
+    change: Change
+    words: str
+    etag: str
+    differences: list[str]
+    applied: bool
+
+    @classmethod
+    def of(cls, change: CalendarChange, *, applied: bool) -> CalendarChangeShape:
+        return cls(
+            name=change.name,
+            change=change.change,
+            words=change.words,
+            etag=change.etag,
+            differences=list(change.differences),
+            applied=applied,
+        )
+
+
+class HolidaysBody(Body):
+    country: str
+    subdivision: str | None = None
+
+
+class CalendarBody(Body):
+    """A calendar as a job file has it; the schema of the file tells each field."""
+
+    name: str | None = None  # if given, that of the address
+    windows: Annotated[list[str] | None, Field(description="such as `Sat,Sun 00:00-06:00`")] = None
+    holidays: HolidaysBody | None = None
+    timezone: str | None = None
+    inside: Inside | None = None
+
+    def document(self, name: str) -> dict[str, Any]:
+        """What was sent, under the name of the address."""
+        return self.model_dump(exclude_none=True, mode="json") | {"name": name}
+
+
+def _fields(stored: StoredCalendar) -> dict[str, Any]:
+    calendar = stored.calendar
+    words, problem = _words(stored)
+    return {
+        "project": stored.project,
+        "name": calendar.name,
+        "version": stored.version,
+        "etag": etag_of(calendar),
+        "windows": list(calendar.windows),
+        "holidays": calendar.holidays,
+        "timezone": calendar.timezone,
+        "inside": calendar.inside,
+        "words": words,
+        "problem": problem,
+        "updated_by": stored.updated_by,
+        "updated_at": stored.updated_at,
+    }
+
+
+def _words(stored: StoredCalendar) -> tuple[str, str]:
+    try:
+        return in_words(compile_calendar(stored.calendar)), ""
+    except Invalid as error:
+        return "", "; ".join(map(str, error.problems))
