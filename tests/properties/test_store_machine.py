@@ -10,7 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,8 +27,9 @@ from hypothesis.stateful import (
 )
 
 from rota.adapters.store.sqlite.opening import open_sqlite
+from rota.domain.backfill import Backfill
 from rota.domain.gates import SLOT_STATES
-from rota.domain.ids import JobId, SessionId
+from rota.domain.ids import BackfillId, JobId, SessionId
 from rota.domain.run import AttemptResult, Run, Trigger
 from rota.domain.spec import Delivery, Overlap, Retry
 from rota.domain.states import LEASED_STATES, TRANSITIONS, RunState, is_final
@@ -40,6 +41,7 @@ from rota.testing.clock import FakeTicker
 T = TypeVar("T")
 LEASE = timedelta(seconds=30)
 PERIOD = timedelta(seconds=10)
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 RETRY = Retry(attempts=3, delay=timedelta(seconds=5))
 JOBS: dict[str, dict[str, Any]] = {
     "free": {"overlap": Overlap.ALLOW, "retry": RETRY},
@@ -82,6 +84,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.clock = FakeTicker()
         self.jobs: dict[str, JobId] = {}
         self.submitted: set[str] = set()
+        self.backfills: dict[BackfillId, Backfill] = {}
         self.sessions: dict[SessionId, Presence] = {}
         self.held: dict[Fence, SessionId] = {}
         self.ended: dict[Fence, SessionId] = {}  # by a report that was accepted
@@ -112,6 +115,15 @@ class StoreMachine(RuleBasedStateMachine):
     def submit_for_later(self, name: str, seconds: int) -> None:
         at = self.clock.instant + timedelta(seconds=seconds)
         self.submitted.update(self.run(self.scene.trigger(self.jobs[name], at=at)))
+
+    @rule(name=NAMES, count=st.integers(1, 5), max_parallel=st.integers(1, 3))
+    def backfill(self, name: str, count: int, max_parallel: int) -> None:
+        due = [LONG_AGO + (len(self.submitted) + n) * PERIOD for n in range(count)]
+        made = self.run(
+            self.scene.backfill(self.jobs[name], due, max_parallel=max_parallel)
+        ).backfill
+        self.backfills[made.id] = made
+        self.submitted.update(run.id for run in self.run(self.scene.backfilled(made.id)))
 
     @precondition(lambda self: self.folded)
     @rule(pick=PICKS)
@@ -315,6 +327,9 @@ class StoreMachine(RuleBasedStateMachine):
             assert run.losses <= JOBS[run.job].get("max_losses", 3) + 1
             slots[run.job] += run.state in SLOT_STATES
             exclusive[run.job] += run.state in SLOT_STATES and run.trigger is Trigger.SCHEDULE
+        in_flight = Counter(run.backfill for run in runs.values() if run.state in SLOT_STATES)
+        for backfill in self.backfills.values():
+            assert in_flight[backfill.id] <= backfill.max_parallel
         for name, rules in JOBS.items():
             assert slots[name] <= rules.get("max_concurrency", slots[name])
             assert exclusive[name] <= 1

@@ -58,9 +58,8 @@ class TestIntervals:
             assert {run.state for run in runs[name]} == {"COMPLETED"}
             assert all(0 <= lateness(run) < LATEST_START for run in runs[name])
         ended = {run.id for each in runs.values() for run in each}
-        newest = {run for run, _ in evidence.started()} - ended
-        assert len(newest) < 10
-        assert check(evidence.marks(), ended, optional=newest) == []
+        marks = [mark for mark in evidence.marks() if mark.run in ended]
+        assert check(marks, ended) == []
 
 
 def lateness(run: Run) -> float:
@@ -118,6 +117,7 @@ class TestRestarts:
             if evidence.ended():
                 break
 
-        runs = [run.id for run in rota.client.get_history("seldom") if run.state == "COMPLETED"]
-        assert len(runs) >= 1
-        assert check(evidence.marks(), runs) == []
+        [first, *_] = eventually(lambda: runs_of(rota.client, "seldom"))
+        marks = evidence.marks()
+        others = {run.id for run in rota.client.get_history("seldom")}
+        assert check(marks, [first.id], optional=others) == []

@@ -170,7 +170,7 @@ class TestFullDisk:
         finally:
             rota.close()
         others = {run for run, _ in evidence.started()}
-        assert check(evidence.marks(), [first.id, second.id], optional=others) == []
+        assert check(evidence.marks(), [first.id, second.id], others, lost=others) == []
 
 
 def refusal_of(client: Client) -> str:

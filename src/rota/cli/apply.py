@@ -16,7 +16,7 @@ from rota.cli.failures import FileRefused, counted
 from rota.cli.files import NamedText, read_text
 from rota.cli.inert import inert
 from rota.cli.options import REMOTE, Format, Remote
-from rota.cli.plan_views import write_plan
+from rota.cli.plan_views import changed_count, write_plan
 from rota.cli.printing import print_data
 from rota.cli.terminal import Terminal
 from rota.sdk import calls
@@ -147,7 +147,7 @@ def _with_consent(terminal: Terminal, plans: list[Answered[Plan]], choices: Choi
 def _show_plans(
     remote: Remote, sources: list[NamedText], plans: list[Answered[Plan]], choices: Choices
 ) -> Exit:
-    changed = [plan for plan in plans if any(it.change != "unchanged" for it in plan.value.changes)]
+    changed = sum(changed_count(plan.value) for plan in plans)
     if not _printed_as_data(remote, plans):
         terminal = remote.terminal()
         for source, plan in zip(sources, plans, strict=True):
@@ -159,15 +159,15 @@ def _show_plans(
 def _tell_next(
     terminal: Terminal, sources: list[NamedText], plans: list[Answered[Plan]], choices: Choices
 ) -> None:
-    changes = [it for plan in plans for it in plan.value.changes if it.change != "unchanged"]
-    if not changes:
+    changed = sum(changed_count(plan.value) for plan in plans)
+    if not changed:
         terminal.tell("no changes")
         return
     command = ["rota apply"]
     command += [each.label if each.has_lines else f"--app {each.label}" for each in sources]
     command += ["--prune"] if choices.prune else []
     command += [f"--if-match {plans[0].value.etag}"] if len(plans) == 1 else []
-    terminal.tell(f"{counted(len(changes), 'change')}. Apply with: {inert(' '.join(command))}")
+    terminal.tell(f"{counted(changed, 'change')}. Apply with: {inert(' '.join(command))}")
 
 
 def _show_applied(remote: Remote, sources: list[NamedText], applied: list[Answered[Plan]]) -> None:
@@ -176,7 +176,7 @@ def _show_applied(remote: Remote, sources: list[NamedText], applied: list[Answer
     terminal = remote.terminal()
     for source, plan in zip(sources, applied, strict=True):
         write_plan(terminal, source.label, plan.value, times.now())
-    changed = sum(it.change != "unchanged" for plan in applied for it in plan.value.changes)
+    changed = sum(changed_count(plan.value) for plan in applied)
     terminal.tell(f"{counted(changed, 'change')} applied" if changed else "no changes")
 
 

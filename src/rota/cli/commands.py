@@ -29,6 +29,7 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command("validate", "rota.cli.validate:validate", "Check job files without a server"),
             Command("import", "rota.cli.imports:app", "Turn a crontab into a job file"),
             Command("cron", "rota.cli.cron:app", "Explain a schedule, show its next times"),
+            Command("calendar", "rota.cli.calendar:app", "Windows in which jobs do not run"),
             Command("schema", "rota.cli.schema:schema", "JSON Schema of the job file"),
         ),
     ),

@@ -31,6 +31,11 @@ def complete_runs(context: CompletionContext) -> list[tuple[str, str]]:
     return [(run.id, f"{run.job} {run.state.lower()}") for run in _ask(calls.list_runs(limit=50))]
 
 
+def complete_calendars(_: CompletionContext) -> list[tuple[str, str]]:
+    """Calendar names with their windows in words."""
+    return [(it.name, it.words) for it in _ask(calls.list_calendars(limit=_MOST))]
+
+
 def _ask(call: Call[Page[T]]) -> Iterable[T]:
     try:
         with Client(timeout_seconds=_PATIENCE_SECONDS) as client:

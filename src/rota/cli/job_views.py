@@ -9,7 +9,7 @@ from rota.cli.inert import inert
 from rota.cli.printing import ListView
 from rota.cli.table import Column, write_pairs
 from rota.cli.terminal import Terminal
-from rota.sdk.answers import Job, JobDetail, LedgerEntry, Upcoming
+from rota.sdk.answers import CalendarEffect, Job, JobDetail, LedgerEntry, Upcoming
 
 _NOTHING = "–"
 _ON_DEMAND = "on demand"
@@ -100,6 +100,11 @@ def write_skip(terminal: Terminal, job: Job) -> None:
     terminal.tell(f"skipped a due time of job {inert(job.name)}; the next one is {due}")
 
 
+def _effect(effect: CalendarEffect) -> str:
+    what = "skipped" if effect.released_at is None else f"runs {times.absolute(effect.released_at)}"
+    return f"calendar {effect.calendar}: {times.absolute(effect.due)} is inside, {what}"
+
+
 def write_job(terminal: Terminal, job: JobDetail, upcoming: Upcoming, present: datetime) -> None:
     """A job on one page, its definition last."""
     expected = job.expected_seconds
@@ -112,6 +117,7 @@ def write_job(terminal: Terminal, job: JobDetail, upcoming: Upcoming, present: d
             ("schedule", _words(job)),
             ("next", times.moment(job.next_at, present)),
             ("then", " · ".join(times.absolute(time) for time in upcoming.times[1:])),
+            ("calendars", ", ".join(job.schedule.calendars) if job.schedule else ""),
             ("last", _last(job)),
             ("usually takes", times.length(expected) if expected is not None else ""),
             ("starts late by", _lateness(job)),
@@ -121,6 +127,10 @@ def write_job(terminal: Terminal, job: JobDetail, upcoming: Upcoming, present: d
             ("created by", job.created_by),
         ],
     )
+    for effect in upcoming.calendars:
+        terminal.write(f"  {inert(_effect(effect))}")
+    if upcoming.problem:
+        terminal.write(f"  it does not fire: {inert(upcoming.problem)}")
     for change in upcoming.clock_changes:
         terminal.write(f"  clocks: {inert(change)}")
     terminal.write()

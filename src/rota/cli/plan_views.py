@@ -3,35 +3,62 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import NamedTuple
 
 from rota.cli import times
 from rota.cli.failures import describe_problem
 from rota.cli.inert import inert, width_of
 from rota.cli.terminal import Terminal
-from rota.sdk.answers import Change, Plan
+from rota.sdk.answers import Change, Plan, PlannedCalendar
 
 _MARKS = {"new": "+", "changed": "~", "removed": "-", "unchanged": " "}
 _COLOURS = {"new": "green", "changed": "yellow", "removed": "red", "unchanged": "dim"}
 _KIND_WIDTH = len("unchanged")
 
 
+class _Entry(NamedTuple):
+    name: str
+    change: str
+    lines: list[str]  # the first beside the name, the others below
+
+
 def write_plan(terminal: Terminal, file: str, plan: Plan, present: datetime) -> None:
-    """A line for each job, its differences and notes below it; warnings on standard error."""
-    width = max((width_of(inert(change.name)) for change in plan.changes), default=0)
-    for change in plan.changes:
-        _write_change(terminal, change, width, present)
+    """A line for each calendar and job, its differences and notes below it.
+
+    Warnings go to standard error.
+    """
+    entries = [_calendar_entry(calendar) for calendar in plan.calendars]
+    entries += [_job_entry(change, present) for change in plan.changes]
+    width = max((width_of(inert(entry.name)) for entry in entries), default=0)
+    for entry in entries:
+        _write_entry(terminal, entry, width)
     for warning in plan.warnings:
         terminal.tell(describe_problem(warning, file=file))
 
 
-def _write_change(terminal: Terminal, change: Change, width: int, present: datetime) -> None:
-    name = inert(change.name)
+def changed_count(plan: Plan) -> int:
+    """How many jobs and calendars are not left as they are."""
+    changes = [change.change for change in plan.changes]
+    changes += [calendar.change for calendar in plan.calendars]
+    return sum(change != "unchanged" for change in changes)
+
+
+def _calendar_entry(calendar: PlannedCalendar) -> _Entry:
+    lines = [calendar.words, *calendar.differences]
+    return _Entry(f"calendar {calendar.name}", calendar.change, lines)
+
+
+def _job_entry(change: Change, present: datetime) -> _Entry:
+    first = "history stays" if change.change == "removed" else _when(change, present)
+    return _Entry(change.name, change.change, [first, *change.differences, *change.notes])
+
+
+def _write_entry(terminal: Terminal, entry: _Entry, width: int) -> None:
+    name = inert(entry.name)
     padded = name + " " * (width - width_of(name))
-    head = f"{_MARKS.get(change.change, '?')} {padded}  {change.change.ljust(_KIND_WIDTH)}"
-    first, *below = [_when(change, present), *map(str, change.differences), *change.notes]
-    if change.change == "removed":
-        first = "history stays"
-    terminal.write(f"{terminal.colour(head, _COLOURS.get(change.change, ''))}  {inert(first)}")
+    head = f"{_MARKS.get(entry.change, '?')} {padded}  {entry.change.ljust(_KIND_WIDTH)}"
+    first, *below = entry.lines
+    terminal.write(f"{terminal.colour(head, _COLOURS.get(entry.change, ''))}  {inert(first)}")
     for line in below:
         terminal.write(f"  {' ' * width}  {' ' * _KIND_WIDTH}  {inert(line)}")
 

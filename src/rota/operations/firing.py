@@ -12,6 +12,7 @@ from rota.domain.calendars import Answers, DueStart, FiringRules, answer_due_tim
 from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.ids import JobId
 from rota.domain.jobfile import read_job
+from rota.domain.run import Reason
 from rota.domain.schedule import Timetable
 from rota.domain.states import RunState
 from rota.operations import holding
@@ -63,7 +64,19 @@ def _firing(due: DueSchedule, table: Timetable, answers: Answers) -> Firing:
 
 def _planned(table: Timetable, start: DueStart) -> PlannedRun:
     """Spread and jitter count from the end of a blackout too: that is when many want to start."""
-    return PlannedRun(start.due, table.release_at(start.due) + (start.not_before - start.due))
+    release_at = table.release_at(start.due) + (start.not_before - start.due)
+    return PlannedRun(start.due, release_at, _reason(start.calendar, release_at))
+
+
+def _reason(calendar: str, until: datetime) -> Reason | None:
+    if not calendar:
+        return None
+    return Reason(
+        gate="calendar",
+        message=f"calendar {calendar} keeps it until {until:%Y-%m-%d %H:%M:%S} UTC",
+        eligible_at=until,
+        action=f"rota calendar show {calendar}",
+    )
 
 
 def _unanswered(answers: Answers) -> list[Unanswered]:

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
+import msgspec
+
 from rota.domain.errors import Invalid
 from rota.domain.ids import JobId, SessionId, micros
 from rota.domain.jobfile import read_job
+from rota.domain.portable import why_not_portable
 from rota.operations.backends import Backends
 from rota.ports.queue import output as output_topic
 from rota.ports.store import Finished, Renewal, Session
@@ -72,11 +75,19 @@ async def finish(
     backends: Backends, session: SessionId, outcomes: Sequence[Outcome], *, claim: int = 0
 ) -> Finished:
     """Take a worker's word for how attempts ended, and give it the next runs in the same breath."""
-    finished = await backends.store.finish(session, outcomes, claim=claim)
+    finished = await backends.store.finish(session, list(map(_bounded, outcomes)), claim=claim)
     backends.announce(finished.wakes)
     for fence in finished.accepted:
         backends.queue.announce(output_topic(fence.run))
     return finished
+
+
+def _bounded(outcome: Outcome) -> Outcome:
+    """Outputs that some part could not carry are left out: a worker is not trusted with that."""
+    if outcome.outputs is None or not (complaint := why_not_portable(outcome.outputs)):
+        return outcome
+    message = outcome.message or f"its outputs were not kept: {complaint}"
+    return msgspec.structs.replace(outcome, outputs=None, message=message)
 
 
 async def renew(backends: Backends, session: SessionId, *, stopping: bool) -> Renewal:

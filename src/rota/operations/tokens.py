@@ -61,9 +61,10 @@ async def log_in(backends: Backends, secret: str) -> tuple[str, Caller]:
         used = await backends.store.token_by_digest(digest(secret))
         if used is None or used[1] != "api":
             raise Denied("this login link or token is not valid (any more)", code="bad_credentials")
-    token, _ = used
+    token, kind = used
+    parent = token.id if kind == "api" else None
     session_id, session = await _create(
-        backends.store, token.name, token.role, "session", token.name, SESSION_LIFETIME
+        backends.store, token.name, token.role, "session", token.name, SESSION_LIFETIME, parent
     )
     return session, Caller(token.name, token.role, session_id)
 
@@ -96,9 +97,17 @@ async def revoke_token(backends: Backends, token_id: str, *, actor: str) -> None
 
 
 async def _create(
-    store: Store, name: str, role: Role, kind: str, actor: str, lifetime: timedelta | None
+    store: Store,
+    name: str,
+    role: Role,
+    kind: str,
+    actor: str,
+    lifetime: timedelta | None,
+    parent: str | None = None,
 ) -> tuple[str, str]:
     token_id = f"t_{secrets.token_hex(6)}"
     secret = API_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
-    await store.add_token(NewToken(token_id, name, role, digest(secret), kind, actor, lifetime))
+    await store.add_token(
+        NewToken(token_id, name, role, digest(secret), kind, actor, lifetime, parent)
+    )
     return token_id, secret

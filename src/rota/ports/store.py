@@ -24,7 +24,7 @@ from rota.domain.backfill import Backfill, DueRun
 from rota.domain.congestion import Congestion
 from rota.domain.ids import BackfillId, JobId, RunId, SessionId
 from rota.domain.job import Job, RunRules
-from rota.domain.run import Attempt, LateResult, Run, Trigger
+from rota.domain.run import Attempt, LateResult, Reason, Run, Trigger
 from rota.domain.states import RunState
 from rota.ports.calendars import NewCalendar, StoredCalendar
 from rota.ports.work import (
@@ -105,7 +105,8 @@ class DueSchedule:
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
     due_at: datetime
-    release_at: datetime  # due time plus spread and jitter
+    release_at: datetime  # due time (or the end of a blackout) plus spread and jitter
+    reason: Reason | None = None  # the calendar that keeps it until then; None: none does
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +326,7 @@ class NewToken:
     kind: str  # api, login (works once), session
     created_by: str
     lifetime: timedelta | None  # None: never expires
+    parent: str | None = None  # a token that must be valid too; None: it stands by itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from rota.domain.errors import (
     RotaError,
     Unavailable,
 )
+from rota.domain.jobfile.text import parse_text
 from rota.domain.schedule import (
     clock_changes,
     clock_remark,
@@ -47,6 +48,7 @@ __all__ = [
     "import_crontab",
     "job_file",
     "parse_duration",
+    "read_mapping",
 ]
 
 _LOCAL_ZONE = Path("/etc/localtime")
@@ -87,6 +89,16 @@ def check_file(text: str, *, name: str) -> CheckedFile:
     except Invalid as error:
         return CheckedFile((), error.problems, is_valid=False)
     return CheckedFile(tuple(job.name for job in found.jobs), found.warnings, is_valid=True)
+
+
+def read_mapping(text: str) -> Mapping[str, Any]:
+    """A YAML or JSON mapping as written; `Invalid` if it cannot be read."""
+    source = parse_text(text)
+    if source.problems:
+        raise Invalid("the file cannot be read", source.problems)
+    if not isinstance(source.data, Mapping):
+        raise Invalid("the file cannot be read", [Problem("it is no mapping of names to values")])
+    return source.data
 
 
 def file_schema() -> Mapping[str, Any]:

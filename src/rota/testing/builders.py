@@ -82,9 +82,7 @@ def new_calendar(name: str = "nights", *windows: str, expected_version: int = 0)
 
 def hello(worker: str = "worker", *, slots: int = 10, **fields: Any) -> Hello:
     """A worker that introduces itself."""
-    return Hello(
-        worker=worker, pool=fields.pop("pool", "default"), slots=slots, **fields
-    )
+    return Hello(worker=worker, pool=fields.pop("pool", "default"), slots=slots, **fields)
 
 
 def outcome(

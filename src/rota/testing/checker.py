@@ -20,7 +20,7 @@ class Fault(StrEnum):
     STALE_ATTEMPT = "stale attempt"  # an attempt began after one with a higher number
     MISSING = "missing"  # a run that should have ended well did not
     EXTRA = "extra"  # a run that nobody asked for
-    REPEATED_END = "repeated end"  # a run ended well twice
+    REPEATED_END = "repeated end"  # a run ended well twice, without having lost a worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,22 @@ class _Life:
 
 
 def check(
-    marks: Iterable[Mark], required: Collection[str], optional: Collection[str] = ()
+    marks: Iterable[Mark],
+    required: Collection[str],
+    optional: Collection[str] = (),
+    lost: Collection[str] = (),
 ) -> list[Finding]:
-    """Everything wrong with the evidence. `required` runs must end well, `optional` ones may."""
+    """Everything wrong with the evidence.
+
+    `required` runs must end well, `optional` ones may. Those that `lost` a worker may do so more
+    than once: it can vanish between the end of an attempt and its report.
+    """
     lives = _lives(marks)
-    findings = [
-        finding
-        for run, attempts in lives.items()
-        for finding in (*_judge_each(run, attempts), *_judge_order(run, attempts))
-    ]
+    findings = []
+    for run, attempts in lives.items():
+        findings += [*_judge_starts(run, attempts), *_judge_order(run, attempts)]
+        if run not in lost:
+            findings += _judge_ends(run, attempts)
     done = {run for run, attempts in lives.items() if any(life.has_ended for life in attempts)}
     findings += [Finding(Fault.MISSING, run) for run in sorted(set(required) - done)]
     known = {*required, *optional}
@@ -87,11 +94,14 @@ def _life(attempt: int, marks: list[Mark]) -> _Life:
     return _Life(attempt, min(times), max(times), events[Event.START], events[Event.END] > 0)
 
 
-def _judge_each(run: str, attempts: list[_Life]) -> Iterable[Finding]:
+def _judge_starts(run: str, attempts: list[_Life]) -> Iterable[Finding]:
     for life in attempts:
         if life.starts > 1:
             detail = f"attempt {life.attempt} began {life.starts} times"
             yield Finding(Fault.REPEATED_ATTEMPT, run, detail)
+
+
+def _judge_ends(run: str, attempts: list[_Life]) -> Iterable[Finding]:
     ended = [life.attempt for life in attempts if life.has_ended]
     if len(ended) > 1:
         yield Finding(Fault.REPEATED_END, run, f"attempts {ended}")

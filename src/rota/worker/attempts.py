@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import msgspec
 
@@ -17,6 +16,9 @@ from rota.ports.clock import Clock
 from rota.ports.executor import Assignment, Executor
 from rota.ports.work import Dispatch, Fence, Outcome, Progress, Start
 from rota.worker.output import AttemptOutput
+
+_MAX_REPORT = 1_000  # outcomes in one message
+_MAX_REPORT_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -107,6 +109,16 @@ class Attempts:
             now,
             message=message,
         )
+
+    def unpermitted(self) -> list[Held]:
+        """Attempts that need a permit and have not begun: nobody may have answered for them."""
+        return [
+            held
+            for held in self._held.values()
+            if held.assignment.spec.delivery is Delivery.AT_MOST_ONCE
+            and not held.started_at
+            and held.outcome is None
+        ]
 
     def withdraw(self, fences: Sequence[Fence]) -> None:
         """Attempts that were cancelled before they began."""
@@ -200,10 +212,18 @@ class Attempts:
         if due:
             await asyncio.gather(*due)
 
-    def unreported(self, limit: int) -> list[Outcome]:
-        """Outcomes that no server has acknowledged yet."""
-        waiting = (held.outcome for held in self._held.values() if held.outcome is not None)
-        return list(islice(waiting, limit))
+    def unreported(self) -> list[Outcome]:
+        """Outcomes that no server has acknowledged yet, as many as one message should carry."""
+        outcomes: list[Outcome] = []
+        size = 0
+        for held in self._held.values():
+            if held.outcome is None:
+                continue
+            size += _size(held.outcome)
+            if outcomes and (len(outcomes) >= _MAX_REPORT or size > _MAX_REPORT_BYTES):
+                break
+            outcomes.append(held.outcome)
+        return outcomes
 
     def unannounced(self, older_than: float) -> list[Start]:
         """Attempts that have run long enough to say so; shorter ones only report their end."""
@@ -222,6 +242,12 @@ class Attempts:
             held = self._held.get(fence)
             if held is not None:
                 held.is_announced = True
+
+
+def _size(outcome: Outcome) -> int:
+    """About how many bytes an outcome takes in a message."""
+    outputs = 0 if outcome.outputs is None else len(msgspec.msgpack.encode(outcome.outputs))
+    return 500 + len(outcome.output) + len(outcome.message) + 200 * len(outcome.steps) + outputs
 
 
 def _interrupted(outcome: Outcome) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import json
 import os
@@ -17,6 +18,7 @@ from rota.ports.executor import Exit
 _MAX_MESSAGE = 4 * 1024 * 1024
 _MAX_DESCRIPTORS = 32  # 16 spawns: the guardian reports nothing before a message is done
 _DESCRIPTORS_PER_SPAWN = 2
+_MAX_BATCH = 100  # requests in one message
 
 
 class GuardedProcess:
@@ -50,6 +52,7 @@ class Guard:
         self._processes: dict[str, asyncio.Future[Exit]] = {}
         self._outgoing: list[tuple[dict[str, Any], tuple[int, ...]]] = []
         self._is_flushing = False
+        self._most = _MAX_BATCH
         self._incoming = bytearray(_MAX_MESSAGE)
         self._hello: asyncio.Future[str] = self._loop.create_future()
         self.gone: asyncio.Future[None] = self._loop.create_future()  # done: the guardian ended
@@ -114,35 +117,34 @@ class Guard:
 
     def _flush(self) -> None:
         while self._outgoing:
-            count, descriptors = self._fitting()
-            batch = self._outgoing[:count]
+            batch = self._outgoing[: min(self._fitting(), self._most)]
             data = json.dumps([request for request, _ in batch]).encode()
-            if len(data) > _MAX_MESSAGE // 2 and count > 1:
-                half = count // 2
-                descriptors = [d for _, ds in batch[:half] for d in ds]
-                batch, count = batch[:half], half
-                data = json.dumps([request for request, _ in batch]).encode()
+            descriptors = [descriptor for _, own in batch for descriptor in own]
             try:
                 socket.send_fds(self._connection, [data], descriptors)
             except BlockingIOError:
                 self._loop.add_writer(self._connection.fileno(), self._flush)
                 return
             except OSError as error:
+                if error.errno == errno.EMSGSIZE and len(batch) > 1:
+                    self._most = len(batch) // 2  # what the kernel takes depends on who we are
+                    continue
                 self._fail(batch, error)
-            del self._outgoing[:count]
+            self._most = _MAX_BATCH
+            del self._outgoing[: len(batch)]
             for descriptor in descriptors:
                 os.close(descriptor)
         self._loop.remove_writer(self._connection.fileno())
         self._is_flushing = False
 
-    def _fitting(self) -> tuple[int, list[int]]:
+    def _fitting(self) -> int:
         """How many waiting requests fit one message, by the descriptors they carry."""
-        descriptors: list[int] = []
+        descriptors = 0
         for count, (_, own) in enumerate(self._outgoing):
-            if len(descriptors) + len(own) > _MAX_DESCRIPTORS:
-                return count, descriptors
-            descriptors.extend(own)
-        return len(self._outgoing), descriptors
+            descriptors += len(own)
+            if descriptors > _MAX_DESCRIPTORS:
+                return count
+        return len(self._outgoing)
 
     def _fail(
         self, batch: Sequence[tuple[dict[str, Any], tuple[int, ...]]], error: OSError

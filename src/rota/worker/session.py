@@ -20,8 +20,6 @@ from rota.worker.attempts import Attempts, Held
 
 log = structlog.get_logger()
 
-_MAX_REPORT = 1_000  # outcomes in one message
-
 
 @dataclass(frozen=True, slots=True)
 class SessionConfig:
@@ -110,6 +108,8 @@ class WorkerSession:
                     )
                 ]
                 group.create_task(self._end_when_done(link, loops))
+                if unpermitted := self._attempts.unpermitted():
+                    group.create_task(self._begin_with_permit(link, unpermitted))
         finally:
             await link.close()
 
@@ -172,7 +172,7 @@ class WorkerSession:
 
     async def _report(self, link: WorkerLink) -> None:
         while True:
-            outcomes = self._attempts.unreported(_MAX_REPORT)
+            outcomes = self._attempts.unreported()
             if outcomes:
                 await self._tell_progress(link)  # a report that has been accepted ends all writing
                 answer = await link.report(outcomes)

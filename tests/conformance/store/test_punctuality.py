@@ -144,7 +144,7 @@ class TestFigures:
     async def end_after(self, scene: Scene, *waits: timedelta) -> None:
         """Runs that start so late, one after another, and end at once."""
         job_id = await scene.job()
-        session = await scene.worker()
+        session = await scene.worker(lease=timedelta(days=1))
         for wait in waits:
             await scene.trigger(job_id)
             scene.advance(wait)

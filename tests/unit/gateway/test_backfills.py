@@ -169,7 +169,7 @@ async def test_too_many_due_times_are_refused_with_a_way_to_go_on(served: Served
     ids=["on demand", "once", "from completion"],
 )
 async def test_a_job_without_due_times_of_its_own_has_nothing_to_backfill(
-    served: Served, fields: dict[str, object]
+    served: Served, fields: dict[str, Any]
 ) -> None:
     await served.apply(job(**fields))
 

@@ -11,7 +11,7 @@ import yaml
 from structlog.testing import capture_logs
 from tests.unit.scheduler.timeline import Answer, Timeline
 
-from rota.domain.calendars import Calendar, Inside, holiday_sets
+from rota.domain.calendars import Calendar, Holidays, Inside, holiday_sets
 from rota.domain.jobfile import read_file
 from rota.domain.states import RunState
 from rota.operations import calendars, definitions
@@ -239,7 +239,7 @@ async def test_without_the_package_of_holidays_nothing_fires_and_the_log_says_so
 ) -> None:
     await apply(timeline, "every 1h")
     await apply(timeline, "every 1h", name="free", calendars=[])
-    holidays = Calendar("quiet", holidays=holiday_sets.Holidays("DE", "BB"))
+    holidays = Calendar("quiet", holidays=Holidays("DE", "BB"))
     monkeypatch.setattr(holiday_sets, "_package", lambda: None)
     await timeline.store.save_calendars([NewCalendar("default", holidays, 1)], actor="other")
 

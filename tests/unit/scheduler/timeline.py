@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
-
-import yaml
 
 from rota.adapters.queue.local import LocalQueue
 from rota.adapters.store.sqlite.opening import open_sqlite
@@ -55,18 +54,17 @@ class Timeline:
     def store(self) -> Store:
         return self.backends.store
 
-    @property
-    def elapsed(self) -> timedelta:
-        return self.ticker.instant - START
-
     async def apply(self, schedule: object, *, name: str = "job", **fields: Any) -> Job:
         """Define a job, or change it."""
-        document = {"name": name, "steps": [{"run": "true"}], **fields}
-        if schedule is not None:
-            document["schedule"] = schedule
-        file = read_file(yaml.safe_dump({"jobs": [document]}), name="test")
-        await definitions.apply(self.backends, file, actor="test")
+        document = {} if schedule is None else {"schedule": schedule}
+        await self.apply_all([{"name": name, **document, **fields}])
         return await self.job(name)
+
+    async def apply_all(self, documents: Sequence[Mapping[str, Any]]) -> None:
+        """Define jobs, each with a step that does nothing."""
+        jobs = [{"steps": [{"run": "true"}], **document} for document in documents]
+        file = read_file(json.dumps({"jobs": jobs}), name="test")
+        await definitions.apply(self.backends, file, actor="test")
 
     async def job(self, name: str = "job") -> Job:
         return await find_job(self.backends, name)
@@ -128,8 +126,8 @@ class Timeline:
 
 
 @asynccontextmanager
-async def open_timeline(folder: Path) -> AsyncIterator[Timeline]:
-    ticker = FakeTicker()
+async def open_timeline(folder: Path, start: datetime = START) -> AsyncIterator[Timeline]:
+    ticker = FakeTicker(start)
     store = await open_sqlite(folder / "rota.db", clock=ticker)
     try:
         blobs = cast("Blobs", None)  # no output is written here

@@ -43,6 +43,7 @@ class TestCheck:
         marks = lived("a", 1, 1.0, end=2.0) + lived("a", 2, 3.0, end=4.0)
 
         assert faults(check(marks, ["a"])) == [(Fault.REPEATED_END, "a")]
+        assert check(marks, ["a"], lost=["a"]) == []
 
     def test_run_without_an_end_is_missing(self) -> None:
         assert faults(check(lived("a", 1, 1.0), ["a", "b"])) == [

@@ -55,7 +55,7 @@ def attempts(executor: Recorder) -> Attempts:
 
 
 def results(attempts: Attempts) -> list[str]:
-    return [outcome.result for outcome in attempts.unreported(10)]
+    return [outcome.result for outcome in attempts.unreported()]
 
 
 def test_attempt_cancelled_while_it_waits_for_its_permit_never_starts(
@@ -107,5 +107,5 @@ def test_type_that_nobody_executes_fails_with_its_name(attempts: Attempts) -> No
 
     attempts.begin(free)
 
-    [outcome] = attempts.unreported(10)
+    [outcome] = attempts.unreported()
     assert (outcome.result, "shell" in outcome.message) == (AttemptResult.FAILED, True)

@@ -15,6 +15,7 @@ from rota.adapters.executors.function_host import FunctionHost, HostConnection, 
 from rota.adapters.executors.host_wire import Cancel, Done, News, Printed, Run, Task
 from rota.domain.durations import format_duration
 from rota.domain.output import Stream
+from rota.domain.portable import why_not_portable
 from rota.domain.run import AttemptResult
 from rota.ports.executor import Assignment, Desk, Exit, OutputSink, Spawner
 from rota.ports.work import Fence, Outcome, StepOutcome
@@ -213,6 +214,7 @@ def _outcome(held: _Held, done: Done, shift: int) -> Outcome:
     """`shift` turns the machine's monotonic time into the store's."""
     work = held.assignment.work
     result, message = _result(held, done)
+    outputs = msgspec.json.decode(done.output) if done.output else None
     return Outcome(
         work.run,
         work.attempt,
@@ -220,7 +222,7 @@ def _outcome(held: _Held, done: Done, shift: int) -> Outcome:
         done.started + shift,
         done.ended + shift,
         message=message,
-        outputs=msgspec.json.decode(done.output) if done.output else None,
+        outputs=None if why_not_portable(outputs) else outputs,
         steps=tuple(
             StepOutcome(step.name, step.result, seconds=step.seconds) for step in done.steps
         ),

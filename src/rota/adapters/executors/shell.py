@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from rota.adapters.executors.commands import command_of
 from rota.adapters.executors.environment import given_inputs, inherited, told_by_rota
 from rota.adapters.executors.pipes import Pipe, open_pipes
@@ -22,6 +24,8 @@ from rota.domain.spec import Step, StepCondition
 from rota.ports.clock import Clock
 from rota.ports.executor import Assignment, Desk, Exit, OutputSink, Process, Spawner
 from rota.ports.work import Fence, Outcome, StepOutcome
+
+log = structlog.get_logger()
 
 _PROGRESS_INTERVAL = timedelta(seconds=1)
 
@@ -83,7 +87,8 @@ class ShellExecutor:
             try:
                 attempt = self._prepare(assignment)
             except OSError as error:
-                self._desk.ended([self._not_started(assignment, error)])
+                message = f"the work folder could not be made: {error.strerror}"
+                self._desk.ended([self._failed(assignment, message)])
                 continue
             self._attempts[attempt.fence] = attempt  # at once: a cancel may be the next order
             task = asyncio.get_running_loop().create_task(self._run(attempt))
@@ -104,6 +109,9 @@ class ShellExecutor:
         try:
             await self._run_steps(attempt)
             outcome = self._outcome(attempt)
+        except Exception as error:
+            log.error("attempt.broken", run=attempt.fence.run, exc_info=error)
+            outcome = self._failed(attempt.assignment, f"internal error: {error!r}")
         finally:
             del self._attempts[attempt.fence]
             self._folders.give_back(attempt.folder)
@@ -129,7 +137,8 @@ class ShellExecutor:
             stop=asyncio.get_running_loop().create_future(),
         )
 
-    def _not_started(self, assignment: Assignment, error: OSError) -> Outcome:
+    def _failed(self, assignment: Assignment, message: str) -> Outcome:
+        """The end of an attempt that Rota itself could not carry out."""
         now = self._desk.store_micros()
         return Outcome(
             run=assignment.work.run,
@@ -137,7 +146,7 @@ class ShellExecutor:
             result=AttemptResult.FAILED,
             started_at=now,
             ended_at=now,
-            message=f"the work folder could not be made: {error.strerror}",
+            message=message,
         )
 
     async def _run_steps(self, attempt: _Attempt) -> None:

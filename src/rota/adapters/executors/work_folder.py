@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import json
 import os
@@ -12,7 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from rota.domain.portable import why_not_portable
+
 _MAX_OUTPUTS = 1024 * 1024
+_PROGRESS_TAIL = 4096
+_PROGRESS_MESSAGE = 500
 _MODE = 0o700
 
 
@@ -80,25 +85,39 @@ class WorkFolder:
     def read_outputs(self) -> tuple[Any, str]:
         """What the job wrote to $ROTA_OUTPUT, and a complaint if that is not usable."""
         try:
-            with self.output.open("rb") as file:
-                data = file.read(_MAX_OUTPUTS + 1)
+            data = _read_regular(self.output, _MAX_OUTPUTS + 1)
         except FileNotFoundError:
             return None, ""
         except OSError as error:
-            return None, f"$ROTA_OUTPUT could not be read: {os.strerror(error.errno or 0)}"
+            return None, f"$ROTA_OUTPUT could not be read: {error.strerror}"
         if len(data) > _MAX_OUTPUTS:
             return None, "$ROTA_OUTPUT is over 1 MiB and was not kept"
         try:
-            return json.loads(data), ""
-        except ValueError as error:
+            value = json.loads(data)
+        except (ValueError, RecursionError) as error:
             return None, f"$ROTA_OUTPUT is not JSON and was not kept: {error}"
+        complaint = why_not_portable(value)
+        return (None, f"$ROTA_OUTPUT was not kept: {complaint}") if complaint else (value, "")
 
     def read_progress(self) -> str:
         """The last line the job wrote to $ROTA_PROGRESS; "" if there is none."""
         try:
-            return self.progress.read_text("utf-8").strip().rsplit("\n", 1)[-1]
-        except (OSError, UnicodeDecodeError):
+            data = _read_regular(self.progress, _PROGRESS_TAIL, from_end=True)
+        except OSError:
             return ""
+        return data.decode(errors="replace").strip().rsplit("\n", 1)[-1]
+
+
+def _read_regular(path: Path, limit: int, *, from_end: bool = False) -> bytes:
+    """At most `limit` bytes of a plain file: a job may leave a pipe or a link there instead."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is not a plain file")
+        if from_end:
+            file.seek(max(status.st_size - limit, 0))
+        return file.read(limit)
 
 
 def parse_progress(line: str) -> tuple[float, float | None, str] | None:
@@ -106,11 +125,15 @@ def parse_progress(line: str) -> tuple[float, float | None, str] | None:
     try:
         if line.startswith("{"):
             value = json.loads(line)
-            total = value.get("total")
-            message = str(value.get("message", ""))
-            return float(value["done"]), None if total is None else float(total), message
-        numbers, _, message = line.partition(" ")
-        done, _, total = numbers.partition("/")
-        return float(done), float(total) if total else None, message
-    except (ValueError, KeyError, TypeError):
+            done, total, message = value["done"], value.get("total"), value.get("message", "")
+        else:
+            numbers, _, message = line.partition(" ")
+            done, _, rest = numbers.partition("/")
+            total = rest or None
+        amounts = [float(done)] if total is None else [float(done), float(total)]
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
+    text = str(message)[:_PROGRESS_MESSAGE]
+    if why_not_portable([*amounts, text]):
+        return None
+    return amounts[0], amounts[1] if len(amounts) > 1 else None, text

@@ -22,7 +22,7 @@ from rota.ports.work import (
 )
 
 _LENGTH_BYTES = 4
-MAX_FRAME = 64 * 1024 * 1024
+MAX_FRAME = 128 * 1024 * 1024
 ORDER = 0  # the number of a frame that answers nothing
 
 

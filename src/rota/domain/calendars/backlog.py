@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rota.domain.calendars.answers import Allowed, ReleasedAt, SkippedBy, blackout_answer
+from rota.domain.calendars.answers import (
+    Allowed,
+    BlackoutAnswer,
+    ReleasedAt,
+    SkippedBy,
+    blackout_answer,
+)
 from rota.domain.calendars.blackout import Blackout, end_of_blackout
 from rota.domain.calendars.pieces import OpenTimes, Piece, fold, pieces_of
 from rota.domain.schedule.misfire import CatchUp, MissedRange, catch_up, catch_up_known
@@ -32,6 +38,7 @@ class DueStart:
 
     due: datetime
     not_before: datetime  # the due time itself, or the end of the blackout that it waits for
+    calendar: str = ""  # the name of the calendar that makes it wait; "" if none does
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +122,24 @@ def _caught_up(rules: FiringRules, open_times: OpenTimes, now: datetime) -> Catc
 def _runs(
     rules: FiringRules, open_times: OpenTimes, caught: CatchUp, now: datetime
 ) -> tuple[DueStart, ...]:
-    free_from = end_of_blackout(rules.blackouts, now) or now
-    found = []
-    for due in caught.fire:
-        answer = open_times.piece_at(due).answer
-        not_before = answer.at if isinstance(answer, ReleasedAt) else due
-        if due < now - rules.grace and free_from > now:
-            not_before = max(not_before, free_from)
-        found.append(DueStart(due, not_before))
-    return tuple(found)
+    return tuple(
+        _late_start(rules, due, now)
+        if due < now - rules.grace and any(it.is_inside(now) for it in rules.blackouts)
+        else _start(due, open_times.piece_at(due).answer)
+        for due in caught.fire
+    )
+
+
+def _start(due: datetime, answer: BlackoutAnswer) -> DueStart:
+    if isinstance(answer, ReleasedAt):
+        return DueStart(due, answer.at, answer.name)
+    return DueStart(due, due)
+
+
+def _late_start(rules: FiringRules, due: datetime, now: datetime) -> DueStart:
+    """Caught up inside a blackout. Whatever it waited for before ends no later than this one."""
+    closed = next(it.name for it in rules.blackouts if it.is_inside(now))
+    return DueStart(due, end_of_blackout(rules.blackouts, now) or due, closed)
 
 
 def _skipped(rules: FiringRules, pieces: Sequence[Piece]) -> tuple[SkippedRange, ...]:

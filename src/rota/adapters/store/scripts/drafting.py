@@ -41,6 +41,7 @@ class Draft(NamedTuple):
     inputs: str | None = None
     retry_of: str | None = None
     backfill: BackfillId | None = None
+    reasons: str | None = None  # why it is for later
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,7 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
         rules.retry.attempts,
         pattern.expected,
         admission.blocked_on or None,
-        reasons_to(admission.reasons),
+        draft.reasons if admission is _FOR_LATER else reasons_to(admission.reasons),
         draft.inputs,
         draft.created_by,
         now,

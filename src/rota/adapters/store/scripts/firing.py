@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rota.adapters.store.rows import optional_micros
+from rota.adapters.store.rows import optional_micros, reasons_to
 from rota.adapters.store.script import Many, Script, query
 from rota.adapters.store.scripts.drafting import Draft, insert_drafts
 from rota.adapters.store.scripts.effects import Effects, record
@@ -64,6 +64,7 @@ def _drafts(firing: Firing) -> Iterable[Draft]:
             due_at=micros(planned.due_at),
             release_at=micros(planned.release_at),
             created_by="scheduler",
+            reasons=reasons_to((planned.reason,)) if planned.reason else None,
         )
 
 

@@ -22,6 +22,7 @@ def add(now: int, token: NewToken) -> Script[None]:
         token.role,
         token.digest,
         token.kind,
+        token.parent,
         token.created_by,
         now,
         expires_at,

@@ -1,12 +1,15 @@
 -- name: insert_token
 -- A right to call, known by the digest of its secret.
-INSERT INTO token (id, name, role, digest, kind, created_by, created_at, expires_at)
-VALUES (:id, :name, :role, :digest, :kind, :created_by, :now, :expires_at);
+INSERT INTO token (id, name, role, digest, kind, parent, created_by, created_at, expires_at)
+VALUES (:id, :name, :role, :digest, :kind, :parent, :created_by, :now, :expires_at);
 
 -- name: token_by_digest
 -- A token that is valid now.
 SELECT * FROM token WHERE digest = :digest AND revoked_at IS NULL
-    AND (expires_at IS NULL OR expires_at > :now);
+    AND (expires_at IS NULL OR expires_at > :now)
+    AND (parent IS NULL OR EXISTS (SELECT 1 FROM token AS opener
+        WHERE opener.id = token.parent AND opener.revoked_at IS NULL
+        AND (opener.expires_at IS NULL OR opener.expires_at > :now)));
 
 -- name: touch_token
 -- When a token was last used.

@@ -168,6 +168,8 @@ class SqliteDriver:
         except sqlite3.Error as error:
             with suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # a full disk may have room again without the log
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             if not tasks and (task := self._next_task()):
                 tasks.append(task)
             answers = [translated(error)] * len(tasks)

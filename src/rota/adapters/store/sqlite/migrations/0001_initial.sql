@@ -321,6 +321,7 @@ CREATE TABLE token (
     role         TEXT NOT NULL,
     digest       TEXT NOT NULL UNIQUE,
     kind         TEXT NOT NULL,
+    parent       TEXT, -- a session ends with the token that opened it
     created_by   TEXT NOT NULL,
     created_at   INTEGER NOT NULL,
     expires_at   INTEGER,
