@@ -8,10 +8,11 @@ from datetime import datetime
 from pathlib import Path
 
 from bench.schedules import job_id
+from rota.domain.calendars import FiringRules
 from rota.domain.ids import instant, micros
 from rota.domain.schedule import Timetable
 from rota.domain.spec import Misfire
-from rota.operations.firing import plan_firing
+from rota.operations.firing import MISFIRE_GRACE, plan_firing
 from rota.ports.store import ScheduleStore
 
 _PAYLOAD = "x" * 200  # a schedule is never alone in its row
@@ -23,7 +24,7 @@ class RotaSteps:
     def __init__(self, store: ScheduleStore, path: Path, table: Timetable) -> None:
         self._store = store
         self._connection = sqlite3.connect(path)  # beside the store, to prepare the steps
-        self._table = table
+        self._rules = FiringRules(table, Misfire(), MISFIRE_GRACE)
 
     def make_due(self, numbers: Iterable[int], due: datetime) -> None:
         """Bring the next due time of these schedules to an instant."""
@@ -33,9 +34,9 @@ class RotaSteps:
 
     async def step(self, now: datetime, limit: int) -> int:
         """Insert the runs that are due and advance their schedules; returns how many."""
-        table = self._table
+        rules = self._rules
         firings = [
-            plan_firing(due, table, Misfire(), table.next_after(due.next_at), now)
+            plan_firing(due, rules, rules.timetable.next_after(due.next_at), now)
             for due in await self._store.due_schedules(now, limit)
         ]
         fired = await self._store.fire(firings)

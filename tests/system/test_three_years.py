@@ -18,7 +18,7 @@ from tests.unit.scheduler.timeline import Timeline, open_timeline
 from rota.operations import holding
 from rota.ports.store import LedgerEntry
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(600)]
 
 BEGIN = datetime(2027, 1, 1, tzinfo=UTC)
 END = datetime(2030, 1, 1, tzinfo=UTC)

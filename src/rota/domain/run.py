@@ -46,7 +46,7 @@ class OutputState(StrEnum):
 class Reason:
     """One gate that holds a run, for programs (`gate`, `key`) and people (`message`)."""
 
-    gate: str  # time, pause, hold, overlap, max_concurrency, backfill, worker
+    gate: str  # time, calendar, pause, hold, overlap, max_concurrency, backfill, worker
     message: str
     key: str = ""  # what frees it, e.g. "job:j_…"
     eligible_at: datetime | None = None  # when it opens by itself; None: unknown or by an event

@@ -26,7 +26,7 @@ class Explanation:
     since: datetime | None = None
 
 
-_GATES = ("time", "pause", "overlap", "max_concurrency", "worker")
+_GATES = ("time", "calendar", "pause", "overlap", "max_concurrency", "worker")
 _BACKFILL_GATES = ("time", "pause", "max_concurrency", "backfill", "worker")
 
 
@@ -67,6 +67,9 @@ def _passed(run: Run, reasons: tuple[Reason, ...]) -> tuple[str, ...]:
 
 
 def _waits_for_time(run: Run) -> Explanation:
+    if run.reasons:
+        summary = f"scheduled: {run.reasons[0].message}"
+        return Explanation(run, summary, run.reasons, ("time",), since=run.due_at)
     what = "its retry's back-off" if run.attempt else "its time"
     until = f"{what} ends" if run.attempt else "it is due"
     reason = Reason(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -88,3 +89,25 @@ async def test_a_token_that_exists_is_a_conflict(scene: Scene) -> None:
 
     with pytest.raises(Conflict):
         await scene.store.add_token(token())
+
+
+async def test_a_session_ends_with_the_token_that_opened_it(scene: Scene) -> None:
+    await scene.store.add_token(token("opener", lifetime=2 * MINUTE))
+    session = replace(token("session", kind="session", lifetime=10 * MINUTE), parent="t_opener")
+    await scene.store.add_token(session)
+    while_valid = await scene.store.token_by_digest("digest of session")
+
+    await scene.store.revoke_token("t_opener", actor="admin")
+
+    assert while_valid is not None
+    assert await scene.store.token_by_digest("digest of session") is None
+
+
+async def test_a_session_expires_with_the_token_that_opened_it(scene: Scene) -> None:
+    await scene.store.add_token(token("opener", lifetime=MINUTE))
+    session = replace(token("session", kind="session", lifetime=10 * MINUTE), parent="t_opener")
+    await scene.store.add_token(session)
+
+    scene.advance(MINUTE)
+
+    assert await scene.store.token_by_digest("digest of session") is None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -25,7 +26,9 @@ async def put(
     return await client.put(f"/api/v1/calendars/{name}", **kwargs)
 
 
-async def apply(served: Served, *calendars: dict[str, object], **fields: object) -> httpx.Response:
+async def apply(
+    served: Served, *calendars: Mapping[str, object], **fields: object
+) -> httpx.Response:
     """A nightly job, and the calendars of its file."""
     file = {"calendars": calendars, "jobs": [job("nightly", schedule="0 2 * * *", **fields)]}
     return await served.post("jobs:apply", content=json.dumps(file), headers=YAML)

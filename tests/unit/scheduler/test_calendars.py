@@ -16,6 +16,7 @@ from rota.domain.jobfile import read_file
 from rota.domain.states import RunState
 from rota.operations import calendars, definitions
 from rota.operations.definitions import find_job
+from rota.operations.explaining import why
 from rota.ports.calendars import NewCalendar
 from rota.testing.clock import START
 
@@ -94,7 +95,11 @@ async def test_the_last_due_time_inside_runs_when_the_window_ends(timeline: Time
 
     assert (waiting.due_at - START, waiting.state) == (4.5 * HOUR, RunState.SCHEDULED)
     assert waiting.eligible_at == START + 5 * HOUR
-    assert (released.id, released.state) == (waiting.id, RunState.QUEUED)
+    assert [reason.message for reason in waiting.reasons] == [
+        "calendar quiet keeps it until 2030-01-01 17:00:00 UTC"
+    ]
+    assert (await why(timeline.backends, waiting)).passed == ("time",)
+    assert (released.id, released.state, released.reasons) == (waiting.id, RunState.QUEUED, ())
     assert [answer for answer in await timeline.ledger() if answer.state == "SKIPPED"] == [
         skipped(2.5 * HOUR, 3.5 * HOUR, 2)
     ]

@@ -9,7 +9,7 @@ from rota.domain.jobfile import read_job
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobSpec, JobType
 from rota.ports.executor import Assignment
-from rota.ports.work import Dispatch, Fence, SpecEntry, Work
+from rota.ports.work import Dispatch, Fence, Outcome, SpecEntry, Work
 from rota.worker.attempts import Attempts
 from rota.worker.output import AttemptOutput
 
@@ -109,3 +109,25 @@ def test_type_that_nobody_executes_fails_with_its_name(attempts: Attempts) -> No
 
     [outcome] = attempts.unreported()
     assert (outcome.result, "shell" in outcome.message) == (AttemptResult.FAILED, True)
+
+
+def test_permit_that_was_never_answered_is_asked_again(attempts: Attempts) -> None:
+    _, guarded = attempts.accept(dispatch("at_most_once"))
+
+    before = attempts.unpermitted()
+    attempts.begin(guarded)
+
+    assert before == guarded
+    assert attempts.unpermitted() == []
+
+
+def test_report_is_cut_by_its_size(attempts: Attempts) -> None:
+    spec = read_job({"name": "job", "steps": [{"run": "true"}]})
+    works = tuple(Work(f"r_{n}", 1, "j_1", 1, due_at=0) for n in range(20))
+    attempts.accept(Dispatch(works, (SpecEntry("j_1", 1, spec),)))
+
+    attempts.ended(
+        [Outcome(w.run, 1, AttemptResult.COMPLETED, 1, 1, outputs="x" * 1_000_000) for w in works]
+    )
+
+    assert 1 <= len(attempts.unreported()) < 20

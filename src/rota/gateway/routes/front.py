@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import quote
 
 from fastapi import Query
 from starlette.requests import Request
@@ -21,6 +22,12 @@ _USED = "A login link works once. `rota up` prints a new one each time it starts
 @router.get("/", include_in_schema=False)
 async def show_start(settings: Settings) -> HTMLResponse:
     return HTMLResponse(start_page(settings.version))
+
+
+@router.get("/runs/{run}", include_in_schema=False)
+async def show_run(run: str) -> RedirectResponse:
+    """Where links to a run lead, until it has a page of its own."""
+    return RedirectResponse(f"/api/v1/runs/{quote(run, safe='')}", status_code=303)
 
 
 @router.get("/login", include_in_schema=False)
