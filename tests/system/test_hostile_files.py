@@ -32,7 +32,7 @@ def test_outputs_that_cannot_be_kept_are_told(client: Client, script: str, compl
 def test_worker_outlives_odd_progress_files(client: Client) -> None:
     odd = execute(
         client,
-        "python3 -c \"print('{\\\"done\\\":' * 100000)\" > $ROTA_PROGRESS; sleep 1.2",
+        'python3 -c "print(\'{\\"done\\":\' * 100000)" > $ROTA_PROGRESS; sleep 1.2',
         "echo nan/inf hi > $ROTA_PROGRESS; sleep 1.2",
         "rm $ROTA_PROGRESS; mkfifo $ROTA_PROGRESS; sleep 1.2",
     )

@@ -103,6 +103,8 @@ async def live(timeline: Timeline, jobs: list[Sample], random: Random) -> None:
                 job = await timeline.job(random.choice(jobs).name)
                 if job.next_at is not None and job.next_at <= END:
                     await holding.skip_next(timeline.backends, job, actor="test")
+            case _:
+                pass
         timeline.be_down(min(step, END - timeline.ticker.instant))
         await timeline.timekeeper.run_once()
 

@@ -24,13 +24,20 @@ class RotaUp:
     """`rota up` on a data folder of its own, in a session of its own.
 
     Settings are those of the environment (`ROTA_LEASE`), without the prefix and in lower case.
+    `environ` are other variables of it, which Rota does not know.
     """
 
-    def __init__(self, home: Path, apply: Sequence[Path] = (), **settings: str) -> None:
+    def __init__(
+        self,
+        home: Path,
+        apply: Sequence[Path] = (),
+        environ: Mapping[str, str] | None = None,
+        **settings: str,
+    ) -> None:
         self.home = home
         self.log = home.with_name(f"{home.name}.log")  # what it printed, over all its starts
         self._command = [str(ROTA), "up", *(f"--apply={file}" for file in apply)]
-        self._environ = environment(home, **settings)
+        self._environ = environment(home, **settings) | dict(environ or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._workers: list[subprocess.Popen[bytes]] = []
         self._client: Client | None = None

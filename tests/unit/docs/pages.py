@@ -78,7 +78,13 @@ def inline_code(page: Path) -> list[str]:
 def rows(page: Path, heading: str = "") -> list[list[str]]:
     """The cells of the first table below a heading (none: of the page), without its own."""
     section = page.read_text("utf-8").partition(f"## {heading}\n" if heading else "\n")[2]
-    table = re.search(r"(?:^\|.*\|\n)+", section, re.MULTILINE)
-    assert table, f"{name_of(page)} has no table below {heading}"
-    lines = table[0].splitlines()[2:]
+    found = table(section)
+    assert found, f"{name_of(page)} has no table below {heading}"
+    return found
+
+
+def table(text: str) -> list[list[str]]:
+    """The cells of the first table of a text, without its head; none if there is no table."""
+    found = re.search(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
+    lines = found[0].splitlines()[2:] if found else []
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]

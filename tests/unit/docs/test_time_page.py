@@ -8,9 +8,21 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.unit.cli.console import Console
-from tests.unit.docs.pages import ROOT, Block, blocks, exchanges, rows
+from tests.unit.docs.pages import ROOT, Block, blocks, exchanges, rows, table
 
 from rota.domain.backfill import DueRun, Only, plan_backfill
+from rota.domain.calendars import (
+    Allowed,
+    BlackoutAnswer,
+    Calendar,
+    Inside,
+    ReleasedAt,
+    SkippedBy,
+    compile_calendar,
+    fold_into_window,
+    in_words,
+    next_windows,
+)
 from rota.domain.gates import ActiveRun, JobRules, admit
 from rota.domain.ids import JobId, RunId
 from rota.domain.jobfile import read_job
@@ -26,6 +38,7 @@ DOWN_SINCE = DAY + timedelta(hours=1, minutes=30)
 BACK_AT = DAY + timedelta(hours=4, minutes=10)
 OLDER_WAITING = RunId("r_older")
 RUNNING = RunId("r_running")
+INSIDE = table(PAGE.read_text("utf-8").partition("`inside` says what")[2])
 BACKFILLED: dict[str, list[RunId | None]] = {
     "runs": [None],
     "runs, as its retry": [RunId("r_1")],
@@ -59,6 +72,36 @@ def test_misfire_table_is_right(misfire: str, runs: str, missed: str) -> None:
 
     assert [f"{due:%H:%M}" for due in answer.fire] == runs.split()
     assert sum(stretch.count for stretch in answer.missed) == int(missed)
+
+
+@pytest.mark.parametrize(("window", "closed", "first"), rows(PAGE, "Calendars"))
+def test_windows_are_what_the_table_says(window: str, closed: str, first: str) -> None:
+    blackout = compile_calendar(Calendar("any", (window.strip("`"),)))
+
+    [found] = next_windows(blackout, datetime(2026, 12, 21, tzinfo=UTC), 1)
+
+    assert in_words(blackout) == f"{closed}, UTC: due times inside are skipped"
+    assert f"{found.begins:%Y-%m-%d %H:%M} – {found.ends:%Y-%m-%d %H:%M}" == first
+
+
+@pytest.mark.parametrize(("inside", "answers"), [(row[0], row[1:]) for row in INSIDE])
+def test_due_times_inside_become_what_the_table_says(inside: str, answers: list[str]) -> None:
+    calendar = Calendar("any", ("daily 14:00-17:00",), inside=Inside(inside.split("`")[1]))
+    due_times = [DAY + timedelta(hours=hour, minutes=30) for hour in range(13, 18)]
+
+    found = fold_into_window([compile_calendar(calendar)], due_times, None)
+
+    assert [answer_words(answer) for answer in found] == answers
+
+
+def answer_words(answer: BlackoutAnswer) -> str:
+    match answer:
+        case Allowed():
+            return "runs"
+        case SkippedBy():
+            return "SKIPPED"
+        case ReleasedAt():
+            return f"runs at {answer.at:%H:%M}"
 
 
 @pytest.mark.parametrize(("overlap", "new", "waiting", "running"), rows(PAGE, "Overlap"))
