@@ -16,6 +16,7 @@ up: runtime ## Start Rota with the example jobs; Ctrl-C stops it
 	@exec $(BIN)/rota up --apply examples/welcome.yaml
 
 test: lint ## Everything CI runs: all checks, all tests
+	@$(PYTHON) tools/system_packages.py
 	$(PYTEST)
 
 check: lint ## The inner loop: all checks, fast tests

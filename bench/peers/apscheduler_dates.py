@@ -1,6 +1,7 @@
 """APScheduler 3 with one job per due time: `apscheduler_dates STORE FIRST SPACING COUNT`.
 
-STORE is the address of a database, or `memory`. Times are in seconds. Runs until it is stopped.
+STORE is the address of a database, or `memory`. Times are in seconds. Runs until it is stopped;
+exits at once if the first due time passes before all jobs are added.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def main() -> None:
             stamps.mark, "date", run_date=datetime.fromtimestamp(due, UTC), args=[due]
         )
     if time.time() > first:
-        sys.exit("adding the jobs took longer than the time left for it")
+        sys.exit(1)
     scheduler.resume()
     signal.pause()  # asking the store whether it is done would disturb what is measured
 

@@ -160,18 +160,23 @@ def export(
     *,
     remote: Remote = REMOTE,
 ) -> None:
-    """Print jobs as a job file that `rota apply` reads back; all jobs if none is named."""
+    """Print jobs, with the calendars they use, as a job file that `rota apply` reads back.
+
+    All jobs if none is named.
+    """
     with remote.connect() as client:
         names = [job_named(job) for job in jobs]
         if not names:
             names = [job.id for job in client.each(calls.list_jobs(limit=1_000))]
         documents = [client.get_job(name).document for name in names]
+        used = {name for job in documents if "schedule" in job for name in job.get("calendars", ())}
+        calendars = [client.get_calendar(name).document for name in sorted(used)]
     if remote.format in (Format.JSON, Format.JSONL):
-        print_data(remote, {"jobs": documents})
+        print_data(remote, {"calendars": calendars, "jobs": documents})
     else:
         from rota.runtime.offline import job_file  # slow to import, and not for the other verbs
 
-        remote.terminal().write(job_file(documents).removesuffix("\n"))
+        remote.terminal().write(job_file(documents, calendars).removesuffix("\n"))
 
 
 @app.command

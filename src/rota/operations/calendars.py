@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -25,6 +26,8 @@ from rota.operations.backends import Backends
 from rota.operations.differences import Change, differences, digest_of
 from rota.ports.calendars import NewCalendar, StoredCalendar
 from rota.ports.store import JobQuery
+
+Ref = tuple[str, str]  # project and name
 
 _NEVER = "its calendars together leave it no time to run for five years"
 
@@ -61,7 +64,7 @@ class PlannedCalendars:
     changes: tuple[CalendarChange, ...]
     new: tuple[NewCalendar, ...]
     versions: tuple[str, ...]  # of all that the plan looked at
-    known: Mapping[tuple[str, str], Calendar]  # by project and name
+    known: Mapping[Ref, Calendar]
 
     def blackouts_of(self, spec: JobSpec) -> tuple[Blackout, ...]:
         """Those of a job whose calendars are all known."""
@@ -89,7 +92,7 @@ async def blackouts_of(
 ) -> tuple[Blackout, ...]:
     """The calendars of these names, compiled; `Invalid` if this server cannot read one."""
     found = await backends.store.calendars(project, names)
-    return tuple(compile_calendar(each.calendar) for each in found)
+    return await asyncio.to_thread(_compiled, [each.calendar for each in found])
 
 
 async def plan_calendar(
@@ -128,28 +131,10 @@ async def delete_calendar(
 async def plan_calendars(backends: Backends, file: JobFile, now: datetime) -> PlannedCalendars:
     """What applying a file does to calendars; `Invalid` if its jobs or others cannot use them."""
     stored = await _stored(backends, file)
-    ours = {(file.project, calendar.name): calendar for calendar in file.calendars}
-    known = {ref: found.calendar for ref, found in stored.items()} | ours
-    looked_at = set(ours) | {(e.spec.project, n) for e in file.jobs for n in _names_of(e.spec)}
-    changes = [_change_of(calendar, stored.get(ref)) for ref, calendar in ours.items()]
-    planned = PlannedCalendars(
-        changes=tuple(changes),
-        new=tuple(
-            NewCalendar(ref[0], ours[ref], stored[ref].version if ref in stored else 0)
-            for ref, change in zip(ours, changes, strict=True)
-            if change.change is not Change.UNCHANGED
-        ),
-        versions=tuple(
-            f"{ref[0]}/{ref[1]}:{stored[ref].version}" for ref in looked_at if ref in stored
-        ),
-        known=known,
-    )
-    problems = list(_problems_in(file, planned, now))
-    if problems:
-        count = "1 error" if len(problems) == 1 else f"{len(problems):,} errors"
-        raise Invalid(f"the job file has {count}", problems)
+    # Holidays take a while to be looked up, and leases are renewed on this loop.
+    planned = await asyncio.to_thread(_planned, file, stored, now)
     in_file = {(entry.spec.project, entry.name) for entry in file.jobs}
-    await _refuse_starving(backends, planned.new, known, in_file, now)
+    await _refuse_starving(backends, planned.new, planned.known, now, left_out=in_file)
     return planned
 
 
@@ -172,21 +157,44 @@ async def _replaced(
     found = await backends.store.calendars(project, [calendar.name])
     old = found[0] if found else None
     _require_match(if_match, old)
-    new = NewCalendar(project, calendar)
-    now = await backends.store.now()
-    known = {
-        (project, it.calendar.name): it.calendar for it in await backends.store.calendars(project)
-    }
+    others = await backends.store.calendars(project)
+    known = {(project, other.calendar.name): other.calendar for other in others}
     known[project, calendar.name] = calendar
-    await _refuse_starving(backends, [new], known, set(), now)
+    now = await backends.store.now()
+    await _refuse_starving(backends, [NewCalendar(project, calendar)], known, now)
     return old
 
 
-async def _stored(backends: Backends, file: JobFile) -> dict[tuple[str, str], StoredCalendar]:
+async def _stored(backends: Backends, file: JobFile) -> dict[Ref, StoredCalendar]:
     projects = {entry.spec.project for entry in file.jobs if _names_of(entry.spec)}
     projects |= {file.project} if file.calendars else set()
     found = [each for project in projects for each in await backends.store.calendars(project)]
     return {(each.project, each.calendar.name): each for each in found}
+
+
+def _planned(
+    file: JobFile, stored: Mapping[Ref, StoredCalendar], now: datetime
+) -> PlannedCalendars:
+    ours = {(file.project, calendar.name): calendar for calendar in file.calendars}
+    changes = {ref: _change_of(calendar, stored.get(ref)) for ref, calendar in ours.items()}
+    looked_at = {(e.spec.project, name) for e in file.jobs for name in _names_of(e.spec)} | set(
+        ours
+    )
+    planned = PlannedCalendars(
+        changes=tuple(changes.values()),
+        new=tuple(
+            NewCalendar(ref[0], ours[ref], stored[ref].version if ref in stored else 0)
+            for ref, change in changes.items()
+            if change.change is not Change.UNCHANGED
+        ),
+        versions=tuple(f"{'/'.join(r)}:{stored[r].version}" for r in looked_at if r in stored),
+        known={ref: found.calendar for ref, found in stored.items()} | ours,
+    )
+    problems = list(_problems_in(file, planned, now))
+    if problems:
+        count = "1 error" if len(problems) == 1 else f"{len(problems):,} errors"
+        raise Invalid(f"the job file has {count}", problems)
+    return planned
 
 
 def _problems_in(file: JobFile, planned: PlannedCalendars, now: datetime) -> Iterator[Problem]:
@@ -205,20 +213,28 @@ def _problems_in(file: JobFile, planned: PlannedCalendars, now: datetime) -> Ite
 async def _refuse_starving(
     backends: Backends,
     changed: Sequence[NewCalendar],
-    known: Mapping[tuple[str, str], Calendar],
-    left_out: set[tuple[str, str]],
+    known: Mapping[Ref, Calendar],
     now: datetime,
+    *,
+    left_out: Collection[Ref] = (),
 ) -> None:
     """`Invalid` if a job that uses a changed calendar could not run any more."""
     for new in changed:
         query = JobQuery(project=new.project, calendar=new.calendar.name)
         for job in await backends.store.jobs(query):
-            if (job.project, job.name) in left_out:
-                continue
             names = _names_of(read_job(job.document))
-            blackouts = [compile_calendar(known[job.project, name]) for name in names]
-            if end_of_blackout(blackouts, now) is None:
+            calendars = [known[job.project, name] for name in names]
+            is_left_out = (job.project, job.name) in left_out
+            if not is_left_out and await asyncio.to_thread(_leave_no_time, calendars, now):
                 raise Invalid(f"job {job.name}: {_NEVER}", hint="disable the job instead")
+
+
+def _leave_no_time(calendars: Sequence[Calendar], now: datetime) -> bool:
+    return end_of_blackout(_compiled(calendars), now) is None
+
+
+def _compiled(calendars: Sequence[Calendar]) -> tuple[Blackout, ...]:
+    return tuple(map(compile_calendar, calendars))
 
 
 def _change_of(calendar: Calendar, old: StoredCalendar | None) -> CalendarChange:

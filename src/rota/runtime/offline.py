@@ -111,9 +111,11 @@ def parse_duration(text: str) -> timedelta:
     return durations.parse_duration(text)
 
 
-def job_file(documents: Iterable[Mapping[str, Any]]) -> str:
-    """A job file of these jobs, which reads back unchanged."""
-    return jobfile.to_yaml(documents)
+def job_file(
+    documents: Iterable[Mapping[str, Any]], calendars: Sequence[Mapping[str, Any]] = ()
+) -> str:
+    """A job file of these jobs and calendars, which reads back unchanged."""
+    return jobfile.to_yaml(documents, calendars)
 
 
 def explain(

@@ -422,6 +422,7 @@ class Calendar(Answer, frozen=True, kw_only=True):
 
 class CalendarDetail(Calendar, frozen=True, kw_only=True):
     used_by: tuple[str, ...] = ()  # names of jobs
+    document: Mapping[str, Any] = {}  # in the job file's own vocabulary
     yaml: str = ""
 
 

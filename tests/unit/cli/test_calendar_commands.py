@@ -121,6 +121,16 @@ def test_changed_calendar_alone_is_a_change(rota: Console, server: Server) -> No
     assert "windows[0]  daily 22:00-06:00 → daily 22:00-05:00" in planned.lines[1]
 
 
+def test_exported_jobs_bring_their_calendars(rota: Console, server: Server) -> None:
+    server.define(NIGHTLY)
+
+    again = rota("apply", write(rota("job", "export").out, "test.yaml"), "--plan")
+
+    assert again.code == 0
+    assert again.lines[0].startswith("  calendar nights  unchanged")
+    assert again.lines[1].startswith("  tidy             unchanged")
+
+
 def test_job_shows_which_due_times_are_moved(rota: Console, server: Server) -> None:
     server.define(NIGHTLY)
 

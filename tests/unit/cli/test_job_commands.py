@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,51 @@ def test_job_is_taken_out_and_put_back(
     assert done.json["status"] == status
     assert undone.err == f"{back}d job tidy\n"
     assert rota("job", "list", "--json").json["items"][0]["status"] == "active"
+
+
+@pytest.mark.parametrize("flags", [("--for", "2h"), ("--until", "2099-01-01T00:00Z")])
+def test_a_pause_that_ends_by_itself_says_when(
+    rota: Console, server: Server, flags: tuple[str, ...]
+) -> None:
+    server.define(TIDY)
+
+    done = rota("job", "pause", "tidy", *flags, "--json")
+
+    assert done.json["paused_until"] is not None
+    assert "paused by admin until 2" in rota("job", "show", "tidy").out
+
+
+def test_a_pause_has_one_end(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+
+    ended = rota("job", "pause", "tidy", "--for", "2h", "--until", "2099-01-01T00:00Z")
+
+    assert ended.code == 2
+    assert "either --until or --for" in ended.err
+
+
+def test_skipping_says_what_is_next(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+    before = datetime.fromisoformat(rota("job", "show", "tidy", "--json").json["next_at"])
+
+    rehearsed = rota("job", "skip", "tidy", "--dry-run")
+    done = rota("job", "skip", "tidy")
+
+    after = datetime.fromisoformat(rota("job", "show", "tidy", "--json").json["next_at"])
+    assert after - before == timedelta(days=1)
+    assert rehearsed.err.startswith("would skip the next due time: in ")
+    assert done.err.startswith("skipped a due time of job tidy; the next one is in ")
+
+
+def test_show_tells_how_late_runs_start(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+    rota("trigger", "tidy")
+    server.finish(server.claim())
+
+    shown = rota("job", "show", "tidy")
+
+    [line] = [line for line in shown.lines if "starts late by" in line]
+    assert line.endswith("(p99) of the last 1")
 
 
 def test_deleting_needs_consent(rota: Console, server: Server) -> None:

@@ -66,6 +66,8 @@ async def test_metrics_count_runs_workers_and_requests(served: Served) -> None:
     assert 'rota_runs_active{pool="default",state="QUEUED"} 1.0' in lines
     assert 'rota_workers{pool="default",state="alive"} 1.0' in lines
     assert any(line.startswith("rota_queue_oldest_age_seconds{") for line in lines)
+    assert 'rota_run_start_delay_seconds_bucket{le="+Inf",pool="default"} 1.0' in lines
+    assert 'rota_run_start_delay_seconds_count{pool="default"} 1.0' in lines
     assert any(
         'route="/api/v1/jobs/{job}/runs"' in line and 'status="202"' in line for line in lines
     )

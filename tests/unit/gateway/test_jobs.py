@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.gateway.served import YAML, Served, job, job_file
 
-from rota.ports.store import Role
+from rota.domain.congestion import Congestion
+from rota.gateway.shapes.job import JobShape
+from rota.ports.store import JobQuery, Role
 
 pytestmark = pytest.mark.anyio
 NIGHTLY = job("nightly", schedule="0 2 * * *", description="tidies up", labels={"team": "data"})
@@ -208,6 +212,96 @@ async def test_a_paused_job_is_shown_as_paused_until_it_is_resumed(served: Serve
     )
     assert resumed["status"] == "active"
     assert resumed["next_at"] is not None
+
+
+@pytest.mark.parametrize("body", [{"until": "2099-01-01T00:00:00Z"}, {"for": "2h"}])
+async def test_a_pause_may_have_an_end(served: Served, body: dict[str, str]) -> None:
+    await served.apply(NIGHTLY)
+
+    paused = (await served.post("jobs/nightly:pause", Role.OPERATOR, json=body)).json()
+    resumed = (await served.post("jobs/nightly:resume", Role.OPERATOR)).json()
+
+    assert (paused["status"], paused["paused_until"] is None) == ("paused", False)
+    assert resumed["paused_until"] is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"until": "2099-01-01T00:00:00Z", "for": "2h"},
+        {"until": "2001-01-01T00:00:00Z"},
+        {"until": "2099-01-01"},
+        {"for": "soon"},
+        {"forever": "yes"},
+    ],
+    ids=str,
+)
+async def test_a_pause_with_an_end_that_cannot_be_is_refused(
+    served: Served, body: dict[str, str]
+) -> None:
+    await served.apply(NIGHTLY)
+
+    answer = await served.post("jobs/nightly:pause", json=body)
+
+    assert answer.status_code == 422
+    assert (await served.get("jobs/nightly")).json()["paused"] is False
+
+
+async def test_skipping_moves_to_the_due_time_after_the_next(served: Served) -> None:
+    await served.apply(NIGHTLY)
+    upcoming = (await served.get("jobs/nightly/upcoming")).json()["times"]
+
+    skipped = (await served.post("jobs/nightly:skip", Role.OPERATOR)).json()
+
+    assert skipped["next_at"] == upcoming[1]
+    ledger = await served.get("jobs/nightly/ledger", params={"until": "2099-01-01T00:00:00Z"})
+    [entry] = ledger.json()["items"]
+    assert (entry["first"], entry["state"], entry["cause"]) == (
+        upcoming[0],
+        "SKIPPED",
+        "skip next",
+    )
+
+
+async def test_a_job_on_demand_has_nothing_to_skip(served: Served) -> None:
+    await served.apply(job())
+
+    answer = await served.post("jobs/tidy:skip")
+
+    assert (answer.status_code, answer.json()["code"]) == (409, "nothing_due")
+
+
+async def test_a_job_tells_how_late_its_runs_start(served: Served) -> None:
+    await served.apply(job())
+    before = (await served.get("jobs/tidy")).json()["lateness"]
+    await served.run_through()
+
+    lateness = (await served.get("jobs/tidy")).json()["lateness"]
+
+    assert before is None
+    assert lateness["count"] == 1
+    assert 0 <= lateness["p50"] == lateness["p95"] == lateness["p99"]
+
+
+async def test_a_stuck_job_is_shown_as_stuck(served: Served) -> None:
+    await served.apply(NIGHTLY)
+    [found] = await served.backends.store.jobs(JobQuery())
+    seen = Congestion(101, False, found.anchor, None)
+    await served.backends.store.mark_stuck({found.id: seen}, [found.id])
+
+    shown = (await served.get("jobs/nightly")).json()
+
+    assert (shown["status"], shown["stuck_since"] is None) == ("stuck", False)
+
+
+async def test_a_job_whose_next_due_time_waits_for_its_run_is_active(served: Served) -> None:
+    await served.apply(job(schedule="every 1h", interval_from="completion"))
+    [found] = await served.backends.store.jobs(JobQuery())
+
+    waiting = replace(found, next_at=None, waits=True)
+    over = replace(found, next_at=None, waits=False)
+
+    assert (JobShape.of(waiting).status, JobShape.of(over).status) == ("active", "finished")
 
 
 async def test_a_disabled_job_is_shown_as_disabled_until_it_is_enabled(served: Served) -> None:

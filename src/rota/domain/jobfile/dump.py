@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -43,14 +43,18 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 _Dumper.add_implicit_resolver("tag:rota,not-text", _NOT_TEXT, None)
 
 
-def to_yaml(documents: Iterable[Mapping[str, Any]]) -> str:
-    """A job file of these jobs; the project they share is written once, at the top."""
+def to_yaml(
+    documents: Iterable[Mapping[str, Any]], calendars: Sequence[Mapping[str, Any]] = ()
+) -> str:
+    """A job file of these jobs and calendars; the project they share is written at the top."""
     jobs = [dict(document) for document in documents]
     projects = {job.get("project") for job in jobs}
     head: dict[str, Any] = {}
     if len(projects) == 1 and (project := projects.pop()) is not None:
         head = {"project": project}
         jobs = [{name: job[name] for name in job if name != "project"} for job in jobs]
+    if calendars:
+        head["calendars"] = list(calendars)
     return to_block(head | {"jobs": jobs})
 
 

@@ -48,12 +48,14 @@ class CalendarDetail(CalendarShape):
     """A calendar, and who uses it."""
 
     used_by: list[str]  # names of jobs
-    yaml: str  # as `rota calendar set` reads it
+    document: dict[str, Any]  # in the job file's own vocabulary
+    yaml: str  # the same, as `rota calendar set` reads it
 
     @classmethod
     def of_used(cls, stored: StoredCalendar, jobs: Iterable[str]) -> CalendarDetail:
         document = calendar_document(stored.calendar)
-        return cls(**_fields(stored), used_by=list(jobs), yaml=to_block(document))
+        text = to_block(document)
+        return cls(**_fields(stored), used_by=list(jobs), document=document, yaml=text)
 
 
 class CalendarWindowShape(Answer):

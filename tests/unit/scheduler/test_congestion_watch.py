@@ -1,0 +1,80 @@
+"""No schedule is blocked in silence, whatever its overlap policy."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.unit.scheduler.timeline import Timeline
+
+from rota.scheduler.congestion_watch import CongestionWatch
+from rota.testing.clock import FakeClock
+
+pytestmark = pytest.mark.anyio
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+
+async def look(timeline: Timeline) -> None:
+    await CongestionWatch(timeline.backends, FakeClock(timeline.ticker)).run_once()
+
+
+async def is_stuck(timeline: Timeline) -> bool:
+    return (await timeline.job()).stuck_since is not None
+
+
+async def told(timeline: Timeline) -> list[str]:
+    events = await timeline.store.events(0, 10_000)
+    return [event.kind for event in events if event.kind in ("job.stuck", "job.drained")]
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue_one", "queue_all", "cancel_previous"])
+async def test_a_run_that_never_ends_is_noticed(timeline: Timeline, overlap: str) -> None:
+    await timeline.apply("every 10m", overlap=overlap)
+    await timeline.pass_time(10 * MINUTE)
+    works = await timeline.start_runs()
+    await timeline.pass_time(50 * MINUTE)
+    await look(timeline)
+    assert not await is_stuck(timeline)
+
+    await timeline.pass_time(HOUR)
+    await look(timeline)
+    await look(timeline)
+
+    assert await is_stuck(timeline)
+    await timeline.scene.finish(timeline.session, works)
+    while await timeline.end_runs():
+        pass
+    await timeline.pass_time(10 * MINUTE)
+    await look(timeline)
+    assert not await is_stuck(timeline)
+    assert await told(timeline) == ["job.stuck", "job.drained"]
+
+
+async def test_a_job_that_runs_as_long_as_usual_is_not_stuck(timeline: Timeline) -> None:
+    await timeline.apply("every 2h", expect="2h")
+    for _ in range(3):
+        await timeline.pass_time(2 * HOUR)
+        works = await timeline.start_runs()
+        await timeline.pass_time(HOUR + 55 * MINUTE)
+        await timeline.scene.finish(timeline.session, works)
+    await timeline.pass_time(2 * HOUR)
+    await timeline.start_runs()
+
+    await timeline.pass_time(4 * HOUR)
+    await look(timeline)
+
+    assert not await is_stuck(timeline)
+
+
+async def test_more_than_a_hundred_waiting_runs_are_noticed_at_once(timeline: Timeline) -> None:
+    await timeline.apply("every 1s", overlap="queue_all")
+    await timeline.pass_time(101 * timedelta(seconds=1))
+    await look(timeline)
+    assert not await is_stuck(timeline)
+
+    await timeline.pass_time(timedelta(seconds=1))
+    await look(timeline)
+
+    assert await is_stuck(timeline)
