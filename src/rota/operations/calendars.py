@@ -19,7 +19,7 @@ from rota.domain.calendars import (
     in_words,
 )
 from rota.domain.errors import Conflict, Invalid, NotFound, Problem
-from rota.domain.jobfile import JobFile, read_job
+from rota.domain.jobfile import JobFile
 from rota.domain.jobfile.calendars import calendar_document, unknown_calendars
 from rota.domain.spec import JobSpec
 from rota.operations.backends import Backends
@@ -154,11 +154,10 @@ async def _replaced(
     backends: Backends, project: str, calendar: Calendar, if_match: str
 ) -> StoredCalendar | None:
     """What a calendar would replace; refused if the caller saw another, or a job could not run."""
-    found = await backends.store.calendars(project, [calendar.name])
-    old = found[0] if found else None
+    found = {each.calendar.name: each for each in await backends.store.calendars(project)}
+    old = found.get(calendar.name)
     _require_match(if_match, old)
-    others = await backends.store.calendars(project)
-    known = {(project, other.calendar.name): other.calendar for other in others}
+    known = {(project, name): each.calendar for name, each in found.items()}
     known[project, calendar.name] = calendar
     now = await backends.store.now()
     await _refuse_starving(backends, [NewCalendar(project, calendar)], known, now)
@@ -177,9 +176,7 @@ def _planned(
 ) -> PlannedCalendars:
     ours = {(file.project, calendar.name): calendar for calendar in file.calendars}
     changes = {ref: _change_of(calendar, stored.get(ref)) for ref, calendar in ours.items()}
-    looked_at = {(e.spec.project, name) for e in file.jobs for name in _names_of(e.spec)} | set(
-        ours
-    )
+    used = {(entry.spec.project, name) for entry in file.jobs for name in _names_of(entry.spec)}
     planned = PlannedCalendars(
         changes=tuple(changes.values()),
         new=tuple(
@@ -187,7 +184,9 @@ def _planned(
             for ref, change in changes.items()
             if change.change is not Change.UNCHANGED
         ),
-        versions=tuple(f"{'/'.join(r)}:{stored[r].version}" for r in looked_at if r in stored),
+        versions=tuple(
+            f"{'/'.join(ref)}:{stored[ref].version}" for ref in used | set(ours) if ref in stored
+        ),
         known={ref: found.calendar for ref, found in stored.items()} | ours,
     )
     problems = list(_problems_in(file, planned, now))
@@ -221,12 +220,15 @@ async def _refuse_starving(
     """`Invalid` if a job that uses a changed calendar could not run any more."""
     for new in changed:
         query = JobQuery(project=new.project, calendar=new.calendar.name)
-        for job in await backends.store.jobs(query):
-            names = _names_of(read_job(job.document))
-            calendars = [known[job.project, name] for name in names]
-            is_left_out = (job.project, job.name) in left_out
-            if not is_left_out and await asyncio.to_thread(_leave_no_time, calendars, now):
-                raise Invalid(f"job {job.name}: {_NEVER}", hint="disable the job instead")
+        users = {
+            tuple(job.document["calendars"]): job.name  # one of each combination will do
+            for job in await backends.store.jobs(query)
+            if (job.project, job.name) not in left_out
+        }
+        for names, job in users.items():
+            calendars = [known[new.project, name] for name in names]
+            if await asyncio.to_thread(_leave_no_time, calendars, now):
+                raise Invalid(f"job {job}: {_NEVER}", hint="disable the job instead")
 
 
 def _leave_no_time(calendars: Sequence[Calendar], now: datetime) -> bool:

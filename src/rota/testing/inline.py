@@ -6,7 +6,7 @@
         assert t.runs[-1].state == "COMPLETED"
 
 Due times, inputs and retries follow the rules of the real server. Runs take no time, so nothing
-overlaps or times out; gates, priorities and workers are not there.
+overlaps or times out; gates, calendars, priorities and workers are not there.
 """
 
 from __future__ import annotations

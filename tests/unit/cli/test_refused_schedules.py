@@ -28,6 +28,6 @@ def test_a_preview_is_refused_with_the_reason(rota: Console, refused: Refused, v
 
     ended = rota("cron", verb, *expressions, "--tz", zone)
 
-    assert (ended.code, ended.out) == (6, "")
+    assert (ended.code, ended.out) == (2, "")
     assert refused.message in ended.err
     assert "Traceback" not in ended.err

@@ -7,6 +7,8 @@ from datetime import timedelta
 import pytest
 from tests.unit.scheduler.timeline import Timeline
 
+from rota.domain.ids import micros
+from rota.ports.work import Outcome
 from rota.scheduler.congestion_watch import CongestionWatch
 from rota.testing.clock import FakeClock
 
@@ -52,20 +54,25 @@ async def test_a_run_that_never_ends_is_noticed(timeline: Timeline, overlap: str
     assert await told(timeline) == ["job.stuck", "job.drained"]
 
 
-async def test_a_job_that_runs_as_long_as_usual_is_not_stuck(timeline: Timeline) -> None:
-    await timeline.apply("every 2h", expect="2h")
-    for _ in range(3):
-        await timeline.pass_time(2 * HOUR)
-        works = await timeline.start_runs()
-        await timeline.pass_time(HOUR + 55 * MINUTE)
-        await timeline.scene.finish(timeline.session, works)
-    await timeline.pass_time(2 * HOUR)
+async def test_a_job_that_usually_takes_long_is_given_longer(timeline: Timeline) -> None:
+    await timeline.apply("every 30m")
+    await timeline.pass_time(30 * MINUTE)
+    [work] = await timeline.start_runs()
+    began = micros(timeline.ticker.instant)
+    await timeline.pass_time(20 * MINUTE)
+    ended = micros(timeline.ticker.instant)
+    outcome = Outcome(work.run, work.attempt, "COMPLETED", began, ended)
+    await timeline.store.finish(timeline.session, [outcome])
+    await timeline.pass_time(10 * MINUTE)
     await timeline.start_runs()
 
-    await timeline.pass_time(4 * HOUR)
+    await timeline.pass_time(2 * HOUR)
     await look(timeline)
-
     assert not await is_stuck(timeline)
+
+    await timeline.pass_time(2 * HOUR)
+    await look(timeline)
+    assert await is_stuck(timeline)
 
 
 async def test_more_than_a_hundred_waiting_runs_are_noticed_at_once(timeline: Timeline) -> None:

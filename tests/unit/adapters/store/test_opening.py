@@ -127,9 +127,12 @@ async def test_a_full_disk_is_told_damages_nothing_and_is_survived(tmp_path: Pat
         _fill(ballast)
 
         kept += await _submit_until_refused(scene, job_id)
+        rest = folder / "rest"
+        _fill(rest)  # what was too little for a batch would do for a small write
         with pytest.raises(Unavailable):
             await store.check()
         ballast.unlink()
+        rest.unlink()
         kept += await scene.trigger(job_id, 10)
 
         found = await store.runs(RunQuery(limit=100_000))
