@@ -41,7 +41,7 @@ def note(key: str) -> MakeScript[str]:
 
 def insert_token(key: str) -> MakeScript[None]:
     def script(_: int) -> Script[None]:
-        yield Many("insert_token", [(key, key, "viewer", key, "api", "test", 0, None)])
+        yield Many("insert_token", [(key, key, "viewer", key, "api", None, "test", 0, None)])
 
     return script
 
