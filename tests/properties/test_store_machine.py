@@ -33,7 +33,7 @@ from rota.domain.ids import BackfillId, JobId, SessionId
 from rota.domain.run import AttemptResult, Run, Trigger
 from rota.domain.spec import Delivery, Overlap, Retry
 from rota.domain.states import LEASED_STATES, TRANSITIONS, RunState, is_final
-from rota.ports.store import Event, RunQuery
+from rota.ports.records import Event, RunQuery
 from rota.ports.work import Fence
 from rota.testing.builders import Scene
 from rota.testing.clock import FakeTicker

@@ -16,7 +16,7 @@ from tests.system.zoned_days import daily, every, hourly, minutely, weekly
 from tests.unit.scheduler.timeline import Timeline, open_timeline
 
 from rota.operations import holding
-from rota.ports.store import LedgerEntry
+from rota.ports.records import LedgerEntry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(600)]
 

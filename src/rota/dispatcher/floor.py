@@ -19,7 +19,7 @@ from rota.operations import output, serving
 from rota.operations.backends import Backends
 from rota.ports.queue import CANCELLED, WATCHED, work
 from rota.ports.queue import output as output_topic
-from rota.ports.store import Session
+from rota.ports.records import Session
 from rota.ports.work import (
     Beat,
     BeatAnswer,

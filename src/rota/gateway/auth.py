@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from rota.domain.errors import Denied
 from rota.operations.backends import Backends
 from rota.operations.tokens import Caller, authenticate, digest
-from rota.ports.store import Role
+from rota.ports.records import Role
 
 API = "/api/v1"
 OPEN = frozenset(

@@ -18,7 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from rota.domain.lateness import DELAY_BOUNDS
-from rota.ports.store import Counts
+from rota.ports.records import Counts
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 MAX_JOB_SERIES = 2_000

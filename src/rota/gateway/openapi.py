@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from rota.gateway.auth import OPEN, REQUEST_HEADER, Needs
 from rota.gateway.settings import GatewaySettings
 from rota.gateway.shapes.problem import ProblemReport
-from rota.ports.store import Role
+from rota.ports.records import Role
 
 _RANK = {role: rank for rank, role in enumerate(Role)}
 _ABOUT = (

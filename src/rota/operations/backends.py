@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from rota.ports.blobs import Blobs
 from rota.ports.queue import CANCELLED, EVENTS, TIMES, Queue, work
-from rota.ports.store import Store, Wakes
+from rota.ports.records import Wakes
+from rota.ports.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from rota.domain.run import Trigger
 from rota.domain.schedule import Timetable
 from rota.operations.backends import Backends
 from rota.operations.definitions import require_enabled, timetable
-from rota.ports.store import Idempotency, NewRun
+from rota.ports.records import Idempotency, NewRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from rota.domain.spec import JobSpec
 from rota.operations.backends import Backends
 from rota.operations.differences import Change, differences, digest_of
 from rota.ports.calendars import NewCalendar, StoredCalendar
-from rota.ports.store import JobQuery
+from rota.ports.records import JobQuery
 
 Ref = tuple[str, str]  # project and name
 

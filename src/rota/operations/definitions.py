@@ -31,7 +31,7 @@ from rota.operations.calendars import (
 )
 from rota.operations.differences import Change, difference, differences, digest_of
 from rota.ports.calendars import NewCalendar
-from rota.ports.store import JobQuery, NewJob, Unanswered, Wakes
+from rota.ports.records import JobQuery, NewJob, Unanswered, Wakes
 
 _ALL = 1_000_000
 _NOTED = 5  # due times that a plan looks ahead

@@ -11,7 +11,7 @@ from rota.domain.run import Reason, Run
 from rota.domain.shape import shape_of, unmet
 from rota.domain.states import RunState
 from rota.operations.backends import Backends
-from rota.ports.store import Session
+from rota.ports.records import Session
 
 
 @dataclass(frozen=True, slots=True)

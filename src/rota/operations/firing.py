@@ -18,15 +18,7 @@ from rota.domain.states import RunState
 from rota.operations import holding
 from rota.operations.backends import Backends
 from rota.operations.definitions import timetable
-from rota.ports.store import (
-    DueSchedule,
-    Fired,
-    Firing,
-    PlannedRun,
-    Rearmed,
-    Released,
-    Unanswered,
-)
+from rota.ports.records import DueSchedule, Fired, Firing, PlannedRun, Rearmed, Released, Unanswered
 
 log = structlog.get_logger()
 

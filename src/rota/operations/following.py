@@ -13,7 +13,7 @@ from rota.operations.backends import Backends
 from rota.operations.output import OutputWindow, follow
 from rota.operations.runs import find_run
 from rota.ports.queue import EVENTS, WATCHED
-from rota.ports.store import Event
+from rota.ports.records import Event
 
 _SLOW_POLL = timedelta(seconds=5)
 _EVENT_BATCH = 500

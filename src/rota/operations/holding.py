@@ -13,7 +13,7 @@ from rota.domain.schedule import MissedRange, following, pass_over
 from rota.domain.states import RunState
 from rota.operations.backends import Backends
 from rota.operations.definitions import find_job, timetable
-from rota.ports.store import ScheduleMove, Unanswered
+from rota.ports.records import ScheduleMove, Unanswered
 
 _TRIES = 5  # a schedule may fire between the look at it and the move
 _MICROSECOND = timedelta(microseconds=1)

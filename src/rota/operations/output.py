@@ -21,7 +21,7 @@ from rota.domain.output.records import damaged
 from rota.domain.run import Attempt, OutputState
 from rota.operations.backends import Backends
 from rota.ports.queue import output as output_topic
-from rota.ports.store import StoredChunk
+from rota.ports.records import StoredChunk
 from rota.ports.work import Fence, OutputChunk, ReportAnswer
 
 _WINDOW_LINES = 1_000

@@ -17,7 +17,7 @@ from rota.domain.run import Run, Trigger
 from rota.domain.states import RunState, is_final
 from rota.operations.backends import Backends
 from rota.operations.definitions import require_enabled
-from rota.ports.store import Idempotency, JobQuery, NewRun, RunQuery
+from rota.ports.records import Idempotency, JobQuery, NewRun, RunQuery
 
 _AMBIGUOUS_SHOWN = 5
 

@@ -14,7 +14,7 @@ from rota.domain.jobfile import read_job
 from rota.domain.portable import why_not_portable
 from rota.operations.backends import Backends
 from rota.ports.queue import output as output_topic
-from rota.ports.store import Finished, Renewal, Session
+from rota.ports.records import Finished, Renewal, Session
 from rota.ports.work import (
     Fence,
     Hello,

@@ -18,7 +18,7 @@ from rota.domain.run import Trigger
 from rota.operations.backends import Backends
 from rota.operations.definitions import apply, find_job, require_enabled
 from rota.operations.runs import TriggerOptions, trigger
-from rota.ports.store import Idempotency, NewRun
+from rota.ports.records import Idempotency, NewRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from datetime import timedelta
 
 from rota.domain.errors import Denied, NotFound
 from rota.operations.backends import Backends
-from rota.ports.store import NewToken, Role, Store, Token
+from rota.ports.records import NewToken, Role, Token
+from rota.ports.store import Store
 
 API_PREFIX = "rota_"  # lets secret scanners recognise a leaked token
 LOGIN_LIFETIME = timedelta(hours=12)

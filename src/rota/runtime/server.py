@@ -29,7 +29,7 @@ from rota.gateway.app import create_app
 from rota.gateway.settings import GatewaySettings
 from rota.operations import definitions, tokens
 from rota.operations.backends import Backends
-from rota.ports.store import Role
+from rota.ports.records import Role
 from rota.runtime.config import Settings
 from rota.runtime.guarded_worker import GuardedWorker
 from rota.runtime.paths import client_file, worker_socket

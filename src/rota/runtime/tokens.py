@@ -8,7 +8,7 @@ from datetime import timedelta
 from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.domain.errors import Invalid
 from rota.operations import tokens
-from rota.ports.store import Role
+from rota.ports.records import Role
 from rota.runtime.config import Settings
 
 

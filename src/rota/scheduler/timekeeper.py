@@ -20,7 +20,7 @@ from rota.operations.backends import Backends
 from rota.operations.definitions import timetable
 from rota.ports.clock import Clock
 from rota.ports.queue import TIMES
-from rota.ports.store import DueSchedule
+from rota.ports.records import DueSchedule
 from rota.scheduler.blackouts import Blackouts
 
 log = structlog.get_logger()

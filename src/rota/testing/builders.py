@@ -23,7 +23,7 @@ from rota.domain.job import Job, RunRules
 from rota.domain.run import AttemptResult, Run, Trigger
 from rota.domain.states import RunState
 from rota.ports.calendars import NewCalendar
-from rota.ports.store import (
+from rota.ports.records import (
     Finished,
     Fired,
     Firing,
@@ -34,10 +34,10 @@ from rota.ports.store import (
     PlannedRun,
     RunQuery,
     ScheduleMove,
-    Store,
     Submitted,
     SubmittedBackfill,
 )
+from rota.ports.store import Store
 from rota.ports.work import Fence, Hello, Outcome, Start, StartAnswer, Work
 from rota.testing.clock import FakeTicker
 

@@ -11,7 +11,7 @@ from rota.domain.ids import JobId, RunId, micros, new_backfill_id, new_run_id
 from rota.domain.run import AttemptResult, Run, Trigger
 from rota.domain.spec import Late, Overlap, Retry
 from rota.domain.states import RunState
-from rota.ports.store import Idempotency, NewRun, RunQuery, Unanswered
+from rota.ports.records import Idempotency, NewRun, RunQuery, Unanswered
 from rota.testing.builders import MINUTE, Scene, firing_of
 
 pytestmark = pytest.mark.anyio

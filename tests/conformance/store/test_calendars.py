@@ -8,7 +8,7 @@ from rota.domain.calendars import Calendar, Holidays, Inside
 from rota.domain.errors import Conflict
 from rota.domain.states import RunState
 from rota.ports.calendars import NewCalendar
-from rota.ports.store import JobQuery, LedgerEntry, Unanswered
+from rota.ports.records import JobQuery, LedgerEntry, Unanswered
 from rota.testing.builders import MINUTE, Scene, firing_of, new_calendar, new_job
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import pytest
 from rota.domain.congestion import Congestion
 from rota.domain.ids import JobId
 from rota.domain.spec import Overlap
-from rota.ports.store import Event
+from rota.ports.records import Event
 from rota.testing.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio

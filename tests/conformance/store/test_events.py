@@ -8,7 +8,7 @@ import pytest
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, Overlap, Retry
 from rota.domain.states import TRANSITIONS, RunState, is_final
-from rota.ports.store import Event, RunQuery
+from rota.ports.records import Event, RunQuery
 from rota.testing.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio

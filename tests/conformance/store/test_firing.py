@@ -9,7 +9,7 @@ from rota.domain.ids import JobId, scheduled_run_id
 from rota.domain.job import Job
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
-from rota.ports.store import PlannedRun, RunQuery, Unanswered
+from rota.ports.records import PlannedRun, RunQuery, Unanswered
 from rota.testing.builders import MINUTE, Scene, firing_of
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from rota.domain.ids import JobId
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Overlap, Retry
 from rota.domain.states import RunState
-from rota.ports.store import JobQuery, ScheduleMove
+from rota.ports.records import JobQuery, ScheduleMove
 from rota.testing.builders import MINUTE, Scene, new_job
 
 pytestmark = pytest.mark.anyio

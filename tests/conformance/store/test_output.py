@@ -6,7 +6,7 @@ import pytest
 
 from rota.domain.ids import RunId, SessionId
 from rota.domain.run import OutputState
-from rota.ports.store import StoredChunk
+from rota.ports.records import StoredChunk
 from rota.ports.work import ChunkMeta, Fence, Progress, Work
 from rota.testing.builders import Scene
 

@@ -8,7 +8,7 @@ import pytest
 from rota.domain.ids import RunId
 from rota.domain.run import AttemptResult, Trigger
 from rota.domain.states import RunState
-from rota.ports.store import RunQuery
+from rota.ports.records import RunQuery
 from rota.testing.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ from rota.domain.errors import Conflict, NotFound
 from rota.domain.ids import JobId, RunId, new_run_id
 from rota.domain.run import Trigger
 from rota.domain.states import RunState
-from rota.ports.store import Idempotency, NewRun, RunQuery
+from rota.ports.records import Idempotency, NewRun, RunQuery
 from rota.testing.builders import Scene
 
 pytestmark = pytest.mark.anyio

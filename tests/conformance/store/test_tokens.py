@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from rota.domain.errors import Conflict
-from rota.ports.store import NewToken, Role
+from rota.ports.records import NewToken, Role
 from rota.testing.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio

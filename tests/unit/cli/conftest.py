@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server, running_server
 
-from rota.ports.store import Role
+from rota.ports.records import Role
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ from rota.gateway.settings import GatewaySettings
 from rota.operations import definitions, serving
 from rota.operations.backends import Backends
 from rota.operations.tokens import create_token
-from rota.ports.store import Role
+from rota.ports.records import Role
 from rota.ports.work import Hello, Outcome, Start, StepOutcome, Work
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
 
-from rota.ports.store import Role
+from rota.ports.records import Role
 
 TIDY = "jobs: [{name: tidy, steps: [{run: x}]}]"
 

@@ -23,7 +23,7 @@ from rota.gateway.settings import GatewaySettings
 from rota.operations import output, serving
 from rota.operations.backends import Backends
 from rota.operations.tokens import create_token
-from rota.ports.store import Role
+from rota.ports.records import Role
 from rota.ports.work import ChunkMeta, Hello, Outcome, OutputChunk, Start, Work
 
 YAML = {"Content-Type": "application/yaml"}

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from tests.unit.gateway.served import Served
 
-from rota.ports.store import Role
+from rota.ports.records import Role
 
 _PATIENCE = 10.0
 

@@ -14,7 +14,7 @@ from rota.gateway.app import _ROUTERS
 from rota.gateway.auth import OPEN, TrustedTokens
 from rota.gateway.openapi import role_of
 from rota.gateway.strictness import StrictRoute
-from rota.ports.store import Role
+from rota.ports.records import Role
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from tests.unit.gateway.served import Served, job
 
-from rota.ports.store import Role
+from rota.ports.records import Role
 
 pytestmark = pytest.mark.anyio
 HOURLY = job(schedule="0 * * * *", priority=5)

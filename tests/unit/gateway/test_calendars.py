@@ -10,7 +10,7 @@ from tests.unit.gateway.served import YAML, Served, job
 
 from rota.domain.calendars import Calendar, Holidays, holiday_sets
 from rota.ports.calendars import NewCalendar
-from rota.ports.store import Role
+from rota.ports.records import Role
 
 pytestmark = pytest.mark.anyio
 

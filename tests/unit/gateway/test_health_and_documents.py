@@ -10,7 +10,7 @@ from tests.unit.gateway.served import Served, job
 from rota.domain.errors import Unavailable
 from rota.gateway import metrics
 from rota.gateway.readiness import Readiness
-from rota.ports.store import Role
+from rota.ports.records import Role
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ from tests.unit.gateway.served import Served, job
 
 from rota.domain.ids import JobId
 from rota.domain.states import RunState
-from rota.ports.store import JobQuery, Role, ScheduleMove, Unanswered
+from rota.ports.records import JobQuery, Role, ScheduleMove, Unanswered
 
 pytestmark = pytest.mark.anyio
 GREET = job("greet", inputs={"who": {"type": "string"}, "times": {"type": "integer", "default": 1}})

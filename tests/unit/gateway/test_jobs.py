@@ -7,7 +7,7 @@ from tests.unit.gateway.served import YAML, Served, job, job_file
 
 from rota.domain.congestion import Congestion
 from rota.gateway.shapes.job import JobShape
-from rota.ports.store import JobQuery, Role
+from rota.ports.records import JobQuery, Role
 
 pytestmark = pytest.mark.anyio
 NIGHTLY = job("nightly", schedule="0 2 * * *", description="tidies up", labels={"team": "data"})

@@ -12,7 +12,7 @@ from rota.domain.errors import Unavailable
 from rota.gateway.logins import FailedLogins
 from rota.gateway.settings import GatewaySettings
 from rota.operations.tokens import create_login_link_secret
-from rota.ports.store import Role
+from rota.ports.records import Role
 
 pytestmark = pytest.mark.anyio
 MEANT = {"X-Rota-Request": "1"}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.gateway.served import YAML, Served, job, job_file
 
-from rota.ports.store import Role
+from rota.ports.records import Role
 
 pytestmark = pytest.mark.anyio
 

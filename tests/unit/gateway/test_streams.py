@@ -6,7 +6,7 @@ from tests.unit.gateway.streaming import streaming
 
 from rota.gateway import sse
 from rota.ports.queue import EVENTS
-from rota.ports.store import Role
+from rota.ports.records import Role
 
 pytestmark = pytest.mark.anyio
 

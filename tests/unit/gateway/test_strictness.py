@@ -15,7 +15,7 @@ from rota.domain.errors import (
 )
 from rota.gateway.problems import answer, status_of
 from rota.gateway.strictness import parse_json
-from rota.ports.store import Role
+from rota.ports.records import Role
 
 pytestmark = pytest.mark.anyio
 

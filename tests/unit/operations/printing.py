@@ -17,7 +17,7 @@ from rota.domain.output import OutputRecorder, Stream
 from rota.domain.run import AttemptResult, Trigger
 from rota.operations.backends import Backends
 from rota.operations.output import store_chunks
-from rota.ports.store import NewJob, NewRun
+from rota.ports.records import NewJob, NewRun
 from rota.ports.work import ChunkMeta, Hello, Outcome, OutputChunk, ReportAnswer
 
 _NOW = datetime(2026, 5, 4, tzinfo=UTC)

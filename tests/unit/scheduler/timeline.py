@@ -20,7 +20,8 @@ from rota.operations import definitions
 from rota.operations.backends import Backends
 from rota.operations.definitions import find_job
 from rota.ports.blobs import Blobs
-from rota.ports.store import LedgerEntry, RunQuery, Store
+from rota.ports.records import LedgerEntry, RunQuery
+from rota.ports.store import Store
 from rota.scheduler.timekeeper import Timekeeper, TimekeeperConfig
 from rota.testing.builders import Scene, hello
 from rota.testing.clock import START, FakeClock, FakeTicker

@@ -28,7 +28,7 @@ from rota.domain.run import (
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState
 from rota.ports.calendars import StoredCalendar
-from rota.ports.store import Event, Role, Session, Token
+from rota.ports.records import Event, Role, Session, Token
 from rota.ports.work import StepOutcome
 
 _calendar_decoder = msgspec.json.Decoder(Calendar)

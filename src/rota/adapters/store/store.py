@@ -30,7 +30,7 @@ from rota.domain.ids import JobId, RunId, SessionId, instant
 from rota.domain.job import Job
 from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.states import RunState
-from rota.ports import store as port
+from rota.ports import records as port
 from rota.ports.calendars import NewCalendar, StoredCalendar
 from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer, Work
 

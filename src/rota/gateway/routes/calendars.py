@@ -28,7 +28,7 @@ from rota.gateway.wiring import CalendarName, NamedCalendar, Project, UsedBacken
 from rota.operations.calendars import delete_calendar, plan_calendar, save_calendar
 from rota.operations.differences import Change
 from rota.ports.calendars import StoredCalendar
-from rota.ports.store import JobQuery
+from rota.ports.records import JobQuery
 
 router = api_router("calendars")
 

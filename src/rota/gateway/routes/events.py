@@ -24,7 +24,7 @@ from rota.gateway.sse import (
 )
 from rota.gateway.wiring import Settings, UsedBackends, api_router
 from rota.operations.following import follow_events
-from rota.ports.store import Event
+from rota.ports.records import Event
 
 router = api_router("events")
 

@@ -25,7 +25,7 @@ from rota.gateway.shapes.run import BatchBody, BatchShape, RunShape, TriggerBody
 from rota.gateway.wiring import IdempotencyKey, NamedJob, UsedBackends, api_router
 from rota.operations import runs
 from rota.operations.submitting import trigger_batch
-from rota.ports.store import RunQuery
+from rota.ports.records import RunQuery
 
 router = api_router("jobs")
 _EVER = instant(0)

@@ -20,7 +20,7 @@ from rota.gateway.wiring import NamedJob, Project, UsedBackends, api_router
 from rota.operations import definitions, holding
 from rota.operations.previewing import outlook
 from rota.operations.watching import lateness
-from rota.ports.store import JobQuery
+from rota.ports.records import JobQuery
 
 router = api_router("jobs")
 

@@ -24,7 +24,7 @@ from rota.gateway.shapes.run import ResolveBody, RunDetail, RunShape, WhyShape
 from rota.gateway.wiring import NamedRun, Project, Settings, UsedBackends, api_router
 from rota.operations import runs
 from rota.operations.explaining import why
-from rota.ports.store import RunQuery
+from rota.ports.records import RunQuery
 
 router = api_router("runs")
 _RESOLUTIONS = {

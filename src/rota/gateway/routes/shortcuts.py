@@ -22,7 +22,7 @@ from rota.gateway.shapes.run import RunShape
 from rota.gateway.wiring import IdempotencyKey, NamedJob, UsedBackends, api_router
 from rota.operations.backends import Backends
 from rota.operations.submitting import submit_file
-from rota.ports.store import RunQuery
+from rota.ports.records import RunQuery
 
 router = api_router("shortcuts")
 

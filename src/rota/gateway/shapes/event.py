@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from rota.gateway.shapes.models import Answer
-from rota.ports.store import Event
+from rota.ports.records import Event
 
 
 class EventShape(Answer):

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rota.gateway.shapes.models import Answer, Body, Duration
 from rota.operations.tokens import Caller
-from rota.ports.store import Role
+from rota.ports.records import Role
 
 
 class TokenShape(Answer):

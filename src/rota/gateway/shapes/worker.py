@@ -7,7 +7,7 @@ from typing import Literal
 
 from rota.domain.durations import format_duration
 from rota.gateway.shapes.models import Answer
-from rota.ports.store import Session
+from rota.ports.records import Session
 
 
 class WorkerShape(Answer):

@@ -18,7 +18,7 @@ from rota.domain.errors import Conflict, Unavailable
 from rota.domain.ids import JobId, RunId, new_run_id
 from rota.domain.run import Trigger
 from rota.domain.spec import Overlap
-from rota.ports.store import NewRun, RunQuery
+from rota.ports.records import NewRun, RunQuery
 from rota.testing.builders import Scene, new_job
 from rota.testing.clock import FakeTicker
 

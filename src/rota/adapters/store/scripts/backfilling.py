@@ -19,7 +19,7 @@ from rota.domain.backfill import MAX_DUE_TIMES, Backfill, DueRun
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, RunId, instant, micros, scheduled_run_id
 from rota.domain.states import RunState, is_final
-from rota.ports.store import Idempotency, LedgerEntry, NewRun, SubmittedBackfill, Wakes
+from rota.ports.records import Idempotency, LedgerEntry, NewRun, SubmittedBackfill, Wakes
 
 _MOST_NAMED = 10  # runs beside one entry of the ledger
 

@@ -8,7 +8,7 @@ from rota.adapters.store.rows import calendar_from, to_json
 from rota.adapters.store.script import Many, Script, query
 from rota.domain.errors import Conflict
 from rota.ports.calendars import NewCalendar, StoredCalendar
-from rota.ports.store import NewJob, Wakes
+from rota.ports.records import NewJob, Wakes
 
 _SOME = 5
 _WAKES = Wakes(times=True)

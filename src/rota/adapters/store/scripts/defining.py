@@ -16,7 +16,7 @@ from rota.domain.errors import Conflict, StaleTransition
 from rota.domain.ids import JobId, RunId, micros, shard_of
 from rota.domain.states import RunState
 from rota.ports.calendars import NewCalendar
-from rota.ports.store import NewJob, ScheduleMove, Wakes
+from rota.ports.records import NewJob, ScheduleMove, Wakes
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rota.adapters.store.rows import to_json
 from rota.adapters.store.script import Many, Script
 from rota.domain.ids import SessionId
-from rota.ports.store import Wakes
+from rota.ports.records import Wakes
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from rota.domain.retry import Ending, Verdict, attempt_ended
 from rota.domain.run import AttemptResult, OutputState
 from rota.domain.spec import Delivery
 from rota.domain.states import LEASED_STATES, RunState, is_final
-from rota.ports.store import Finished
+from rota.ports.records import Finished
 from rota.ports.work import Fence, Outcome
 
 _RESULTS = frozenset(AttemptResult)

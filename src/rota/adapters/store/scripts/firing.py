@@ -11,7 +11,7 @@ from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.ids import JobId, micros, scheduled_run_id
 from rota.domain.run import Trigger
-from rota.ports.store import Fired, Firing, Rearmed, Unanswered
+from rota.ports.records import Fired, Firing, Rearmed, Unanswered
 
 
 def fire(now: int, firings: Sequence[Firing], book: RulesBook) -> Script[Fired]:

@@ -26,7 +26,7 @@ from rota.domain.ids import JobId, RunId, SessionId, instant, micros
 from rota.domain.job import Job
 from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.states import FINAL_STATES
-from rota.ports.store import (
+from rota.ports.records import (
     Counts,
     DueSchedule,
     EndedWait,

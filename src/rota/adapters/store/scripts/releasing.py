@@ -32,7 +32,7 @@ from rota.domain.gates import (
 from rota.domain.ids import JobId, RunId
 from rota.domain.run import Reason, Trigger
 from rota.domain.states import RunState
-from rota.ports.store import Released, Wakes
+from rota.ports.records import Released, Wakes
 
 _PAGE = 200
 

@@ -12,7 +12,7 @@ from rota.adapters.store.scripts.releasing import release_jobs
 from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.ids import RunId
 from rota.domain.states import RunState, is_final
-from rota.ports.store import StoredChunk, Wakes
+from rota.ports.records import StoredChunk, Wakes
 from rota.ports.work import Fence, Progress
 
 _RESOLUTION_CAUSES = {

@@ -13,7 +13,7 @@ from rota.adapters.store.scripts.finishing import lose
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.ids import SessionId, instant, new_session_id
 from rota.domain.states import RunState
-from rota.ports.store import Renewal, Session, Wakes
+from rota.ports.records import Renewal, Session, Wakes
 from rota.ports.work import Fence, Hello, Start, StartAnswer
 
 

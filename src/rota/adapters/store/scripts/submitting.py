@@ -12,7 +12,7 @@ from rota.adapters.store.scripts.effects import Effects
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.errors import Conflict
 from rota.domain.ids import BackfillId, RunId, micros
-from rota.ports.store import Idempotency, NewRun, Submitted, Wakes
+from rota.ports.records import Idempotency, NewRun, Submitted, Wakes
 
 
 def submit(

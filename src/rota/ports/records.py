@@ -1,0 +1,329 @@
+"""What the store is given and what it gives back: plain values, one a concept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from rota.domain.backfill import Backfill
+from rota.domain.ids import BackfillId, JobId, RunId, SessionId
+from rota.domain.job import RunRules
+from rota.domain.run import Reason, Trigger
+from rota.domain.states import RunState
+from rota.ports.work import (
+    ChunkMeta,
+    Fence,
+    Work,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to create, or a new version of one."""
+
+    id: JobId
+    project: str
+    name: str
+    document: Mapping[str, Any]
+    digest: str
+    rules: RunRules
+    set_name: str
+    next_at: datetime | None
+    held_from: datetime | None  # set while paused or disabled
+    anchor: datetime
+    enabled: bool
+    expected_version: int = 0  # the version this replaces; 0: the job must not exist
+    restarts: bool = True  # the due times changed: a finished `run_once` may fire again
+    # Where the schedule stood, if that is what it moves on from; anything else means: stale. While
+    # neither this nor `restarts` is set, the schedule of an existing job stays where it is.
+    claimed_cursor: datetime | None = None
+    unanswered: Sequence[Unanswered] = ()  # due times that the old schedule left without a run
+    calendars: Sequence[str] = ()  # names of those that its schedule uses
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleMove:
+    """A pause, resume, enable, disable or skip of a job, with its effect on the schedule."""
+
+    kind: str  # paused, resumed, enabled, disabled, skipped
+    job_id: JobId
+    expected_schedule_version: int
+    expected_next_at: datetime | None  # has it fired meanwhile, this is stale
+    enabled: bool
+    paused: bool
+    next_at: datetime | None
+    held_from: datetime | None
+    paused_until: datetime | None = None  # when the pause ends by itself; None: never
+    ranges: Sequence[Unanswered] = ()  # due times that the hold left without a run
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A stretch of due times that got no run, as one row of the fire ledger."""
+
+    first: datetime
+    last: datetime
+    count: int
+    state: RunState  # SKIPPED or MISSED
+    cause: str  # downtime, paused, disabled, calendar NAME, …
+    previous: datetime | None = None  # an entry of this state and cause that ends here goes on
+
+
+@dataclass(frozen=True, slots=True)
+class DueSchedule:
+    """A schedule whose next due time comes soon."""
+
+    job_id: JobId
+    next_at: datetime
+    schedule_version: int
+    job_version: int
+    anchor: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    due_at: datetime
+    release_at: datetime  # due time (or the end of a blackout) plus spread and jitter
+    reason: Reason | None = None  # the calendar that keeps it until then; None: none does
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """One step of one schedule: what became due, and where the schedule goes from here."""
+
+    job_id: JobId
+    job_version: int
+    schedule_version: int
+    claimed_next_at: datetime  # the due time that was read; anything else means: stale
+    runs: Sequence[PlannedRun]
+    unanswered: Sequence[Unanswered]
+    next_at: datetime | None
+    finishes_job: bool = False  # a `run_once` that has now fired
+    waits: bool = False  # the due time after this one depends on the end of its run
+
+
+@dataclass(frozen=True, slots=True)
+class EndedWait:
+    """A schedule whose next due time can be told, now that its latest run has ended."""
+
+    job_id: JobId
+    schedule_version: int
+    job_version: int
+    anchor: datetime
+    ended_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Rearmed:
+    """The due time after a run that has ended."""
+
+    job_id: JobId
+    schedule_version: int
+    next_at: datetime | None  # None: the schedule is over
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run that no schedule asked for."""
+
+    id: RunId
+    job_id: JobId
+    job_version: int
+    trigger: Trigger
+    created_by: str
+    inputs: Mapping[str, Any] | None = None
+    at: datetime | None = None  # not before; None: now
+    priority: int | None = None  # None: the job's
+    retry_of: RunId | None = None
+    due_at: datetime | None = None  # of a backfill's run, in the past; None: the same as `at`
+
+
+@dataclass(frozen=True, slots=True)
+class Idempotency:
+    """A caller's key: the same key and body give the same answer, another body is refused."""
+
+    key: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wakes:
+    """Whom a write concerns; the caller announces it once the write is durable."""
+
+    pools: frozenset[str] = frozenset()
+    sessions: frozenset[SessionId] = frozenset()  # have something to cancel
+    times: bool = False  # something may be due earlier than the scheduler thinks
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    accepted: frozenset[JobId]
+    wakes: Wakes
+    run_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    runs: tuple[RunId, ...]
+    wakes: Wakes
+    is_repeat: bool = False  # the idempotency key was seen before: these are the first answer's
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedBackfill:
+    backfill: Backfill
+    wakes: Wakes
+    is_repeat: bool = False  # the idempotency key was seen before: this is the first answer's
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    count: int
+    wakes: Wakes
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    accepted: tuple[Fence, ...]
+    fenced: tuple[Fence, ...]
+    wakes: Wakes
+    claimed: tuple[Work, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A live or past presence of a worker."""
+
+    id: SessionId
+    worker: str
+    pool: str
+    slots: int
+    labels: Mapping[str, str]
+    functions: tuple[str, ...]
+    guard_mode: str
+    version: str
+    lease: timedelta
+    registered_at: datetime
+    expires_at: datetime
+    beats: int
+    alive: bool
+    stopping: bool
+    held: int = 0  # attempts it holds now
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    alive: bool
+    now: datetime
+    cancel: tuple[Fence, ...] = ()
+    held: tuple[Fence, ...] = ()  # what the store believes the session holds
+    wakes: Wakes = Wakes()
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuery:
+    project: str = "default"
+    names: Sequence[str] | None = None
+    ids: Sequence[JobId] | None = None
+    name_like: str | None = None  # with `*` wildcards
+    set_name: str | None = None
+    calendar: str | None = None  # those whose schedules use it
+    after_name: str = ""  # cursor
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RunQuery:
+    project: str = "default"
+    ids: Sequence[str] | None = None
+    id_prefix: str | None = None
+    job_id: JobId | None = None
+    job_like: str | None = None  # with `*` wildcards
+    states: Sequence[RunState] = ()
+    trigger: Trigger | None = None
+    backfill: BackfillId | None = None
+    since: datetime | None = None  # by creation
+    until: datetime | None = None
+    before_seq: int | None = None  # cursor: newest first
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One batch transition or change, as it was recorded."""
+
+    seq: int
+    kind: str  # run.queued, run.claimed, job.applied, worker.registered, …
+    at: datetime
+    actor: str
+    project: str
+    ids: tuple[str, ...]
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """The answer to one due time, or to a stretch of them."""
+
+    first: datetime
+    last: datetime
+    count: int
+    state: str
+    cause: str
+    run: RunId | None  # None: a stretch without runs
+    backfilled_by: tuple[RunId, ...] = ()  # the newest runs that made up for it, newest first
+
+
+class Role(StrEnum):
+    """What a user or token may do in a project; each includes those before it."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    EDITOR = "editor"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    id: str
+    name: str
+    role: Role
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    id: str
+    name: str
+    role: Role
+    digest: str  # of the secret; the secret itself is never stored
+    kind: str  # api, login (works once), session
+    created_by: str
+    lifetime: timedelta | None  # None: never expires
+    parent: str | None = None  # a token that must be valid too; None: it stands by itself
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """A look at the whole, for metrics and health."""
+
+    runs: Mapping[tuple[str, str], int]  # (state, pool) of what is not final
+    oldest_queued_at: Mapping[str, datetime]  # by pool
+    sessions: Mapping[tuple[str, str], int]  # (alive or lost, pool)
+    finished: Mapping[tuple[str, str], int]  # (job, state) since the store was made
+    # (pool, upper bound in seconds) of runs that have ended: how many, their delays together
+    start_delays: Mapping[tuple[str, float], tuple[int, float]] = field(default_factory=dict)
+    last_event: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    meta: ChunkMeta
+    key: str

@@ -1,0 +1,97 @@
+"""What the page about time says of holds and intervals is done again, in a time of its own."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.unit.docs.pages import ROOT, rows
+from tests.unit.scheduler.timeline import Timeline, open_timeline
+
+from rota.domain.durations import parse_duration
+from rota.operations import holding
+
+pytestmark = pytest.mark.anyio
+
+PAGE = ROOT / "docs" / "design" / "time.md"
+DAY = datetime(2026, 5, 4, tzinfo=UTC)
+HALF_PAST_NINE = DAY + timedelta(hours=9, minutes=30)
+HOUR = timedelta(hours=1)
+
+
+def clock(text: str) -> datetime:
+    """`11:30` on that day."""
+    hours, minutes = text.split(":")
+    return DAY + timedelta(hours=int(hours), minutes=int(minutes))
+
+
+async def do(timeline: Timeline, words: str) -> None:
+    """A verb of `rota job`, with what the table says after it."""
+    job, actor = await timeline.job(), "test"
+    match words.split():
+        case ["pause", "--until", time]:
+            await holding.pause(timeline.backends, job, actor=actor, until=clock(time))
+        case ["pause", "--for", length]:
+            until = timeline.ticker.instant + parse_duration(length)
+            await holding.pause(timeline.backends, job, actor=actor, until=until)
+        case ["skip"]:
+            await holding.skip_next(timeline.backends, job, actor=actor)
+        case [verb]:
+            await getattr(holding, verb)(timeline.backends, job, actor=actor)
+
+
+async def live_through(timeline: Timeline, told: str) -> None:
+    """From 09:30 to 13:00, as a row of the table says."""
+    times = re.findall(r"until (\d\d:\d\d)| at (\d\d:\d\d)", told)
+    then = clock(next(time for pair in times for time in pair if time)) if times else None
+    first, *second = re.findall(r"`([^`]+)`", told) or ["stop"]
+    if first == "stop":
+        assert then is not None
+        timeline.be_down(then - timeline.ticker.instant)
+    else:
+        await do(timeline, first)
+    for verb in second:
+        assert then is not None
+        await timeline.pass_time(then - timeline.ticker.instant)
+        await do(timeline, verb)
+    await timeline.pass_time(DAY + 13 * HOUR - timeline.ticker.instant)
+
+
+def answer_words(state: str, cause: str) -> str:
+    return f"{state}, `{cause}`" if state in ("SKIPPED", "MISSED") else "runs"
+
+
+@pytest.mark.parametrize(
+    ("told", "answers"), [(row[0], row[1:]) for row in rows(PAGE, "Holding a job")]
+)
+async def test_holds_do_what_the_table_says(tmp_path: Path, told: str, answers: list[str]) -> None:
+    async with open_timeline(tmp_path, HALF_PAST_NINE) as timeline:
+        await timeline.apply("0 * * * *", overlap="allow")
+
+        await live_through(timeline, told)
+
+        ledger = [
+            answer_words(entry.state, entry.cause)
+            for entry in await timeline.entries()
+            for _ in range(entry.count)
+        ]
+        assert ledger == answers
+
+
+@pytest.mark.parametrize(("told", "due"), rows(PAGE, "Zones and clock changes"))
+async def test_intervals_count_from_where_the_table_says(
+    tmp_path: Path, told: str, due: str
+) -> None:
+    async with open_timeline(tmp_path, DAY + 9 * HOUR) as timeline:
+        await timeline.apply("every 1h", interval_from=told.split("`")[1], overlap="allow")
+        await timeline.pass_time(HOUR)
+        works = await timeline.start_runs()
+        await timeline.pass_time(timedelta(minutes=25))
+        await timeline.scene.finish(timeline.session, works)
+        await timeline.pass_time(timedelta(minutes=1))
+
+        next_at = (await timeline.job()).next_at
+
+        assert f"{next_at:%H:%M}" == due
