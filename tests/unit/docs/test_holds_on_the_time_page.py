@@ -38,8 +38,10 @@ async def do(timeline: Timeline, words: str) -> None:
             await holding.pause(timeline.backends, job, actor=actor, until=until)
         case ["skip"]:
             await holding.skip_next(timeline.backends, job, actor=actor)
-        case [verb]:
+        case ["pause" | "resume" | "enable" | "disable" as verb]:
             await getattr(holding, verb)(timeline.backends, job, actor=actor)
+        case _:
+            raise AssertionError(f"the table has an unknown verb: {words}")
 
 
 async def live_through(timeline: Timeline, told: str) -> None:
@@ -80,7 +82,7 @@ async def test_holds_do_what_the_table_says(tmp_path: Path, told: str, answers: 
         assert ledger == answers
 
 
-@pytest.mark.parametrize(("told", "due"), rows(PAGE, "Zones and clock changes"))
+@pytest.mark.parametrize(("told", "due"), rows(PAGE, "Intervals"))
 async def test_intervals_count_from_where_the_table_says(
     tmp_path: Path, told: str, due: str
 ) -> None:
