@@ -90,6 +90,7 @@ class Floor:
     async def beat(self, session: str, beat: Beat) -> BeatAnswer:
         desk = self._desk(session)
         desk.is_stopping = beat.stopping
+        believed = frozenset(desk.held)
         renewal = await serving.renew(self._backends, SessionId(session), stopping=beat.stopping)
         now = micros(renewal.now)
         if not renewal.alive:
@@ -102,7 +103,9 @@ class Floor:
         desk.suspects = missing
         if lost:
             await serving.lose(self._backends, SessionId(session), tuple(lost))
-            desk.held -= lost
+        # The store's book is the true one: whatever went wrong here costs a beat, not a slot.
+        desk.held -= lost | (believed - ours)
+        desk.has_room.set()
         return BeatAnswer(
             alive=True, store_now=now, cancel=renewal.cancel, unknown=tuple(theirs - ours)
         )

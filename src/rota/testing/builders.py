@@ -61,7 +61,7 @@ def new_job(
         id=job_id or new_job_id(),
         project="default",
         name=name,
-        document={"name": name},
+        document={"name": name, "steps": [{"run": "true"}]},
         digest=f"{name}-{expected_version + 1}",
         rules=RunRules(name, "default", **rules),
         set_name=set_name,

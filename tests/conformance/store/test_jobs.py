@@ -22,7 +22,7 @@ async def test_a_saved_job_is_found_with_its_schedule(scene: Scene) -> None:
 
     job = await scene.show_job(job_id)
     assert (job.name, job.version, job.next_at, job.created_by) == ("backup", 1, due, "editor")
-    assert job.document == {"name": "backup"}
+    assert job.document["name"] == "backup"
 
 
 async def test_a_change_makes_the_next_version_and_keeps_the_old_document(scene: Scene) -> None:
