@@ -47,7 +47,7 @@ lock: dev ## Renew requirements/ from pyproject.toml (LOCK_OPTIONS=--upgrade for
 	$(LOCK) --output-file=requirements/build.txt --constraint=requirements/dev.txt --group=build
 
 clean: ## Remove environments, caches and build outputs; data in .rota stays
-	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
+	rm -rf .venv bench/.peers .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
 
 runtime dev:
 	@$(PYTHON) tools/bootstrap.py $@
