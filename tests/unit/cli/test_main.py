@@ -127,8 +127,8 @@ def test_help_of_a_word_is_the_page_of_that_command(rota: Console) -> None:
 
 def test_reader_that_leaves_early_is_no_error() -> None:
     ended = subprocess.run(
-        f"{quote(sys.executable)} -c 'from rota.cli.main import main; raise SystemExit(main())' schema"
-        " | head -n 1; exit ${PIPESTATUS[0]}",
+        f"{quote(sys.executable)} -c 'from rota.cli.main import main; raise SystemExit(main())'"
+        " schema | head -n 1; exit ${PIPESTATUS[0]}",
         shell=True,
         executable="/bin/bash",
         capture_output=True,
