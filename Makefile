@@ -42,8 +42,8 @@ build: runtime ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build --target wheel
 
 lock: dev ## Renew requirements/ from pyproject.toml (LOCK_OPTIONS=--upgrade for newer versions)
-	$(LOCK) --output-file=requirements/dev.txt --group=dev pyproject.toml
-	$(LOCK) --output-file=requirements/runtime.txt --constraint=requirements/dev.txt pyproject.toml
+	$(LOCK) --output-file=requirements/dev.txt --extra=cluster --group=dev pyproject.toml
+	$(LOCK) --output-file=requirements/runtime.txt --constraint=requirements/dev.txt --extra=cluster pyproject.toml
 	$(LOCK) --output-file=requirements/build.txt --constraint=requirements/dev.txt --group=build
 
 clean: ## Remove environments, caches and build outputs; data in .rota stays
