@@ -92,6 +92,7 @@ def read_record() -> dict[str, str]:
 def fingerprint(profile: str) -> str:
     """Digest the files that decide what is installed."""
     files = [ROOT / name for name in ["pyproject.toml", *LOCK_FILES[profile]]]
+    files += [ROOT / "tools" / "build_contracts.py", *sorted(ROOT.glob("contracts/**/*.proto"))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 

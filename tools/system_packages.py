@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 
-PACKAGES = {"faketime": "faketime"}  # command → package
+PACKAGES = {"faketime": "faketime", "openssl": "openssl"}  # command → package
 
 
 def main() -> None:

@@ -35,8 +35,23 @@ STATUS: Mapping[str, int] = {
     "internal": 500,
     "unavailable": 503,
 }
-_MAX_DETAIL = 2_000
-_HIDDEN = RotaError(
+# The same for gRPC, by the names of its status codes.
+RPC_STATUS: Mapping[str, str] = {
+    "malformed": "INVALID_ARGUMENT",
+    "bad_cursor": "INVALID_ARGUMENT",
+    "unauthenticated": "UNAUTHENTICATED",
+    "bad_credentials": "UNAUTHENTICATED",
+    "denied": "PERMISSION_DENIED",
+    "not_found": "NOT_FOUND",
+    "conflict": "FAILED_PRECONDITION",
+    "etag_mismatch": "ABORTED",
+    "too_large": "RESOURCE_EXHAUSTED",
+    "invalid": "INVALID_ARGUMENT",
+    "internal": "INTERNAL",
+    "unavailable": "UNAVAILABLE",
+}
+MAX_DETAIL = 2_000
+HIDDEN = RotaError(
     "something unexpected went wrong",
     code="internal",
     hint="the server's log has the details under this trace_id",
@@ -45,8 +60,17 @@ _HIDDEN = RotaError(
 
 def status_of(error: RotaError) -> int:
     """The status of an error's own code, else that of its class."""
-    codes = [error.code, *(cls.code for cls in type(error).__mro__ if issubclass(cls, RotaError))]
-    return next((STATUS[code] for code in codes if code in STATUS), STATUS["internal"])
+    return next((STATUS[code] for code in _codes(error) if code in STATUS), STATUS["internal"])
+
+
+def rpc_status_of(error: RotaError) -> str:
+    """The name of its gRPC status, found in the same way."""
+    codes = (code for code in _codes(error) if code in RPC_STATUS)
+    return RPC_STATUS[next(codes, "internal")]
+
+
+def _codes(error: RotaError) -> list[str]:
+    return [error.code, *(cls.code for cls in type(error).__mro__ if issubclass(cls, RotaError))]
 
 
 def answer(error: Exception, trace_id: str) -> Response:
@@ -61,7 +85,7 @@ def answer(error: Exception, trace_id: str) -> Response:
             response.headers.update(error.headers or {})
             return response
         case _:
-            return _problem(_HIDDEN, trace_id)
+            return _problem(HIDDEN, trace_id)
 
 
 async def handle(request: Request, error: Exception) -> Response:
@@ -76,7 +100,7 @@ def _problem(error: RotaError, trace_id: str) -> Response:
         type=f"urn:rota:problem:{error.code}",
         title=error.code.replace("_", " ").capitalize(),
         status=status,
-        detail=error.message[:_MAX_DETAIL],
+        detail=error.message[:MAX_DETAIL],
         hint=error.hint,
         code=error.code,
         errors=[Fault.model_validate(problem) for problem in problems],

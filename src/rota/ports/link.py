@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from rota.ports.work import (
@@ -18,6 +19,14 @@ from rota.ports.work import (
     StartAnswer,
     Welcome,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerIdentity:
+    """Who a worker's credential says it is."""
+
+    name: str
+    pool: str | None  # the only one it may serve; None: any
 
 
 class WorkerLink(Protocol):
@@ -68,8 +77,12 @@ class WorkerDesk(Protocol):
 
     async def progress(self, session: str, items: Sequence[Progress]) -> None: ...
 
-    async def next_order(self, session: str) -> Order: ...
+    async def next_order(self, session: str, stream: int) -> Order:
+        """What that connection of the session is sent next. `NotFound` once there is a newer."""
+        ...
 
     async def leave(self, session: str) -> None: ...
 
-    async def disconnected(self, session: str) -> None: ...
+    async def disconnected(self, session: str, stream: int) -> None:
+        """That connection is gone; a newer one of the session is not touched."""
+        ...

@@ -147,6 +147,7 @@ class Welcome(msgspec.Struct, frozen=True):
     session: str
     lease_seconds: float
     store_now: int  # microseconds
+    stream: int = 1  # which connection of the session this is
 
 
 class Beat(msgspec.Struct, frozen=True):
@@ -161,6 +162,7 @@ class BeatAnswer(msgspec.Struct, frozen=True):
     store_now: int = 0  # microseconds
     cancel: tuple[Fence, ...] = ()
     unknown: tuple[Fence, ...] = ()  # held by the worker, but not its by the store: kill
+    draining: bool = False  # it gets nothing new until somebody says otherwise
 
 
 class ReportAnswer(msgspec.Struct, frozen=True):

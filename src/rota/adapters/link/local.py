@@ -97,6 +97,7 @@ class LocalLink:
 
     async def close(self) -> None:
         self._pump.cancel()
+        self._orders.put_nowait(None)
         self._writer.close()
         with suppress(OSError):
             await self._writer.wait_closed()
@@ -208,6 +209,7 @@ class _Conversation:
         self._reader = reader
         self._writer = writer
         self._session = ""
+        self._stream = 0
 
     async def run(self) -> None:
         try:
@@ -218,7 +220,7 @@ class _Conversation:
             pass  # the worker is gone or talked nonsense; its lease decides the rest
         finally:
             if self._session:
-                await self._desk.disconnected(self._session)
+                await self._desk.disconnected(self._session, self._stream)
 
     async def _listen(self, group: asyncio.TaskGroup) -> None:
         with suppress(OSError):
@@ -240,7 +242,7 @@ class _Conversation:
     async def _handle(self, verb: str, request: Any, group: asyncio.TaskGroup) -> Any:
         if verb == "register":
             welcome = await self._desk.register(request)
-            self._session = welcome.session
+            self._session, self._stream = welcome.session, welcome.stream
             group.create_task(self._send_orders())
             return welcome
         if not self._session:
@@ -258,6 +260,6 @@ class _Conversation:
 
     async def _send_orders(self) -> None:
         while True:
-            order = await self._desk.next_order(self._session)
+            order = await self._desk.next_order(self._session, self._stream)
             self._writer.write(packed(Frame(ORDER, "", msgspec.Raw(encode(order)))))
             await self._writer.drain()

@@ -1,0 +1,212 @@
+'use strict';
+
+const fs = require('node:fs');
+const path = require('node:path');
+const grpc = require('@grpc/grpc-js');
+const loader = require('@grpc/proto-loader');
+const { Attempt } = require('./attempt');
+
+const PROTO = process.env.ROTA_PROTO ?? path.join(__dirname, '../../contracts/rota/v1/worker.proto');
+const RECONNECT_MS = 500;
+const ANSWER_MS = 10_000;
+
+const { rota } = grpc.loadPackageDefinition(
+  loader.loadSync(PROTO, { keepCase: true, longs: Number, enums: String, oneofs: true }),
+);
+
+/** A worker's presence in the cluster: registers, renews, takes work, reports ends. */
+class Worker {
+  constructor({ server, authorities, token, name, pool, slots }) {
+    this.server = server;
+    this.credentials = authorities
+      ? grpc.credentials.createSsl(fs.readFileSync(authorities))
+      : grpc.credentials.createInsecure();
+    this.token = token;
+    this.hello = { worker: name, pool, slots, version: 'node example', guard_mode: 'timer' };
+    this.attempts = new Map();
+    this.specs = new Map();
+    this.isStopping = false;
+  }
+
+  /** Serve until stopped; a broken stream is mended, and running attempts do not notice it. */
+  async run() {
+    while (!(this.isStopping && this.attempts.size === 0)) {
+      try {
+        await this.serve();
+      } catch (error) {
+        console.error(`disconnected: ${error.message}`);
+        if (error.code === grpc.status.UNAUTHENTICATED || error.code === grpc.status.PERMISSION_DENIED) {
+          throw error;
+        }
+        await new Promise((resolve) => setTimeout(resolve, RECONNECT_MS));
+      }
+    }
+  }
+
+  stop() {
+    this.isStopping = true;
+    this.beatSoon?.();
+  }
+
+  async serve() {
+    const client = new rota.v1.Workers(this.server, this.credentials);
+    const metadata = new grpc.Metadata();
+    metadata.set('authorization', `Bearer ${this.token}`);
+    this.waiting = new Map();
+    this.numbers = 0;
+    this.stream = client.Work(metadata);
+    this.stream.on('data', (message) => this.accept(message));
+    const ended = new Promise((_, reject) => {
+      this.stream.on('error', reject);
+      this.stream.on('end', () => reject(new Error('the server ended the stream')));
+    });
+    try {
+      await Promise.race([ended, this.converse()]);
+    } finally {
+      this.stream.cancel();
+      for (const { reject } of this.waiting.values()) reject(new Error('the stream is over'));
+      client.close();
+    }
+  }
+
+  async converse() {
+    const sentAt = performance.now();
+    const { welcome } = await this.ask({ hello: this.hello });
+    if (this.hello.resumes && welcome.session !== this.hello.resumes) this.killAll();
+    this.hello.resumes = welcome.session;
+    this.lease = welcome.lease_seconds * 1000;
+    this.renewed(sentAt, welcome.store_now);
+    console.log(`registered as ${this.hello.worker}: ${welcome.session}`);
+    for (const attempt of this.attempts.values()) if (attempt.outcome) this.report(attempt);
+    await this.beat();
+  }
+
+  async beat() {
+    for (;;) {
+      if (this.isStopping && this.attempts.size === 0) return this.ask({ leave: {} });
+      const sentAt = performance.now();
+      const held = [...this.attempts.values()].map((attempt) => attempt.fence);
+      const { beat } = await this.ask({ beat: { held, stopping: this.isStopping } });
+      if (!beat.alive) {
+        this.killAll();
+        this.hello.resumes = '';
+        throw new Error('the session is over');
+      }
+      this.renewed(sentAt, beat.store_now);
+      this.cancel(beat.cancel);
+      for (const fence of beat.unknown ?? []) this.forget(fence, (attempt) => attempt.kill());
+      await new Promise((resolve) => {
+        this.beatSoon = resolve;
+        setTimeout(resolve, this.lease / 3);
+      });
+    }
+  }
+
+  /** The lease counts from when its renewal was sent; past it, nothing of ours may be alive. */
+  renewed(sentAt, storeNow) {
+    this.clock = { storeNow, at: performance.now() };
+    clearTimeout(this.guard);
+    const margin = Math.max(2_000, this.lease / 10);
+    this.guard = setTimeout(() => this.killAll(), sentAt + this.lease - margin - performance.now());
+  }
+
+  storeNow() {
+    return Math.round(this.clock.storeNow + (performance.now() - this.clock.at) * 1000);
+  }
+
+  ask(request) {
+    const number = ++this.numbers;
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => reject(new Error('the server does not answer')), ANSWER_MS);
+      this.waiting.set(number, { resolve, reject, timer });
+      this.stream.write({ number, ...request });
+    }).finally(() => {
+      clearTimeout(this.waiting.get(number)?.timer);
+      this.waiting.delete(number);
+    });
+  }
+
+  accept(message) {
+    if (message.number) {
+      const { resolve, reject } = this.waiting.get(message.number) ?? {};
+      if (message.refusal) reject?.(new Error(message.refusal.message));
+      else resolve?.(message);
+    } else if (message.dispatch) {
+      this.take(message.dispatch);
+    } else if (message.cancel) {
+      this.cancel(message.cancel.fences);
+    }
+  }
+
+  take({ work, specs }) {
+    for (const { job_id, job_version, spec_json } of specs ?? []) {
+      this.specs.set(`${job_id} ${job_version}`, JSON.parse(spec_json));
+    }
+    for (const item of work ?? []) {
+      if (this.attempts.has(key(item))) continue; // sent twice: harmless
+      const spec = this.specs.get(`${item.job_id} ${item.job_version}`);
+      const attempt = new Attempt(item, spec, () => this.storeNow());
+      this.attempts.set(key(item), attempt);
+      this.execute(attempt).catch((error) => console.error(`not reported yet: ${error.message}`));
+    }
+  }
+
+  async execute(attempt) {
+    // At most once: the store has to know that it begins before it does.
+    const start = await this.ask({ start: { items: [{ ...attempt.fence, started_at: this.storeNow() }] } });
+    const isAmong = (fences) => (fences ?? []).some((fence) => key(fence) === key(attempt.fence));
+    if (isAmong(start.start.refused)) return this.forget(attempt.fence);
+    if (isAmong(start.start.cancelled)) attempt.ending = 'CANCELLED';
+    await attempt.run();
+    await this.report(attempt);
+  }
+
+  /** Until this has been answered the outcome is kept, and sent again by the next stream. */
+  async report(attempt) {
+    const output = attempt.output.inline();
+    if (output === undefined) {
+      const items = attempt.output.chunks().map((chunk) => ({ ...attempt.fence, ...chunk }));
+      await this.ask({ output: { items } });
+    }
+    await this.ask({ report: { items: [{ ...attempt.outcome, output }] } });
+    this.forget(attempt.fence);
+  }
+
+  cancel(fences) {
+    for (const fence of fences ?? []) this.attempts.get(key(fence))?.end('CANCELLED');
+  }
+
+  forget(fence, first = () => {}) {
+    const attempt = this.attempts.get(key(fence));
+    if (attempt) first(attempt);
+    this.attempts.delete(key(fence));
+    if (this.isStopping) this.beatSoon?.();
+  }
+
+  killAll() {
+    for (const attempt of this.attempts.values()) attempt.kill();
+    this.attempts.clear();
+  }
+}
+
+function key({ run, attempt }) {
+  return `${run} ${attempt}`;
+}
+
+const worker = new Worker({
+  server: process.env.ROTA_SERVER ?? '127.0.0.1:7701',
+  authorities: process.env.ROTA_TLS_CA,
+  token: process.env.ROTA_WORKER_TOKEN,
+  name: process.env.ROTA_WORKER_NAME ?? 'node',
+  pool: process.env.ROTA_POOL ?? 'default',
+  slots: Number(process.env.ROTA_SLOTS ?? 4),
+});
+process.on('SIGTERM', () => worker.stop());
+process.on('SIGINT', () => worker.stop());
+worker.run().then(
+  () => process.exit(0),
+  (error) => {
+    console.error(error.message);
+    process.exit(1);
+  },
+);

@@ -1,0 +1,70 @@
+"""What a peer may say: values that no honest one sends are refused before anything reads them.
+
+Stores cannot hold every text and number that the wire can.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from rota.domain.errors import Invalid
+from rota.domain.ids import micros
+
+ADMITTED = "rota-admitted"  # metadata that tells a worker at once that its token is good
+MAX_NAME = 200
+_MAX_TEXT = 64 * 1024
+_MAX_INTEGER = 2**63 - 1
+_LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))
+
+
+def bad(what: str) -> Invalid:
+    """The end of a stream whose peer talks nonsense."""
+    return Invalid(what, code="bad_message")
+
+
+def name(value: str, what: str) -> str:
+    """A name or id: short, and all of it printable."""
+    if not value or len(value) > MAX_NAME or not value.isprintable():
+        raise bad(f"{what}: 1 to {MAX_NAME} printable characters are allowed")
+    return value
+
+
+def text(value: str) -> str:
+    """What a person will read: cut if it is a book, and without what no store can hold."""
+    readable = value[:_MAX_TEXT].encode("utf-8", "replace").decode()
+    return readable.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def instant(value: int, what: str) -> int:
+    if not 0 <= value <= _LAST_INSTANT:
+        raise bad(f"{what}: {value} is not a time")
+    return value
+
+
+def count(value: int, what: str) -> int:
+    if value > _MAX_INTEGER:
+        raise bad(f"{what}: {value} is too large")
+    return value
+
+
+def measure(value: float, what: str) -> float:
+    if not math.isfinite(value):
+        raise bad(f"{what}: {value} is not a number")
+    return value
+
+
+def data(value: bytes, limit: int, what: str) -> bytes:
+    if len(value) > limit:
+        raise bad(f"{what}: {len(value):,} bytes are more than {limit:,}")
+    return value
+
+
+def json(value: bytes, limit: int, what: str) -> Any:
+    try:
+        return msgspec.json.decode(data(value, limit, what))
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise bad(f"{what}: {error}") from error

@@ -1,0 +1,31 @@
+"""Certificates for servers on loopback, made by the `openssl` command for one test or cluster."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate that vouches for itself: it is its own authority."""
+
+    certificate: Path
+    key: Path
+
+
+def make_certificate(folder: Path, name: str = "server") -> Certificate:
+    """A certificate for 127.0.0.1 and localhost, good for a day."""
+    made = Certificate(folder / f"{name}.crt", folder / f"{name}.key")
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-nodes", "-days", "1", "-subj", f"/CN={name}"),
+            *("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
+            *("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"),
+            *("-out", str(made.certificate), "-keyout", str(made.key)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return made

@@ -1,0 +1,71 @@
+"""Every adapter of the link port, between a worker and a floor over a real store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rota.adapters.blobs.files import open_files
+from rota.adapters.link.grpc_client import GrpcAccess, GrpcConnector
+from rota.adapters.link.grpc_server import WorkersService
+from rota.adapters.link.local import LocalLink, LocalLinkServer
+from rota.adapters.queue.local import LocalQueue
+from rota.adapters.store.sqlite.opening import open_sqlite
+from rota.dispatcher.floor import Floor, FloorConfig
+from rota.gateway.rpc.server import serve
+from rota.operations.backends import Backends
+from rota.operations.tokens import authenticate_worker, create_worker_token
+from rota.ports.link import WorkerDesk, WorkerLink
+from rota.testing.builders import Scene
+from rota.testing.clock import FakeTicker
+
+Connect = Callable[[], Awaitable[WorkerLink]]
+
+
+@dataclass
+class Shop:
+    """A server with a floor, and a way for the worker named `worker` to reach it."""
+
+    scene: Scene
+    floor: Floor
+    backends: Backends
+    connect: Connect
+
+
+@asynccontextmanager
+async def local(desk: WorkerDesk, folder: Path) -> AsyncIterator[Connect]:
+    server = LocalLinkServer(desk, folder / "link.sock")
+    await server.open()
+    yield lambda: LocalLink.connect(folder / "link.sock")
+    await server.close()
+
+
+@asynccontextmanager
+async def grpc(desk: WorkerDesk, backends: Backends) -> AsyncIterator[Connect]:
+    _, token = await create_worker_token(backends.store, name="worker", pool=None, actor="test")
+    service = WorkersService(desk, lambda secret: authenticate_worker(backends, secret))
+    server = await serve("127.0.0.1:0", [service.add_to])
+    yield GrpcConnector(GrpcAccess((f"127.0.0.1:{server.port}",), token)).connect
+    service.close()
+    await server.close()
+
+
+@pytest.fixture(params=["local", "grpc"])
+async def shop(
+    request: pytest.FixtureRequest, tmp_path: Path, anyio_backend: str
+) -> AsyncIterator[Shop]:
+    async with AsyncExitStack() as stack:
+        clock = FakeTicker()
+        store = await open_sqlite(tmp_path / "rota.db", clock=clock)
+        stack.push_async_callback(store.close)
+        blobs = await stack.enter_async_context(await open_files(tmp_path / "blobs"))
+        backends = Backends(store, LocalQueue(), blobs)
+        floor = Floor(backends, FloorConfig(lease=timedelta(seconds=30)))
+        link = grpc(floor, backends) if request.param == "grpc" else local(floor, tmp_path)
+        connect = await stack.enter_async_context(link)
+        yield Shop(Scene(store, clock), floor, backends, connect)

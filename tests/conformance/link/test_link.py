@@ -1,0 +1,278 @@
+"""A worker's conversation with a server, whatever carries it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.conformance.link.conftest import Shop
+
+from rota.domain.errors import NotFound, Unavailable
+from rota.domain.ids import RunId, SessionId
+from rota.domain.output import OutputRecorder, Stream
+from rota.domain.run import AttemptResult
+from rota.domain.spec import Delivery, Overlap
+from rota.domain.states import RunState
+from rota.operations.runs import cancel
+from rota.ports.link import WorkerLink
+from rota.ports.work import (
+    Beat,
+    Cancel,
+    ChunkMeta,
+    Dispatch,
+    Fence,
+    OutputChunk,
+    Progress,
+    Start,
+    StepOutcome,
+    Welcome,
+    Work,
+)
+from rota.testing.builders import hello, outcome
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def link(shop: Shop) -> AsyncIterator[WorkerLink]:
+    link = await shop.connect()
+    yield link
+    await link.close()
+
+
+async def taken(shop: Shop, link: WorkerLink, welcome: Welcome, **rules: Any) -> Work:
+    """A run that has been dispatched to the worker."""
+    await shop.scene.trigger(await shop.scene.job(**rules))
+    await shop.floor.claim_for(welcome.session)
+    order = await link.receive()
+    assert isinstance(order, Dispatch)
+    return order.work[0]
+
+
+async def test_a_worker_is_welcomed_with_a_session_a_lease_and_the_store_s_time(
+    shop: Shop, link: WorkerLink
+) -> None:
+    offer = hello(labels={"site": "fra"}, functions=("app.tidy",), guard_mode="namespace")
+
+    welcome = await link.register(offer)
+
+    [session] = await shop.scene.store.sessions(alive_only=True)
+    assert (welcome.session, welcome.lease_seconds, welcome.stream) == (session.id, 30, 1)
+    assert (session.labels, session.functions) == ({"site": "fra"}, ("app.tidy",))
+    assert welcome.store_now > 0
+
+
+async def test_nothing_is_answered_before_the_worker_registers(link: WorkerLink) -> None:
+    with pytest.raises((NotFound, Unavailable)):
+        await link.beat(Beat())
+
+
+async def test_work_arrives_in_batches_with_each_spec_once(shop: Shop, link: WorkerLink) -> None:
+    welcome = await link.register(hello())
+    job = await shop.scene.job(overlap=Overlap.ALLOW)
+    runs = await shop.scene.trigger(job, 2)
+    await shop.floor.claim_for(welcome.session)
+    first = await link.receive()
+    later = await shop.scene.trigger(job)
+    await shop.floor.claim_for(welcome.session)
+
+    second = await link.receive()
+
+    assert isinstance(first, Dispatch)
+    assert isinstance(second, Dispatch)
+    assert [work.run for work in first.work] == runs
+    assert [entry.job_id for entry in first.specs] == [job]
+    assert [work.run for work in second.work] == later
+    assert second.specs == ()
+
+
+async def test_a_permit_makes_a_run_processing(shop: Shop, link: WorkerLink) -> None:
+    welcome = await link.register(hello())
+    work = await taken(shop, link, welcome, delivery=Delivery.AT_MOST_ONCE)
+
+    answer = await link.start([Start(work.run, work.attempt, welcome.store_now)])
+
+    assert (answer.granted, answer.refused) == ((work.fence,), ())
+    assert await shop.scene.state(work.run) is RunState.PROCESSING
+
+
+async def test_a_permit_for_another_attempt_is_refused(shop: Shop, link: WorkerLink) -> None:
+    welcome = await link.register(hello())
+    work = await taken(shop, link, welcome)
+
+    answer = await link.start([Start(work.run, 7, welcome.store_now)])
+
+    assert answer.refused == (Fence(work.run, 7),)
+
+
+async def test_a_report_ends_a_run_with_everything_the_worker_knows(
+    shop: Shop, link: WorkerLink
+) -> None:
+    welcome = await link.register(hello())
+    work = await taken(shop, link, welcome)
+    report = outcome(
+        work,
+        AttemptResult.FAILED,
+        at=welcome.store_now,
+        exit_code=3,
+        message="it broke — badly",
+        outputs={"rows": [1, 2.5, None, "drei"]},
+        steps=(StepOutcome("Build", "failed", 3, None, 1.5, 2), StepOutcome("Test", "skipped")),
+        cpu_seconds=0.25,
+        max_memory_bytes=1 << 40,
+    )
+
+    answer = await link.report([report])
+
+    run = await shop.scene.show(work.run)
+    [attempt] = await shop.scene.store.attempts(run.id)
+    assert answer.accepted == (work.fence,)
+    assert (run.state, run.exit_code, run.outputs) == (RunState.FAILED, 3, report.outputs)
+    assert [(step.name, step.result) for step in attempt.steps] == [
+        ("Build", "failed"),
+        ("Test", "skipped"),
+    ]
+    assert attempt.usage.max_memory_bytes == 1 << 40
+
+
+async def test_a_report_is_accepted_twice_and_a_stale_one_is_fenced(
+    shop: Shop, link: WorkerLink
+) -> None:
+    welcome = await link.register(hello())
+    work = await taken(shop, link, welcome)
+    await link.report([outcome(work)])
+
+    again = await link.report([outcome(work)])
+    stale = await link.report([outcome(Fence(work.run, 9))])
+
+    assert again.accepted == (work.fence,)
+    assert stale.fenced == (Fence(work.run, 9),)
+
+
+async def test_output_arrives_chunk_by_chunk(shop: Shop, link: WorkerLink) -> None:
+    welcome = await link.register(hello())
+    work = await taken(shop, link, welcome)
+    recorder = OutputRecorder(1 << 20)
+    recorder.feed(1_000, Stream.STDOUT, 0, b"all of it\n\xff\x00")
+    [packed] = recorder.take_chunks(force=True)
+    meta = ChunkMeta(packed.number, 0, packed.lines, packed.text_bytes, 1_000, 1_000)
+
+    answer = await link.output([OutputChunk(work.run, work.attempt, meta, packed.data)])
+
+    [stored] = await shop.scene.store.chunks(RunId(work.run), work.attempt)
+    assert answer.accepted == (work.fence,)
+    assert stored.meta == meta
+    assert await shop.backends.blobs.get(stored.key) == packed.data
+
+
+async def test_progress_is_shown(shop: Shop, link: WorkerLink) -> None:
+    welcome = await link.register(hello())
+    work = await taken(shop, link, welcome)
+    await link.start([Start(work.run, work.attempt, welcome.store_now)])
+
+    await link.progress([Progress(work.run, work.attempt, 3, 4, "three of four")])
+
+    run = await shop.scene.show(work.run)
+    assert run.progress is not None
+    assert (run.progress["done"], run.progress["total"]) == (3, 4)
+
+
+async def test_a_beat_tells_what_to_cancel_and_what_is_not_the_worker_s(
+    shop: Shop, link: WorkerLink
+) -> None:
+    welcome = await link.register(hello())
+    work = await taken(shop, link, welcome)
+    await shop.scene.store.cancel([RunId(work.run)], actor="test")
+    foreign = Fence("r_foreign", 1)
+
+    answer = await link.beat(Beat((work.fence, foreign)))
+
+    assert answer.alive
+    assert answer.cancel == (work.fence,)
+    assert answer.unknown == (foreign,)
+
+
+async def test_a_beat_tells_that_the_session_is_over(shop: Shop, link: WorkerLink) -> None:
+    welcome = await link.register(hello())
+    await shop.scene.store.end_session(SessionId(welcome.session))
+
+    answer = await link.beat(Beat())
+
+    assert not answer.alive
+
+
+async def test_a_cancel_reaches_the_worker_unasked(shop: Shop, link: WorkerLink) -> None:
+    welcome = await link.register(hello())
+    work = await taken(shop, link, welcome)
+    run = await shop.scene.show(work.run)
+
+    async with asyncio.TaskGroup() as group:
+        floor = group.create_task(shop.floor.run())
+        await cancel(shop.backends, run, actor="test")
+        order = await link.receive()
+        floor.cancel()
+
+    assert order == Cancel((work.fence,))
+
+
+async def test_a_worker_comes_back_to_its_session_on_another_connection(
+    shop: Shop, link: WorkerLink
+) -> None:
+    first = await link.register(hello())
+    other = await shop.connect()
+
+    second = await other.register(hello(resumes=first.session))
+
+    assert (second.session, second.stream) == (first.session, 2)
+    assert (await other.beat(Beat())).alive
+    with pytest.raises((Unavailable, NotFound)):
+        await link.receive()
+    await other.close()
+
+
+async def test_the_end_of_an_old_connection_does_not_touch_the_new_one(
+    shop: Shop, link: WorkerLink
+) -> None:
+    first = await link.register(hello())
+    other = await shop.connect()
+    await other.register(hello(resumes=first.session))
+    await other.beat(Beat())  # what it holds is known from here on
+
+    await link.close()
+
+    await other.beat(Beat())
+    work = await taken(shop, other, first)
+    assert (await other.report([outcome(work)])).accepted == (work.fence,)
+    await other.close()
+
+
+async def test_a_worker_that_leaves_ends_its_session(shop: Shop, link: WorkerLink) -> None:
+    await link.register(hello())
+
+    await link.leave()
+
+    assert await shop.scene.store.sessions(alive_only=True) == []
+
+
+async def test_a_closed_connection_leaves_the_session_to_its_lease(
+    shop: Shop, link: WorkerLink
+) -> None:
+    welcome = await link.register(hello())
+
+    await link.close()
+
+    with pytest.raises(NotFound):  # once the server has noticed
+        await shop.floor.next_order(welcome.session, welcome.stream)
+    assert len(await shop.scene.store.sessions(alive_only=True)) == 1
+
+
+async def test_a_closed_link_answers_nothing(link: WorkerLink) -> None:
+    await link.register(hello())
+    await link.close()
+
+    with pytest.raises(Unavailable):
+        await link.beat(Beat())
+    with pytest.raises(Unavailable):
+        await link.receive()

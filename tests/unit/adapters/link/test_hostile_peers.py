@@ -1,0 +1,130 @@
+"""Nonsense on a stream ends that stream, with a status that says why, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import grpc
+import pytest
+from tests.unit.adapters.link.conftest import Reception, Stream
+
+from rota.adapters.link import grpc_server
+from rota.contracts import worker_pb2 as pb
+from rota.ports.work import Beat
+from rota.testing.builders import hello
+
+pytestmark = pytest.mark.anyio
+
+HELLO = pb.FromWorker(number=1, hello=pb.Hello(worker="worker", pool="default", slots=1))
+
+
+def report(**fields: Any) -> pb.FromWorker:
+    outcome = pb.Outcome(run="r_1", attempt=1, result=pb.ATTEMPT_RESULT_COMPLETED)
+    outcome.MergeFrom(pb.Outcome(**fields))
+    return pb.FromWorker(number=2, report=pb.Outcomes(items=[outcome]))
+
+
+def hello_with(**fields: Any) -> pb.FromWorker:
+    message = pb.FromWorker()
+    message.CopyFrom(HELLO)
+    message.hello.MergeFrom(pb.Hello(**fields))
+    return message
+
+
+async def ending(stream: Stream, messages: Iterable[pb.FromWorker | bytes]) -> grpc.aio.AioRpcError:
+    """How the server ends a stream on which these messages come."""
+    try:
+        for message in messages:
+            await stream.write(message)
+        async for _ in stream:
+            pass
+    except grpc.aio.AioRpcError as ended:
+        return ended
+    raise AssertionError("the stream ended well")
+
+
+NONSENSE: dict[str, tuple[list[pb.FromWorker | bytes], grpc.StatusCode]] = {
+    "bytes that are no message": ([b"\xff\xff\xff"], grpc.StatusCode.INVALID_ARGUMENT),
+    "text that is no text": (
+        [HELLO, b"\x08\x02\x22\x04\x0a\x02\x0a\xff"],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "nothing": ([b""], grpc.StatusCode.FAILED_PRECONDITION),
+    "a beat before the hello": (
+        [pb.FromWorker(number=1, beat=pb.Beat())],
+        grpc.StatusCode.FAILED_PRECONDITION,
+    ),
+    "a second hello": ([HELLO, HELLO], grpc.StatusCode.INVALID_ARGUMENT),
+    "no number": ([HELLO, pb.FromWorker(beat=pb.Beat())], grpc.StatusCode.INVALID_ARGUMENT),
+    "no request": ([HELLO, pb.FromWorker(number=2)], grpc.StatusCode.INVALID_ARGUMENT),
+    "a request of a later version": (
+        [HELLO, b"\x08\x02\xfa\x3e\x00"],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "an unknown result": ([HELLO, report(result=99)], grpc.StatusCode.INVALID_ARGUMENT),
+    "a time beyond all calendars": (
+        [HELLO, report(started_at=2**62)],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "outputs that are no JSON": (
+        [HELLO, report(outputs_json=b"{]")],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "outputs nested without end": (
+        [HELLO, report(outputs_json=b"[" * 1_000_000)],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "too much output in a report": (
+        [HELLO, report(output=b"x" * 5_000)],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "a run's id with a NUL in it": ([HELLO, report(run="r\0")], grpc.StatusCode.INVALID_ARGUMENT),
+    "a name with control characters": (
+        [hello_with(worker="work\ner")],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "no slots": (
+        [pb.FromWorker(number=1, hello=pb.Hello(worker="worker", pool="default"))],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "slots without end": ([hello_with(slots=2**32 - 1)], grpc.StatusCode.INVALID_ARGUMENT),
+    "a giant": ([HELLO, b"\0" * (33 << 20)], grpc.StatusCode.RESOURCE_EXHAUSTED),
+}
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+async def test_nonsense_ends_its_own_stream_only(reception: Reception, nonsense: str) -> None:
+    messages, status = NONSENSE[nonsense]
+    bystander = await reception.connect(await reception.token("bystander"))
+    await bystander.register(hello("bystander"))
+    stream = await reception.talk(await reception.token())
+
+    ended = await ending(stream, messages)
+
+    assert ended.code() is status
+    assert ended.details()
+    assert (await bystander.beat(Beat())).alive
+
+
+async def test_a_worker_that_says_nothing_is_not_waited_for(
+    reception: Reception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grpc_server, "_HELLO_SECONDS", 0.01)
+    stream = await reception.talk(await reception.token())
+
+    ended = await ending(stream, [])
+
+    assert ended.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_a_report_of_runs_that_are_not_its_own_changes_nothing(reception: Reception) -> None:
+    stream = await reception.talk(await reception.token())
+    await stream.write(HELLO)
+    await stream.read()
+
+    await stream.write(report(run="r_of_somebody_else"))
+
+    answer = await stream.read()
+    assert isinstance(answer, pb.FromServer)
+    assert [fence.run for fence in answer.report.fenced] == ["r_of_somebody_else"]

@@ -1,0 +1,69 @@
+"""The client service on a real port, and callers of every role."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from tests.unit.gateway.served import Served, serving_gateway
+
+from rota.contracts import client_pb2 as pb
+from rota.contracts.client_pb2_grpc import SchedulerStub
+from rota.gateway.rpc.scheduler import SchedulerService
+from rota.gateway.rpc.server import serve
+from rota.gateway.settings import GatewaySettings
+from rota.ports.records import Role
+
+
+@dataclass
+class Calls:
+    """What programs can call, by the names of the contract."""
+
+    served: Served
+    _stub: Any
+
+    async def __call__(self, name: str, request: Any, role: Role | None = Role.ADMIN) -> Any:
+        return await self.begin(name, request, role)
+
+    def begin(self, name: str, request: Any, role: Role | None = Role.ADMIN) -> Any:
+        """A call under way, for streams."""
+        secret = "" if role is None else self.served.secrets[role]
+        metadata = (("authorization", f"Bearer {secret}"),) if secret else ()
+        return getattr(self._stub, name)(request, metadata=metadata, timeout=20)
+
+    async def submit(self, yaml: str, **fields: Any) -> pb.SubmitJobResponse:
+        answer: pb.SubmitJobResponse = await self(
+            "SubmitJob", pb.SubmitJobRequest(yaml=yaml, **fields)
+        )
+        return answer
+
+    async def refused(
+        self, name: str, request: Any, role: Role | None = Role.ADMIN
+    ) -> tuple[grpc.StatusCode, pb.Problem]:
+        """How a call is refused."""
+        with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            await self(name, request, role)
+        return problem_of(refusal.value)
+
+
+def problem_of(error: grpc.aio.AioRpcError) -> tuple[grpc.StatusCode, pb.Problem]:
+    trailing = dict(error.trailing_metadata())
+    problem = pb.Problem.FromString(trailing["rota-problem-bin"])
+    assert trailing["rota-code"] == problem.code
+    assert error.details() == problem.message
+    return error.code(), problem
+
+
+@pytest.fixture
+async def calls(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Calls]:
+    async with serving_gateway(tmp_path) as served:
+        settings = GatewaySettings(max_body_bytes=10_000, trust_tokens_for=timedelta(0))
+        server = await serve("127.0.0.1:0", [SchedulerService(served.backends, settings).add_to])
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            yield Calls(served, SchedulerStub(channel))
+        await server.close()
