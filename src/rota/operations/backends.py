@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from rota.operations.specs import SpecBook
 from rota.ports.blobs import Blobs
-from rota.ports.queue import CANCELLED, EVENTS, TIMES, Queue, work
+from rota.ports.queue import CANCELLED, EVENTS, TIMES, Queue
 from rota.ports.records import Wakes
 from rota.ports.store import Store
 
@@ -17,11 +18,12 @@ class Backends:
     store: Store
     queue: Queue
     blobs: Blobs
+    specs: SpecBook = field(default_factory=SpecBook)  # read from this store
 
     def announce(self, wakes: Wakes) -> None:
         """Tell others what a durable write concerns. Losing this only costs time."""
-        for pool in wakes.pools:
-            self.queue.announce(work(pool))
+        for pool, runs in wakes.pools.items():
+            self.queue.offer(pool, runs)
         for session in wakes.sessions:
             self.queue.announce(CANCELLED, session)
         if wakes.times:

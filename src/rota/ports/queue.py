@@ -1,7 +1,9 @@
-"""Wake-ups between the parts of Rota: hints, never the truth."""
+"""Wake-ups and work tickets between the parts of Rota: hints, never the truth."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
@@ -10,11 +12,9 @@ CANCELLED = "cancelled"  # payload: session id that has something to stop
 WATCHED = "watched"  # payload: run id whose output somebody begins to follow
 EVENTS = "events"  # something was appended to the event history
 TIMES = "times"  # something may be due earlier than the scheduler thinks
+SHARDS = "shards"  # shards were given up, or a server came or left
 
-
-def work(pool: str) -> str:
-    """The topic of a pool that has runs to claim."""
-    return f"work.{pool}"
+MAX_NAMED = 1_000  # runs that one hint names; of more it only says that there is work
 
 
 def output(run: str) -> str:
@@ -32,14 +32,49 @@ class Listener(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A pool has work."""
+
+    runs: tuple[str, ...] = ()  # which runs; empty: there is work, claim in order
+    is_sole: bool = False  # nobody else was given it
+
+
+class Taker(Protocol):
+    """Takes tickets of one pool. Closing it twice is harmless."""
+
+    async def take(self, timeout: timedelta) -> Ticket | None:
+        """What was offered since the last take, as one ticket; None when the time passed."""
+        ...
+
+    def done(self, ticket: Ticket) -> None:
+        """The ticket is of no more use to anybody; never blocks, never fails."""
+        ...
+
+    def pass_on(self, ticket: Ticket) -> None:
+        """Others may have more use of it; never blocks, never fails."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Queue(Protocol):
-    """May lose, repeat, delay or reorder anything: every listener also polls, slowly."""
+    """May lose, repeat, delay or reorder anything: whoever listens or takes also polls, slowly."""
 
     def announce(self, topic: str, payload: str = "") -> None:
         """Tell whoever listens, soon; never blocks, never fails."""
         ...
 
     def listen(self, *topics: str) -> Listener: ...
+
+    def offer(self, pool: str, runs: Sequence[str] = ()) -> None:
+        """These runs may be claimed (none named: some may); never blocks, never fails.
+
+        A ticket goes to one taker where the queue can do that, else to all.
+        """
+        ...
+
+    def takes(self, pool: str) -> Taker: ...
 
     def is_watched(self, topic: str) -> bool:
         """Whether anybody listens, as far as this node knows."""

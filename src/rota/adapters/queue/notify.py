@@ -1,0 +1,178 @@
+"""Wake-ups and tickets between servers by way of PostgreSQL's NOTIFY.
+
+One connection of its own tells and listens, after the commits it tells about: a NOTIFY inside
+every transaction would make all commits wait for one another. LISTEN needs a direct connection:
+behind a pooler that hands connections out by transaction nothing is ever heard, and the node
+polls. That is noticed, because every node hears its own notices too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from secrets import token_hex
+from typing import Any
+
+import asyncpg
+import msgspec
+import structlog
+
+from rota.adapters.clock import SystemClock
+from rota.adapters.queue.local import LocalListener, LocalQueue, LocalTaker
+from rota.adapters.queue.notices import Hint, Kind, hints, pack, unpack
+from rota.adapters.queue.outbox import Offers, Wakes
+from rota.adapters.store.postgres.connections import DRIVER_ERRORS, connect_settings
+from rota.ports.clock import Clock
+
+log = structlog.get_logger()
+
+_CHANNEL = "rota_queue"
+_LINGER = timedelta(milliseconds=3)  # hints that come meanwhile share a notice
+_RETRY = timedelta(seconds=1)
+_PROBE_SECONDS = 10.0  # how often a quiet connection is tried
+_ECHO_SECONDS = 3.0
+# A hint may be lost: it waits for no disk, and changes no setting beyond its own transaction.
+_TELL = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
+
+
+def open_notify(address: str, clock: Clock | None = None) -> NotifyQueue:
+    """A queue on the database at this address, which need not be up."""
+    return NotifyQueue(connect_settings(address), clock or SystemClock())
+
+
+class NotifyQueue:
+    """Implements `rota.ports.queue.Queue` for servers that share a PostgreSQL store."""
+
+    def __init__(self, settings: dict[str, Any], clock: Clock) -> None:
+        self._settings = settings | {"statement_cache_size": 0}
+        self._clock = clock
+        self._node = token_hex(8)
+        self._local = LocalQueue()
+        self._wakes = Wakes()
+        self._offers = Offers()
+        self._has_news = asyncio.Event()
+        self._echo = asyncio.Event()
+        self._is_connected = False
+        self._is_told_away = False
+        self._is_told_deaf = False
+        self._task = asyncio.create_task(self._keep())
+
+    @property
+    def is_connected(self) -> bool:
+        return self._is_connected
+
+    # --- the port
+
+    def announce(self, topic: str, payload: str = "") -> None:
+        self._local.announce(topic, payload)
+        if self._is_connected:
+            self._wakes.add(topic, payload)
+            self._has_news.set()
+
+    def listen(self, *topics: str) -> LocalListener:
+        return self._local.listen(*topics)
+
+    def offer(self, pool: str, runs: Sequence[str] = ()) -> None:
+        self._local.offer(pool, runs)
+        if self._is_connected:
+            self._offers.add(pool, runs)
+            self._has_news.set()
+
+    def takes(self, pool: str) -> LocalTaker:
+        return self._local.takes(pool)
+
+    def is_watched(self, topic: str) -> bool:
+        return self._local.is_watched(topic)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        await self._local.close()
+
+    # --- what goes on behind
+
+    async def _keep(self) -> None:
+        """Connect, and connect anew whenever that breaks; until cancelled."""
+        while True:
+            try:
+                await self._serve()
+            except DRIVER_ERRORS as error:
+                self._tell_away(error)
+            await self._clock.sleep(_RETRY)
+
+    async def _serve(self) -> None:
+        connection = await asyncpg.connect(**self._settings)
+        try:
+            await connection.add_listener(_CHANNEL, self._hear)
+            is_heard = await self._is_heard(connection)
+            self._tell_up(is_heard)
+            self._is_connected = True
+            while True:
+                await self._tell_news(connection, is_heard)
+                await self._clock.sleep(_LINGER)
+        finally:
+            self._is_connected = False
+            connection.terminate()
+
+    async def _tell_news(self, connection: Any, is_heard: bool) -> None:
+        """Tell what there is to tell; if that is nothing for long, try whether we still hear."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PROBE_SECONDS):
+                await self._has_news.wait()
+        if not self._has_news.is_set() and is_heard and not await self._is_heard(connection):
+            raise ConnectionError("the database does not send notices any more")
+        self._has_news.clear()
+        for text in pack(self._node, hints(self._wakes.empty(), self._offers.empty())):
+            await connection.execute(_TELL, _CHANNEL, text)
+
+    async def _is_heard(self, connection: Any) -> bool:
+        """Whether a notice of ours comes back to us."""
+        self._echo.clear()
+        await connection.execute(_TELL, _CHANNEL, self._node)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ECHO_SECONDS):
+                await self._echo.wait()
+        return self._echo.is_set()
+
+    def _hear(self, _connection: Any, _pid: int, _channel: str, text: str) -> None:
+        if text.startswith(self._node):
+            self._echo.set()  # what it says was passed on here by call
+            return
+        try:
+            _, told = unpack(text)
+        except msgspec.MsgspecError as error:
+            log.warning("queue.malformed", error=str(error))
+            return
+        for hint in told:
+            self._pass_on(hint)
+
+    def _pass_on(self, hint: Hint) -> None:
+        match hint.kind:
+            case Kind.OFFER:
+                self._local.offer(hint.name, hint.values)
+            case Kind.WAKE:
+                for payload in hint.values:
+                    self._local.announce(hint.name, payload)
+
+    def _tell_up(self, is_heard: bool) -> None:
+        if self._is_told_away:
+            log.info("queue.back")
+        self._is_told_away = False
+        if not is_heard and not self._is_told_deaf:
+            log.warning(
+                "queue.deaf",
+                effect="work of other servers is found by polling",
+                hint="LISTEN needs a direct connection to PostgreSQL, not one through a pooler",
+            )
+        self._is_told_deaf = not is_heard
+
+    def _tell_away(self, error: BaseException) -> None:
+        if not self._is_told_away:
+            log.warning(
+                "queue.away",
+                error=str(error) or type(error).__name__,
+                effect="work of other servers is found by polling",
+            )
+        self._is_told_away = True

@@ -1,0 +1,88 @@
+"""Servers and workers in one process, for tests of what lies between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from rota.adapters.blobs.files import open_files
+from rota.adapters.store.sqlite.opening import open_sqlite
+from rota.dispatcher.floor import Floor, FloorConfig
+from rota.domain.ids import JobId
+from rota.domain.spec import Overlap
+from rota.domain.states import RunState
+from rota.operations.backends import Backends
+from rota.ports.queue import Queue
+from rota.ports.records import RunQuery
+from rota.ports.work import Dispatch, Fence
+from rota.testing.builders import Scene, hello, outcome
+from rota.testing.clock import FakeTicker
+
+
+class Crew:
+    """One server for each queue, with two workers each, which note what they execute."""
+
+    def __init__(self, nodes: Sequence[Backends], poll: timedelta) -> None:
+        self._nodes = nodes
+        self._scene = Scene(nodes[0].store, FakeTicker())
+        config = FloorConfig(poll_interval=poll)
+        self._floors = [Floor(node, config, f"s_{at}") for at, node in enumerate(nodes)]
+        self._job: JobId | None = None
+        self._reported = 0
+        self._news = asyncio.Event()
+        self.executed: Counter[Fence] = Counter()
+
+    async def submit(self, batches: int, size: int = 4) -> None:
+        """Runs that each server in turn is asked for."""
+        self._job = self._job or await self._scene.job(overlap=Overlap.ALLOW)
+        for number in range(batches):
+            submitted = await self._scene.submit(self._job, size)
+            self._nodes[number % len(self._nodes)].announce(submitted.wakes)
+
+    async def until_completed(self, count: int) -> None:
+        """All runs have, and each was executed once."""
+        async with asyncio.timeout(30):
+            while self._reported < count:
+                self._news.clear()
+                await self._news.wait()
+        runs = await self._nodes[0].store.runs(RunQuery(limit=1_000))
+        assert [run.state for run in runs] == [RunState.COMPLETED] * count
+        assert {fence.attempt for fence in self.executed} == {1}
+        assert set(self.executed.values()) == {1}
+
+    async def work(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for number, floor in enumerate(self._floors * 2):
+                group.create_task(self._serve(floor, f"w{number}"))
+            for floor in self._floors:
+                group.create_task(floor.run())
+
+    async def _serve(self, floor: Floor, name: str) -> None:
+        welcome = await floor.register(hello(name, slots=4))
+        while True:
+            order = await floor.next_order(welcome.session, welcome.stream)
+            assert isinstance(order, Dispatch)
+            fences = [work.fence for work in order.work]
+            self.executed.update(fences)
+            await floor.report(welcome.session, [outcome(fence) for fence in fences])
+            self._reported += len(fences)
+            self._news.set()
+
+
+@asynccontextmanager
+async def at_work(folder: Path, queues: Sequence[Queue], poll: timedelta) -> AsyncIterator[Crew]:
+    """A crew that serves until the end of the block."""
+    store = await open_sqlite(folder / "rota.db")
+    async with await open_files(folder / "blobs") as blobs:
+        crew = Crew([Backends(store, queue, blobs) for queue in queues], poll)
+        serving = asyncio.create_task(crew.work())
+        try:
+            yield crew
+        finally:
+            serving.cancel()
+            await asyncio.wait([serving])
+            await store.close()

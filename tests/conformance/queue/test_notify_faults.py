@@ -1,0 +1,107 @@
+"""PostgreSQL may restart, cut the line or hide behind a pooler: the only effect is lateness."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+from structlog.testing import capture_logs
+from tests.conformance.queue.conftest import SOON, Nodes, eventually, hear, until_connected
+
+from rota.adapters.queue.notify import NotifyQueue, open_notify
+from rota.ports.queue import EVENTS
+from rota.testing.servers.postgres import PostgresServer
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def nodes(postgres: PostgresServer) -> AsyncIterator[Nodes]:
+    opened = Nodes(open_notify(postgres.address()), open_notify(postgres.address()), is_sole=False)
+    await until_connected(opened.here, opened.there)
+    yield opened
+    await opened.here.close()
+    await opened.there.close()
+
+
+async def test_nodes_find_one_another_again_after_a_restart(
+    postgres: PostgresServer, nodes: Nodes
+) -> None:
+    listener = nodes.there.listen(EVENTS)
+    with capture_logs() as logs:
+        await asyncio.to_thread(postgres.stop, "immediate")
+        await asyncio.to_thread(postgres.start)
+
+        assert await hear(listener, lambda: nodes.here.announce(EVENTS, "r_1")) == {"r_1"}
+
+    told = [log["event"] for log in logs if log["log_level"] != "debug"]
+    assert sorted(set(told)) == ["queue.away", "queue.back"]
+    assert len(told) <= 4  # each of two nodes says each once
+
+
+async def test_a_line_that_was_cut_is_mended(postgres: PostgresServer, nodes: Nodes) -> None:
+    listener = nodes.there.listen(EVENTS)
+    await postgres.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name = 'rota' AND query LIKE '%pg_notify%'"
+    )
+
+    assert await hear(listener, lambda: nodes.here.announce(EVENTS, "r_1")) == {"r_1"}
+
+
+async def test_malformed_notices_are_ignored_and_logged(
+    postgres: PostgresServer, nodes: Nodes
+) -> None:
+    listener = nodes.there.listen(EVENTS)
+    with capture_logs() as logs:
+        for nonsense in ("", "x", "x\n", 'x\n["wake"]', 'x\n["?","y",[]]', "x\n[[[["):
+            literal = nonsense.replace("\n", "\\n")
+            await postgres.execute(f"SELECT pg_notify('rota_queue', E'{literal}')")
+
+        heard = await hear(listener, lambda: nodes.here.announce(EVENTS, "r_1"))
+
+    assert heard == {"r_1"}
+    assert {log["event"] for log in logs} == {"queue.malformed"}
+
+
+async def test_a_node_behind_a_pooler_says_once_that_it_hears_nothing(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def add_no_listener(*_: Any) -> None:
+        """What LISTEN comes to when the next statement runs on another connection."""
+
+    monkeypatch.setattr(asyncpg.Connection, "add_listener", add_no_listener)
+    monkeypatch.setattr("rota.adapters.queue.notify._ECHO_SECONDS", 0.05)
+    with capture_logs() as logs:
+        queue = open_notify(postgres.address())
+        await until_connected(queue)
+    monkeypatch.undo()
+
+    other = open_notify(postgres.address())
+    listener = other.listen(EVENTS)
+    await until_connected(other)
+    heard = await hear(listener, lambda: queue.announce(EVENTS, "r_1"))
+
+    assert [log["event"] for log in logs] == ["queue.deaf"]
+    assert heard == {"r_1"}  # it can still tell others
+    await queue.close()
+    await other.close()
+
+
+async def test_a_node_that_starts_before_the_database_finds_it_later(
+    postgres: PostgresServer,
+) -> None:
+    await asyncio.to_thread(postgres.stop)
+    queue: NotifyQueue = open_notify(postgres.address())
+    listener = queue.listen(EVENTS)
+    queue.announce(EVENTS, "r_1")
+    alone = await listener.wait(SOON)
+
+    await asyncio.to_thread(postgres.start)
+
+    await eventually(lambda: queue.is_connected, listener)
+    assert alone == {"r_1"}
+    await queue.close()
