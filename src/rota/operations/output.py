@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from operator import attrgetter
@@ -28,6 +28,7 @@ _WINDOW_LINES = 1_000
 _WINDOW_BYTES = 2 * 1024 * 1024  # of text: a window of long lines ends early
 _SEARCH_PIECES = 256  # chunks that one search call looks through, at most 64 MiB
 _SLOW_POLL = timedelta(seconds=5)
+_STORING = timedelta(seconds=8)  # less than a worker waits for an answer
 _MAX_DATA = CHUNK_LIMIT + 1024  # bytes that do not compress grow a little
 
 
@@ -45,6 +46,8 @@ class OutputWindow:
     next_line: int  # where the following window begins
     total_lines: int  # that have arrived
     is_complete: bool  # the attempt has ended: no more will arrive
+    pending_bytes: int = 0  # of an ended attempt, still on its worker
+    worker: str = ""
 
     @property
     def is_last(self) -> bool:
@@ -76,6 +79,8 @@ class _Extent:
 
     pieces: Sequence[_Piece]
     is_complete: bool
+    pending_bytes: int
+    worker: str
 
     @property
     def total_lines(self) -> int:
@@ -89,19 +94,16 @@ class _Extent:
 async def store_chunks(
     backends: Backends, session: SessionId, chunks: Sequence[OutputChunk]
 ) -> ReportAnswer:
-    """Keep output of attempts that the session still holds; the rest is refused.
+    """Keep output of attempts that the session holds, or that ended there and left some behind.
 
-    The same chunks sent twice are accepted twice and kept once.
+    The rest is refused. The same chunks sent twice are accepted twice and kept once. `Unavailable`
+    comes soon, whatever the blob store does: the worker keeps them and sends them again.
     """
     for chunk in chunks:
         _check(chunk)
     stored = [(Fence(c.run, c.attempt), StoredChunk(c.meta, _key(session, c))) for c in chunks]
-    await asyncio.gather(
-        *(
-            backends.blobs.put(place.key, chunk.data)
-            for chunk, (_, place) in zip(chunks, stored, strict=True)
-        )
-    )
+    data = {place.key: chunk.data for chunk, (_, place) in zip(chunks, stored, strict=True)}
+    await _put_all(backends, data)
     # Blobs of refused chunks stay behind unnamed, and go when the run is pruned: a refused repeat
     # of what was accepted before shares its key.
     fenced = await backends.store.add_chunks(session, stored)
@@ -109,6 +111,18 @@ async def store_chunks(
     for fence in accepted:
         backends.queue.announce(output_topic(fence.run))
     return ReportAnswer(accepted=accepted, fenced=fenced)
+
+
+async def _put_all(backends: Backends, data: Mapping[str, bytes]) -> None:
+    """Put blobs side by side. Nothing is under way any more when it returns or raises."""
+    try:
+        async with asyncio.timeout(_STORING.total_seconds()):
+            puts = (backends.blobs.put(key, each) for key, each in data.items())
+            results = await asyncio.gather(*puts, return_exceptions=True)
+    except TimeoutError as error:
+        raise Unavailable("the blob store does not answer", code="blobs_unreachable") from error
+    for failure in filter(None, results):
+        raise failure
 
 
 async def read_window(
@@ -167,18 +181,20 @@ async def follow(
 ) -> AsyncGenerator[OutputWindow, None]:
     """Windows as lines arrive, until the attempt has ended and all was given.
 
-    An empty window comes every few seconds of silence, as a sign of life.
+    An empty window comes every few seconds of silence, as a sign of life. What an ended attempt
+    left on its worker is not waited for longer than that.
     """
     listener = backends.queue.listen(output_topic(run))
+    is_silent = False
     try:
         while True:
             window = await read_window(backends, run, attempt, from_line)
             yield window
-            if window.is_last:
+            if window.is_last or (is_silent and window.pending_bytes and not window.lines):
                 return
             from_line = window.next_line
             if from_line >= window.total_lines:
-                await listener.wait(_SLOW_POLL)
+                is_silent = not await listener.wait(_SLOW_POLL)
     finally:
         listener.close()
 
@@ -211,12 +227,18 @@ def _needle(text: str) -> bytes:
 async def _extent(backends: Backends, run: RunId, number: int) -> _Extent:
     # The attempt first: if it has ended by then, all its chunks are there.
     attempt = await _attempt(backends, run, number)
+    is_pending = attempt.output.state is OutputState.PENDING
+    pending_bytes = 0
     if attempt.output.state is OutputState.INLINE:
         inline = await backends.store.inline_output(run, number)
         pieces = [_Piece(0, inline.count(b"\n"), inline=inline)]
     else:
-        pieces = _pieces(await backends.store.chunks(run, number))
-    return _Extent(pieces, is_complete=attempt.result is not None)
+        chunks = await backends.store.chunks(run, number)
+        pieces = _pieces(chunks)
+        if is_pending:
+            pending_bytes = attempt.output.bytes - sum(chunk.meta.bytes for chunk in chunks)
+    is_complete = attempt.result is not None and not is_pending
+    return _Extent(pieces, is_complete, pending_bytes, attempt.worker)
 
 
 async def _attempt(backends: Backends, run: RunId, number: int) -> Attempt:
@@ -253,7 +275,14 @@ async def _window(backends: Backends, extent: _Extent, first_line: int, limit: i
             room -= len(record.text)
             if room <= 0:
                 break
-    return OutputWindow(tuple(lines), position, extent.total_lines, extent.is_complete)
+    return OutputWindow(
+        tuple(lines),
+        position,
+        extent.total_lines,
+        extent.is_complete,
+        extent.pending_bytes,
+        extent.worker,
+    )
 
 
 async def _load(backends: Backends, piece: _Piece) -> bytes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 
 import msgspec
 
@@ -15,10 +17,12 @@ from rota.domain.store_time import StoreTime
 from rota.ports.clock import Clock
 from rota.ports.executor import Assignment, Executor
 from rota.ports.work import Dispatch, Fence, Outcome, Progress, Start
-from rota.worker.output import AttemptOutput
+from rota.worker.output import AttemptOutput, OutputTimes
+from rota.worker.spool import OutputSpool
 
 _MAX_REPORT = 1_000  # outcomes in one message
 _MAX_REPORT_BYTES = 8 * 1024 * 1024
+_SETTLING = timedelta(seconds=1)  # how long an end waits for the last of its output to arrive
 
 
 @dataclass(slots=True)
@@ -38,11 +42,10 @@ class Held:
 class Attempts:
     """Implements `rota.ports.executor.Desk` for executors, and keeps the session's books."""
 
-    def __init__(
-        self, clock: Clock, open_output: Callable[[Fence, JobSpec], AttemptOutput]
-    ) -> None:
+    def __init__(self, clock: Clock, spool: OutputSpool) -> None:
+        self.spool = spool
         self._clock = clock
-        self._open_output = open_output
+        self._times = OutputTimes(clock.monotonic, lambda: self.store_micros() // 1000)
         self._executors: Mapping[JobType, Executor] = {}
         self._specs: dict[tuple[str, int], JobSpec] = {}
         self._held: dict[Fence, Held] = {}
@@ -72,11 +75,12 @@ class Attempts:
         free: list[Held] = []
         guarded: list[Held] = []
         for work in dispatch.work:
-            if work.fence in self._held:
+            fence = work.fence
+            if fence in self._held:
                 continue  # sent twice: harmless
             spec = self._specs[work.job_id, work.job_version]
             held = Held(Assignment(work, spec), now)
-            self._held[work.fence] = held
+            self._held[fence] = held
             (guarded if spec.delivery is Delivery.AT_MOST_ONCE else free).append(held)
         return free, guarded
 
@@ -168,7 +172,8 @@ class Attempts:
 
     def _output_of(self, fence: Fence, held: Held) -> AttemptOutput:
         if held.output is None:
-            held.output = self._open_output(fence, held.assignment.spec)
+            outbox = self.spool.outbox(fence)
+            held.output = AttemptOutput(held.assignment.spec.log_limit, self._times, outbox)
         return held.output
 
     def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None:
@@ -189,9 +194,15 @@ class Attempts:
                 task.add_done_callback(self._finishing.discard)
 
     async def _finish_output(self, held: Held, outcome: Outcome) -> None:
-        """The last of the output goes first: an outcome says that its output is complete."""
+        """The last of the output goes first, if it can go soon; else the end does not wait for it.
+
+        The store compares what has arrived with what was printed, and knows what is still here.
+        """
         assert held.output is not None
-        rest = await held.output.finish()
+        rest = held.output.finish()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLING.total_seconds()):
+                await held.output.settled()
         held.outcome = msgspec.structs.replace(
             outcome,
             output=rest.inline,
@@ -203,14 +214,10 @@ class Attempts:
 
     # --- for the session's loops
 
-    async def send_due_output(self) -> None:
-        due = [
-            held.output.send_due()
-            for held in self._held.values()
-            if held.output is not None and held.outcome is None and held.output.due_at is not None
-        ]
-        if due:
-            await asyncio.gather(*due)
+    def post_due_output(self) -> None:
+        for held in self._held.values():
+            if held.output is not None and held.outcome is None:
+                held.output.post_due()
 
     def unreported(self) -> list[Outcome]:
         """Outcomes that no server has acknowledged yet, as many as one message should carry."""

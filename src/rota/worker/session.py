@@ -63,6 +63,7 @@ class WorkerSession:
         self._config = config or SessionConfig()
         self._link: WorkerLink | None = None
         self._lease = timedelta(0)
+        self._is_draining = False
         self._stopping = asyncio.Event()
         self._beat_now = asyncio.Event()
 
@@ -89,13 +90,15 @@ class WorkerSession:
                 await self._clock.sleep(self._config.reconnect_delay)
 
     def _is_done(self) -> bool:
-        return self._stopping.is_set() and not self._attempts.held
+        is_idle = not self._attempts.held and self._attempts.spool.is_empty
+        return self._stopping.is_set() and is_idle
 
     async def _serve(self) -> None:
         link = await self._connect()
         try:
             await self._register(link)
             self._link = link
+            self._attempts.spool.wants_delivery.set()
             async with asyncio.TaskGroup() as group:
                 loops = [
                     group.create_task(loop)
@@ -140,12 +143,18 @@ class WorkerSession:
             self._attempts.learn_time(answer.store_now, self._clock.monotonic())
             self._attempts.cancel(answer.cancel)
             self._attempts.cancel(answer.unknown)
+            self._note_drain(answer.draining)
             self._beat_now.clear()
             try:
                 async with asyncio.timeout(interval):
                     await self._beat_now.wait()
             except TimeoutError:
                 pass
+
+    def _note_drain(self, is_draining: bool) -> None:
+        if is_draining != self._is_draining:
+            log.info("worker.draining" if is_draining else "worker.undrained")
+        self._is_draining = is_draining
 
     async def _receive(self, link: WorkerLink, group: asyncio.TaskGroup) -> None:
         while True:
@@ -194,7 +203,7 @@ class WorkerSession:
                 self._attempts.announced(answer.granted)
                 self._attempts.cancel(answer.cancelled)
             await self._tell_progress(link)
-            await self._attempts.send_due_output()
+            self._attempts.post_due_output()
 
     async def _tell_progress(self, link: WorkerLink) -> None:
         if self._attempts.progress:
@@ -207,9 +216,11 @@ class WorkerSession:
         try:
             async with asyncio.timeout(self._config.stop_grace.total_seconds()):
                 await self._until_empty()
+                await self._attempts.spool.emptied()
         except TimeoutError:
             self._attempts.interrupt()
             await self._until_empty()
+        self._attempts.spool.discard()  # once we have left, nobody takes it
         await link.leave()
         for loop in loops:
             loop.cancel()

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from rota.adapters.blobs.files import open_files
 from rota.domain.errors import Invalid, NotFound
 from rota.ports.blobs import Blobs
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["files"])
-async def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Blobs]:
-    blobs = {"files": open_files}[request.param]
-    opened: Blobs = await blobs(tmp_path / "blobs")
-    yield opened
-    await opened.close()
 
 
 async def keys(blobs: Blobs, prefix: str) -> list[str]:

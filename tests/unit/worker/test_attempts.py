@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from rota.adapters.clock import SystemClock
 from rota.domain.jobfile import read_job
+from rota.domain.output import Stream
 from rota.domain.run import AttemptResult
-from rota.domain.spec import JobSpec, JobType
+from rota.domain.spec import JobType
 from rota.ports.executor import Assignment
 from rota.ports.work import Dispatch, Fence, Outcome, SpecEntry, Work
 from rota.worker.attempts import Attempts
-from rota.worker.output import AttemptOutput
+from rota.worker.spool import OutputSpool
 
 FENCE = Fence("r_1", 1)
 
@@ -32,10 +36,6 @@ class Recorder:
     async def close(self) -> None: ...
 
 
-def no_output(fence: Fence, spec: JobSpec) -> AttemptOutput:
-    raise AssertionError("nothing was printed")
-
-
 def dispatch(delivery: str) -> Dispatch:
     spec = read_job({"name": "job", "steps": [{"run": "true"}], "delivery": delivery})
     work = Work(FENCE.run, FENCE.attempt, "j_1", 1, due_at=0)
@@ -48,8 +48,8 @@ def executor() -> Recorder:
 
 
 @pytest.fixture
-def attempts(executor: Recorder) -> Attempts:
-    attempts = Attempts(SystemClock(), no_output)
+def attempts(executor: Recorder, tmp_path: Path) -> Attempts:
+    attempts = Attempts(SystemClock(), OutputSpool(tmp_path))
     attempts.serve_with({JobType.SHELL: executor})
     return attempts
 
@@ -131,3 +131,61 @@ def test_report_is_cut_by_its_size(attempts: Attempts) -> None:
     )
 
     assert 1 <= len(attempts.unreported()) < 20
+
+
+class TestOutputThatIsStillHere:
+    PRINTED = b"a line that was printed\n" * 1_000
+
+    @pytest.fixture
+    def printing(self, attempts: Attempts) -> Attempts:
+        """An attempt that has printed more than rides in a report."""
+        attempts.spool.open()
+        free, _ = attempts.accept(dispatch("at_least_once"))
+        attempts.begin(free)
+        attempts.output(FENCE).feed(Stream.STDOUT, 0, self.PRINTED)
+        return attempts
+
+    def end(self, attempts: Attempts) -> None:
+        attempts.ended([Outcome(FENCE.run, 1, AttemptResult.COMPLETED, 1, 2, exit_code=0)])
+
+    @pytest.mark.anyio
+    async def test_an_end_does_not_wait_while_nobody_takes_output(self, printing: Attempts) -> None:
+        printing.spool.stalled("the blob store is away")
+
+        self.end(printing)
+        await asyncio.wait_for(printing.has_news.wait(), 0.5)
+
+        [outcome] = printing.unreported()
+        assert (outcome.output, outcome.output_bytes) == (b"", len(self.PRINTED))
+        assert not printing.spool.is_empty
+
+    @pytest.mark.anyio
+    async def test_an_end_follows_output_that_is_being_delivered(self, printing: Attempts) -> None:
+        self.end(printing)
+        news = asyncio.ensure_future(printing.has_news.wait())
+        await asyncio.wait([news], timeout=0.05)
+        assert printing.unreported() == []
+
+        printing.spool.delivered(printing.spool.next_batch(), refused=())
+        await news
+
+        assert len(printing.unreported()) == 1
+
+    @pytest.mark.anyio
+    async def test_an_end_waits_no_longer_than_a_moment(
+        self, printing: Attempts, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("rota.worker.attempts._SETTLING", timedelta(milliseconds=20))
+
+        self.end(printing)
+        await asyncio.wait_for(printing.has_news.wait(), 10)
+
+        assert len(printing.unreported()) == 1
+
+    def test_output_of_a_reported_attempt_goes_on_its_way(self, printing: Attempts) -> None:
+        printing.output(FENCE).finish()
+
+        printing.forget([FENCE])
+
+        assert printing.held == {}
+        assert len(printing.spool.next_batch().chunks) == 1

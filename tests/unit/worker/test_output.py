@@ -2,14 +2,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from rota.domain.errors import Unavailable
 from rota.domain.output import Stream, to_raw, unpack
 from rota.ports.work import Fence, OutputChunk, ReportAnswer
-from rota.worker.output import AttemptOutput, OutputTimes
+from rota.worker.delivery import OutputDeliverer
+from rota.worker.output import AttemptOutput, FinishedOutput, OutputTimes
+from rota.worker.spool import OutputSpool
 
 pytestmark = pytest.mark.anyio
 
@@ -22,11 +26,11 @@ BIG = random.Random(1).randbytes(600_000)  # more than a chunk, and does not com
 class Server:
     """Takes chunks, unless told otherwise."""
 
-    messages: list[list[OutputChunk]] = field(default_factory=list)
+    messages: list[Sequence[OutputChunk]] = field(default_factory=list)
     is_away: bool = False
     refuses: bool = False
 
-    async def take(self, chunks: list[OutputChunk]) -> ReportAnswer:
+    async def take(self, chunks: Sequence[OutputChunk]) -> ReportAnswer:
         if self.is_away:
             raise Unavailable("away")
         self.messages.append(chunks)
@@ -44,11 +48,14 @@ class Server:
 class Attempt:
     """An attempt that prints, on a clock that moves when told."""
 
-    def __init__(self, log_limit: int = 1 << 40) -> None:
+    def __init__(self, folder: Path, log_limit: int = 1 << 40) -> None:
         self.now = 100.0
         self.server = Server()
+        self.spool = OutputSpool(folder)
+        self.spool.open()
+        self._deliverer = OutputDeliverer(self.spool, self.server.take)
         times = OutputTimes(lambda: self.now, lambda: int(self.now * 1000))
-        self.output = AttemptOutput(FENCE, log_limit, times, self.server.take)
+        self.output = AttemptOutput(log_limit, times, self.spool.outbox(FENCE))
 
     def prints(self, data: bytes, step: int = 0) -> None:
         self.output.feed(Stream.STDOUT, step, data)
@@ -56,16 +63,34 @@ class Attempt:
     async def after(self, seconds: float) -> bytes:
         """What has arrived when so much time has passed."""
         self.now += seconds
-        await self.output.send_due()
+        self.output.post_due()
+        await self.deliver()
         return self.server.text
 
+    async def deliver(self) -> None:
+        """Everything, or nothing if the server is away."""
+        try:
+            while await self._deliverer.run_once():
+                pass
+        except Unavailable as error:
+            self.spool.stalled(str(error))
 
-async def test_nothing_printed_is_nothing_due() -> None:
-    assert Attempt().output.due_at is None
+    async def ends(self) -> FinishedOutput:
+        finished = self.output.finish()
+        await self.deliver()
+        return finished
 
 
-async def test_small_output_waits_its_time() -> None:
-    attempt = Attempt()
+@pytest.fixture
+def attempt(tmp_path: Path) -> Attempt:
+    return Attempt(tmp_path / "spool")
+
+
+async def test_nothing_printed_is_nothing_due(attempt: Attempt) -> None:
+    assert attempt.output.due_at is None
+
+
+async def test_small_output_waits_its_time(attempt: Attempt) -> None:
     attempt.prints(LINE)
 
     assert attempt.output.due_at == 110.0
@@ -74,8 +99,7 @@ async def test_small_output_waits_its_time() -> None:
     assert attempt.output.due_at is None
 
 
-async def test_the_wait_counts_from_the_first_unsent_byte() -> None:
-    attempt = Attempt()
+async def test_the_wait_counts_from_the_first_unsent_byte(attempt: Attempt) -> None:
     attempt.prints(LINE)
     attempt.now += 6
     attempt.prints(LINE)
@@ -83,8 +107,7 @@ async def test_the_wait_counts_from_the_first_unsent_byte() -> None:
     assert await attempt.after(4) == LINE + LINE
 
 
-async def test_watched_output_is_sent_within_half_a_second() -> None:
-    attempt = Attempt()
+async def test_watched_output_is_sent_within_half_a_second(attempt: Attempt) -> None:
     attempt.prints(b"Continue? ")
 
     attempt.output.set_watched(True)
@@ -93,8 +116,7 @@ async def test_watched_output_is_sent_within_half_a_second() -> None:
     assert await attempt.after(0.5) == b"Continue? "
 
 
-async def test_a_full_chunk_is_sent_at_once_and_the_rest_waits() -> None:
-    attempt = Attempt()
+async def test_a_full_chunk_is_sent_at_once_and_the_rest_waits(attempt: Attempt) -> None:
     attempt.prints(BIG + b"\n" + LINE)
 
     arrived = await attempt.after(0)
@@ -104,8 +126,7 @@ async def test_a_full_chunk_is_sent_at_once_and_the_rest_waits() -> None:
     assert await attempt.after(10) == BIG + b"\n" + LINE
 
 
-async def test_times_are_the_stores() -> None:
-    attempt = Attempt()
+async def test_times_are_the_stores(attempt: Attempt) -> None:
     attempt.prints(LINE)
     attempt.now = 103.0
     attempt.prints(LINE)
@@ -117,19 +138,15 @@ async def test_times_are_the_stores() -> None:
     assert Fence(chunk.run, chunk.attempt) == FENCE
 
 
-async def test_an_outage_loses_and_doubles_nothing() -> None:
-    attempt = Attempt()
+async def test_an_outage_loses_and_doubles_nothing(attempt: Attempt) -> None:
     attempt.server.is_away = True
     attempt.prints(LINE)
-    with pytest.raises(Unavailable):
-        await attempt.after(10)
+    assert await attempt.after(10) == b""
     attempt.prints(BIG)
-    with pytest.raises(Unavailable):
-        await attempt.after(10)
+    assert await attempt.after(10) == b""
 
     attempt.server.is_away = False
-    await attempt.output.send_due()
-    finished = await attempt.output.finish()
+    finished = await attempt.ends()
 
     assert attempt.server.text == LINE + BIG
     numbers = [chunk.meta.number for chunk in attempt.server.chunks]
@@ -137,91 +154,104 @@ async def test_an_outage_loses_and_doubles_nothing() -> None:
     assert (finished.inline, finished.totals.bytes) == (b"", len(LINE + BIG))
 
 
-async def test_messages_stay_small() -> None:
-    attempt = Attempt()
+async def test_messages_stay_small(attempt: Attempt) -> None:
     for _ in range(10):
         attempt.prints(BIG)
 
-    await attempt.output.finish()
+    await attempt.ends()
 
     assert len(attempt.server.messages) > 1
     assert max(len(message) for message in attempt.server.messages) <= 16
 
 
-async def test_a_job_that_prints_faster_than_is_sent_is_held_back() -> None:
-    attempt = Attempt()
-    attempt.server.is_away = True
+async def test_a_job_that_prints_faster_than_is_taken_is_held_back(attempt: Attempt) -> None:
     while not attempt.output.is_full:
         attempt.prints(BIG)
     resumed = asyncio.ensure_future(attempt.output.drained())
-    with pytest.raises(Unavailable):
-        await attempt.output.send_due()
+    await asyncio.wait([resumed], timeout=0.01)
     assert not resumed.done()
 
-    attempt.server.is_away = False
-    await attempt.output.send_due()
+    await attempt.deliver()
     await resumed
 
     assert not attempt.output.is_full
 
 
-async def test_a_reader_with_room_need_not_wait() -> None:
-    attempt = Attempt()
+async def test_a_job_is_not_held_back_while_nobody_takes_its_output(attempt: Attempt) -> None:
+    while not attempt.output.is_full:
+        attempt.prints(BIG)
+    resumed = asyncio.ensure_future(attempt.output.drained())
+
+    attempt.server.is_away = True
+    await attempt.deliver()
+    await resumed
+    for _ in range(20):
+        attempt.prints(BIG)
+
+    assert not attempt.output.is_full
+
+
+async def test_a_reader_with_room_need_not_wait(attempt: Attempt) -> None:
     attempt.prints(LINE)
 
     await asyncio.wait_for(attempt.output.drained(), timeout=1)
 
 
-async def test_small_output_rides_in_the_report() -> None:
-    attempt = Attempt()
+async def test_small_output_rides_in_the_report(attempt: Attempt) -> None:
     attempt.prints(LINE)
     attempt.prints(b"the end")
 
-    finished = await attempt.output.finish()
+    finished = await attempt.ends()
 
     assert to_raw(finished.inline) == LINE + b"the end"
     assert (finished.totals.lines, finished.totals.truncated) == (2, False)
     assert attempt.server.messages == []
 
 
-async def test_what_began_as_chunks_ends_as_chunks() -> None:
-    attempt = Attempt()
+async def test_what_began_as_chunks_ends_as_chunks(attempt: Attempt) -> None:
     attempt.prints(LINE)
     await attempt.after(10)
     attempt.prints(b"the end")
 
-    finished = await attempt.output.finish()
+    finished = await attempt.ends()
 
     assert finished.inline == b""
     assert attempt.server.text == LINE + b"the end"
 
 
-async def test_finishing_can_be_tried_again() -> None:
-    attempt = Attempt()
+async def test_the_end_is_settled_once_everything_has_arrived(attempt: Attempt) -> None:
     attempt.prints(BIG)
+    attempt.output.finish()
+    settled = asyncio.ensure_future(attempt.output.settled())
+    await asyncio.wait([settled], timeout=0.01)
+    assert not settled.done()
+
+    await attempt.deliver()
+
+    await settled
+
+
+async def test_the_end_does_not_wait_for_a_server_that_is_away(attempt: Attempt) -> None:
     attempt.server.is_away = True
-    with pytest.raises(Unavailable):
-        await attempt.output.finish()
+    attempt.prints(BIG)
+    await attempt.after(10)
 
-    attempt.server.is_away = False
-    first = await attempt.output.finish()
-    again = await attempt.output.finish()
+    attempt.output.finish()
 
-    assert attempt.server.text == BIG
-    assert first == again
+    await asyncio.wait_for(attempt.output.settled(), timeout=1)
+    assert attempt.server.messages == []
 
 
-async def test_a_refused_attempt_sends_and_keeps_nothing_more() -> None:
-    attempt = Attempt()
+async def test_a_refused_attempt_sends_and_keeps_nothing_more(attempt: Attempt) -> None:
     attempt.server.refuses = True
     attempt.prints(BIG)
     await attempt.after(10)
-    assert attempt.output.is_fenced
+    assert attempt.spool.is_empty
 
     for _ in range(20):
         attempt.prints(BIG)
     await attempt.after(10)
-    finished = await attempt.output.finish()
+    finished = await attempt.ends()
 
     assert len(attempt.server.messages) == 1
     assert finished.inline == b""
@@ -229,23 +259,22 @@ async def test_a_refused_attempt_sends_and_keeps_nothing_more() -> None:
     assert not attempt.output.is_full
 
 
-async def test_refusal_lets_a_held_back_reader_go_on() -> None:
-    attempt = Attempt()
+async def test_refusal_lets_a_held_back_reader_go_on(attempt: Attempt) -> None:
     while not attempt.output.is_full:
         attempt.prints(BIG)
     attempt.server.refuses = True
 
-    await attempt.output.send_due()
+    await attempt.deliver()
 
     await asyncio.wait_for(attempt.output.drained(), timeout=1)
 
 
-async def test_the_limit_of_the_job_cuts_its_output() -> None:
-    attempt = Attempt(log_limit=4)
+async def test_the_limit_of_the_job_cuts_its_output(tmp_path: Path) -> None:
+    attempt = Attempt(tmp_path / "spool", log_limit=4)
     attempt.prints(LINE)
     attempt.output.remark("stopped after 3s")
 
-    finished = await attempt.output.finish()
+    finished = await attempt.ends()
 
     assert finished.totals.truncated
     assert to_raw(finished.inline).startswith(b"a li\noutput cut here: log_limit 4B reached\n")

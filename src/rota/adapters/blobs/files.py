@@ -6,7 +6,6 @@ import asyncio
 import errno
 import itertools
 import os
-import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from rota.domain.errors import Invalid, NotFound, Unavailable
+from rota.adapters.blobs.keys import segments_of
+from rota.domain.errors import NotFound, Unavailable
 
 T = TypeVar("T")
-_SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
-_MAX_KEY = 1000
 _INCOMING = ".incoming"  # no key: a segment never begins with a dot
 _THREADS = 4
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -70,14 +68,7 @@ class FileBlobs:
         self._threads.shutdown(wait=True)
 
     def _path(self, key: str) -> Path:
-        segments = key.split("/")
-        if len(key) > _MAX_KEY or not all(_SEGMENT.fullmatch(segment) for segment in segments):
-            raise Invalid(
-                f"{key[:80]!r} is no key of a blob",
-                code="invalid_key",
-                hint="use segments of letters, digits, `.`, `_` and `-`, separated by `/`",
-            )
-        return self._root.joinpath(*segments)
+        return self._root.joinpath(*segments_of(key))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         with _translated(self._root):

@@ -5,7 +5,7 @@ Pure: it is given bytes and times. Where chunks are kept and how they travel is 
 
 from __future__ import annotations
 
-from rota.domain.output.chunks import Chunk, unpack
+from rota.domain.output.chunks import Chunk, gap_up_to, unpack
 from rota.domain.output.recorder import OutputRecorder, Totals
 from rota.domain.output.records import Record, Stream, find_records, read_records, to_raw
 
@@ -16,6 +16,7 @@ __all__ = [
     "Stream",
     "Totals",
     "find_records",
+    "gap_up_to",
     "read_records",
     "to_raw",
     "unpack",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rota.domain.output.records import Stream, damaged, header_of, marked
 
@@ -35,6 +35,18 @@ def unpack(data: bytes) -> bytes:
     if len(records) > CHUNK_LIMIT or not inflater.eof or inflater.unused_data:
         raise damaged("a chunk is not one whole gzip member of its size")
     return records
+
+
+def gap_up_to(last: Chunk, remark: str) -> Chunk:
+    """What takes the place of chunks that were dropped, up to `last`: one line of Rota's own.
+
+    It ends at the line where they ended, so that nothing after it moves.
+    """
+    writer = ChunkWriter()
+    writer.write(last.last_at_ms, Stream.ROTA, 0, remark.encode(), ends_line=True)
+    writer.pack()
+    [chunk] = writer.take()
+    return replace(chunk, number=last.number, first_line=last.first_line + last.lines - 1)
 
 
 class ChunkWriter:

@@ -1,0 +1,305 @@
+"""What attempts printed and no server has yet: in memory while it is little, else on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+
+from rota.domain.output import Chunk, gap_up_to
+from rota.ports.work import ChunkMeta, Fence, OutputChunk
+
+log = structlog.get_logger()
+
+_BATCH = 16  # chunks in one message
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolLimits:
+    """How much a worker keeps, over all its attempts, in bytes."""
+
+    memory: int = 8 * 1024 * 1024  # more than this goes to disk
+    total: int = 1024 * 1024 * 1024  # beyond this the oldest is cut
+
+
+@dataclass(slots=True, eq=False)
+class Parcel:
+    """A chunk on its way, or the gap where chunks were."""
+
+    chunk: Chunk  # without its data while that is on disk, and in a gap
+    size: int  # of the data
+    path: Path | None = None  # where the data is; None: in memory
+    was_sent: bool = False  # a server may have it: it must not change any more
+    is_gap: bool = False
+    dropped_bytes: int = 0
+    dropped_lines: int = 0
+
+    def packed(self) -> Chunk:
+        """The chunk with its data."""
+        if self.is_gap:
+            return gap_up_to(
+                self.chunk,
+                f"output cut here: {self.dropped_lines:,} lines ({self.dropped_bytes:,} bytes) "
+                "could not be delivered, and the worker had no room to keep them",
+            )
+        return self.chunk if self.path is None else replace(self.chunk, data=self.path.read_bytes())
+
+
+class Outbox:
+    """The parcels of one attempt, in order."""
+
+    def __init__(self, spool: OutputSpool, fence: Fence, number: int) -> None:
+        self.fence = fence
+        self.number = number  # grows with each outbox of the spool
+        self.pending_bytes = 0
+        self.is_refused = False  # another attempt has the run: nothing more will be sent
+        self.on_change: Callable[[], None] = lambda: None
+        self._spool = spool
+        self._parcels: deque[Parcel] = deque()
+        self._settled = asyncio.Event()
+        self._settled.set()
+
+    @property
+    def parcels(self) -> Iterable[Parcel]:
+        return self._parcels
+
+    @property
+    def is_stalled(self) -> bool:
+        """Nobody takes output at the moment: it makes no sense to wait for that."""
+        return self._spool.is_stalled
+
+    async def settled(self) -> None:
+        """Wait until all has been delivered or refused, or nobody takes it at the moment."""
+        await self._settled.wait()
+
+    def add(self, chunks: Sequence[Chunk]) -> None:
+        """Keep chunks until a server has them."""
+        for chunk in chunks:
+            if not self.is_refused:
+                parcel = self._spool.keep(chunk)
+                self._parcels.append(parcel)
+                self.pending_bytes += parcel.size
+                self._spool.enlist(self)
+        self.note_change()
+
+    def remove(self, parcel: Parcel) -> None:
+        """A server has it."""
+        if parcel in self._parcels:
+            self._parcels.remove(parcel)
+            self._let_go(parcel)
+            self.note_change()
+
+    def refuse(self) -> None:
+        """Drop everything, now and later."""
+        self.is_refused = True
+        while self._parcels:
+            self._let_go(self._parcels.popleft())
+        self.note_change()
+
+    def cut_oldest(self) -> bool:
+        """Turn the oldest parcel that can still change into a gap; whether there was one."""
+        for index, parcel in enumerate(self._parcels):
+            if parcel.was_sent:
+                continue
+            if not parcel.is_gap:
+                self._parcels[index] = self._cut(parcel)
+                return True
+            if index + 1 == len(self._parcels):
+                return False
+            following = self._cut(self._parcels[index + 1])
+            following.dropped_bytes += parcel.dropped_bytes
+            following.dropped_lines += parcel.dropped_lines
+            self._parcels[index + 1] = following
+            del self._parcels[index]
+            return True
+        return False
+
+    def note_change(self) -> None:
+        if not self._parcels:
+            self._spool.dismiss(self)
+        if self._parcels and not self.is_stalled:
+            self._settled.clear()
+        else:
+            self._settled.set()
+        self.on_change()
+
+    def _cut(self, parcel: Parcel) -> Parcel:
+        self._let_go(parcel)
+        return gap_of(parcel.chunk)
+
+    def _let_go(self, parcel: Parcel) -> None:
+        self.pending_bytes -= parcel.size
+        self._spool.release(parcel)
+
+
+def gap_of(chunk: Chunk) -> Parcel:
+    return Parcel(
+        replace(chunk, data=b""),
+        size=0,
+        is_gap=True,
+        dropped_bytes=chunk.text_bytes,
+        dropped_lines=chunk.lines,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one message carries."""
+
+    items: Sequence[tuple[Outbox, Parcel]]
+    chunks: Sequence[OutputChunk]  # those of the items
+
+
+def _outgoing(fence: Fence, chunk: Chunk) -> OutputChunk:
+    meta = ChunkMeta(
+        chunk.number,
+        chunk.first_line,
+        chunk.lines,
+        chunk.text_bytes,
+        chunk.first_at_ms,
+        chunk.last_at_ms,
+    )
+    return OutputChunk(fence.run, fence.attempt, meta, chunk.data)
+
+
+class OutputSpool:
+    """All outboxes of a worker.
+
+    The folder is the worker's own. What an earlier life left there is thrown away: only the
+    session that ran an attempt may send its output, and that ended with its process; the store
+    says of such output that it is torn.
+    """
+
+    def __init__(self, folder: Path, limits: SpoolLimits | None = None) -> None:
+        self._folder = folder
+        self._limits = limits or SpoolLimits()
+        self._outboxes: dict[Fence, Outbox] = {}  # that have parcels; the next to send goes first
+        self._memory_bytes = 0
+        self._held_bytes = 0
+        self._numbers = itertools.count()  # of outboxes and files
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+        self.has_parcels = asyncio.Event()
+        self.wants_delivery = asyncio.Event()  # there is reason to think that it works again
+        self.is_stalled = False
+
+    def open(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(parents=True, mode=0o700)
+
+    def outbox(self, fence: Fence) -> Outbox:
+        return Outbox(self, fence, next(self._numbers))
+
+    async def emptied(self) -> None:
+        """Wait until nothing is left to deliver."""
+        await self._is_empty.wait()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._outboxes
+
+    def discard(self) -> None:
+        """Throw away what is left: nobody would take it any more."""
+        for outbox in list(self._outboxes.values()):
+            outbox.refuse()
+
+    # --- for the deliverer
+
+    def next_batch(self) -> Batch:
+        """Parcels to send now. Outboxes take turns, so that none waits behind a long one."""
+        items: list[tuple[Outbox, Parcel]] = []
+        chunks: list[OutputChunk] = []
+        for outbox in list(self._outboxes.values()):
+            parcels = list(itertools.islice(outbox.parcels, _BATCH - len(items)))
+            try:
+                chunks += [_outgoing(outbox.fence, parcel.packed()) for parcel in parcels]
+            except OSError as error:
+                log.error("output.lost", run=outbox.fence.run, error=str(error))
+                outbox.refuse()  # the store will call it torn
+                continue
+            items += [(outbox, parcel) for parcel in parcels]
+            if parcels:
+                self._outboxes[outbox.fence] = self._outboxes.pop(outbox.fence)
+        for _, parcel in items:
+            parcel.was_sent = True
+        return Batch(items, chunks)
+
+    def delivered(self, batch: Batch, refused: Collection[Fence]) -> None:
+        """A server answered."""
+        if self.is_stalled:
+            log.info("output.delivered_again")
+        self._set_stalled(False)
+        for outbox, parcel in batch.items:
+            if outbox.fence in refused:
+                outbox.refuse()
+            else:
+                outbox.remove(parcel)
+
+    def stalled(self, error: str) -> None:
+        """No server takes output: attempts end without waiting for it."""
+        if not self.is_stalled:
+            log.warning("output.kept_here", error=error)
+        self._set_stalled(True)
+
+    def _set_stalled(self, is_stalled: bool) -> None:
+        has_changed = is_stalled != self.is_stalled
+        self.is_stalled = is_stalled
+        if has_changed:
+            for outbox in list(self._outboxes.values()):
+                outbox.note_change()
+
+    # --- for outboxes
+
+    def keep(self, chunk: Chunk) -> Parcel:
+        """Hold a chunk, on disk if memory is short. One that finds no room is a gap at once."""
+        size = len(chunk.data)
+        parcel = Parcel(chunk, size)
+        if self._memory_bytes + size > self._limits.memory:
+            try:
+                parcel = self._write(chunk)
+            except OSError as error:
+                log.warning("output.not_kept", error=str(error))
+                return gap_of(chunk)
+        else:
+            self._memory_bytes += size
+        self._held_bytes += size
+        return parcel
+
+    def _write(self, chunk: Chunk) -> Parcel:
+        path = self._folder / str(next(self._numbers))
+        try:
+            path.write_bytes(chunk.data)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+        return Parcel(replace(chunk, data=b""), len(chunk.data), path)
+
+    def release(self, parcel: Parcel) -> None:
+        self._held_bytes -= parcel.size
+        if parcel.path is not None:
+            parcel.path.unlink(missing_ok=True)
+        else:
+            self._memory_bytes -= parcel.size
+
+    def enlist(self, outbox: Outbox) -> None:
+        """It has a parcel more."""
+        self._outboxes.setdefault(outbox.fence, outbox)
+        self._is_empty.clear()
+        self.has_parcels.set()
+        while self._held_bytes > self._limits.total:
+            by_age = sorted(self._outboxes.values(), key=lambda each: each.number)
+            if not any(each.cut_oldest() for each in by_age):
+                return
+
+    def dismiss(self, outbox: Outbox) -> None:
+        """It has none left."""
+        self._outboxes.pop(outbox.fence, None)
+        if not self._outboxes:
+            self._is_empty.set()
+            self.has_parcels.clear()

@@ -1,0 +1,139 @@
+"""A worker that stops delivers what it can, then leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.unit.worker.test_spool import FIRST, chunks
+
+from rota.adapters.clock import SystemClock
+from rota.domain.errors import Unavailable
+from rota.ports.clock import Clock
+from rota.ports.work import (
+    Beat,
+    BeatAnswer,
+    Hello,
+    Order,
+    Outcome,
+    OutputChunk,
+    Progress,
+    ReportAnswer,
+    Start,
+    StartAnswer,
+    Welcome,
+)
+from rota.worker.attempts import Attempts
+from rota.worker.delivery import DeliveryPacing, OutputDeliverer
+from rota.worker.session import SessionConfig, WorkerSession
+from rota.worker.spool import OutputSpool
+
+pytestmark = pytest.mark.anyio
+
+
+class Link:
+    """A server that gives no work, and takes output once it is told to."""
+
+    def __init__(self) -> None:
+        self.takes_output = False
+        self.heard: list[str] = []
+        self.beaten = asyncio.Event()
+
+    async def register(self, hello: Hello) -> Welcome:
+        return Welcome("w_1", lease_seconds=30, store_now=1)
+
+    async def beat(self, beat: Beat) -> BeatAnswer:
+        self.beaten.set()
+        return BeatAnswer(alive=True, store_now=1)
+
+    async def start(self, starts: Sequence[Start]) -> StartAnswer:
+        raise AssertionError("nothing is to start")
+
+    async def report(self, outcomes: Sequence[Outcome]) -> ReportAnswer:
+        raise AssertionError("nothing has ended")
+
+    async def output(self, chunks: Sequence[OutputChunk]) -> ReportAnswer:
+        if not self.takes_output:
+            self.heard.append("refused output")
+            raise Unavailable("the blob store is away")
+        self.heard.append("output")
+        return ReportAnswer(accepted=(FIRST,))
+
+    async def progress(self, items: Sequence[Progress]) -> None: ...
+
+    async def receive(self) -> Order:
+        await asyncio.Event().wait()
+        raise AssertionError("never")
+
+    async def leave(self) -> None:
+        self.heard.append("left")
+
+    async def close(self) -> None: ...
+
+
+class NoGuard:
+    def prolong(self, deadline: float) -> None: ...
+
+    async def keep_watch(self, clock: Clock, silence: timedelta) -> None: ...
+
+
+class Worker:
+    """A worker with output that nobody has taken yet."""
+
+    def __init__(self, folder: Path, stop_grace: timedelta) -> None:
+        self.link = Link()
+        self.spool = OutputSpool(folder)
+        self.spool.open()
+        self.spool.outbox(FIRST).add(chunks(3))
+        attempts = Attempts(SystemClock(), self.spool)
+        self.session = WorkerSession(
+            self._connect,
+            attempts,
+            Hello("worker", "default", 1),
+            NoGuard(),
+            SystemClock(),
+            SessionConfig(stop_grace=stop_grace),
+        )
+
+    async def _connect(self) -> Link:
+        return self.link
+
+    async def run(self) -> None:
+        pause = timedelta(milliseconds=5)
+        deliverer = OutputDeliverer(self.spool, self._send, DeliveryPacing(pause, pause))
+        async with asyncio.TaskGroup() as group:
+            delivering = group.create_task(deliverer.run())
+            await self.session.run()
+            delivering.cancel()
+
+    async def _send(self, sent: Sequence[OutputChunk]) -> ReportAnswer:
+        return await self.session.link.output(sent)
+
+
+async def test_output_is_delivered_before_the_worker_leaves(tmp_path: Path) -> None:
+    worker = Worker(tmp_path / "spool", stop_grace=timedelta(seconds=30))
+    running = asyncio.ensure_future(worker.run())
+    await worker.link.beaten.wait()
+
+    worker.session.stop()
+    await asyncio.wait([running], timeout=0.1)
+    assert "left" not in worker.link.heard
+    worker.link.takes_output = True
+    await asyncio.wait_for(running, 10)
+
+    assert worker.link.heard[-2:] == ["output", "left"]
+
+
+async def test_after_its_grace_a_worker_leaves_without_its_output(tmp_path: Path) -> None:
+    worker = Worker(tmp_path / "spool", stop_grace=timedelta(milliseconds=100))
+    running = asyncio.ensure_future(worker.run())
+    await worker.link.beaten.wait()
+
+    worker.session.stop()
+    await asyncio.wait_for(running, 10)
+
+    assert worker.link.heard[-1] == "left"
+    assert worker.spool.is_empty
