@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from tests.properties.test_calendars import several
-from tests.unit.domain.schedule.builders import timetable
+from tests.unit.domain.calendars.builders import blackout
+from tests.unit.domain.schedule.builders import timetable, utc
 
 from rota.domain.calendars import (
     Answers,
@@ -21,6 +22,7 @@ from rota.domain.calendars import (
     blackout_answer,
     end_of_blackout,
     fold_into_window,
+    next_start,
 )
 from rota.domain.schedule import MissedRange, Timetable
 from rota.domain.spec import Misfire, MisfirePolicy
@@ -99,6 +101,13 @@ def told(answers: Answers, due_times: list[datetime]) -> Counter[datetime]:
 
 @settings(max_examples=300)
 @given(timetables, several, starts, backlogs, misfires)
+@example(  # what a calendar rules out after the only run has no answer
+    timetable("0 * * * *", run_once=True),
+    [blackout("daily 00:00-00:30", "daily 12:00-13:00")],
+    utc("2026-01-04 23:59"),
+    timedelta(hours=13, minutes=30),
+    Misfire(),
+)
 def test_every_due_time_has_one_answer_and_calendars_come_before_misfires(
     table: Timetable,
     blackouts: list[Blackout],
@@ -169,3 +178,27 @@ def test_answers_given_one_by_one_are_those_given_at_once(
     whole = answer_due_times(rules, cursor, moments[-1])
     assert ran == [run.due for run in whole.runs]
     assert count == sum(stretch.count for stretch in whole.skipped)
+
+
+@given(timetables, several, starts)
+def test_the_next_start_is_the_first_due_time_that_is_not_skipped(
+    table: Timetable, blackouts: list[Blackout], cursor: datetime
+) -> None:
+    first = table.next_after(cursor)
+    assert first is not None
+    start = next_start(table, blackouts, first)
+    assume(start is not None and start.not_before - first < timedelta(days=90))
+    assert start is not None
+
+    known = table.between(first - MICROSECOND, start.not_before, _MANY)
+
+    if table.run_once:
+        answers = tuple(blackout_answer(blackouts, due) for due in known)
+    else:
+        answers = fold_into_window(blackouts, known, table.next_after(start.not_before))
+    runs = [
+        (due, answer.at if isinstance(answer, ReleasedAt) else due)
+        for due, answer in zip(known, answers, strict=True)
+        if not isinstance(answer, SkippedBy)
+    ]
+    assert runs[0] == (start.due, start.not_before)

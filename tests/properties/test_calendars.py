@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -142,7 +143,7 @@ def test_any_document_is_a_calendar_or_refused_with_a_reason(document: dict[str,
     problems: tuple[Problem, ...] | None = None
 
     try:
-        read_calendar(document)
+        read_calendar(json.dumps(document))
     except Invalid as refusal:
         problems = refusal.problems
 

@@ -26,6 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from rota.adapters.store.postgres.opening import open_postgres
 from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.domain.backfill import Backfill
 from rota.domain.gates import SLOT_STATES
@@ -34,9 +35,11 @@ from rota.domain.run import AttemptResult, Run, Trigger
 from rota.domain.spec import Delivery, Overlap, Retry
 from rota.domain.states import LEASED_STATES, TRANSITIONS, RunState, is_final
 from rota.ports.records import Event, RunQuery
+from rota.ports.store import Store
 from rota.ports.work import Fence
 from rota.testing.builders import Scene
 from rota.testing.clock import FakeTicker
+from rota.testing.servers.postgres import PostgresServer, server_folder
 
 T = TypeVar("T")
 LEASE = timedelta(seconds=30)
@@ -99,11 +102,13 @@ class StoreMachine(RuleBasedStateMachine):
 
     @initialize()
     def open(self) -> None:
-        path = Path(self.folder.name) / "rota.db"
-        self.scene = Scene(self.run(open_sqlite(path, clock=self.clock)), self.clock)
+        self.scene = Scene(self.run(self.open_store()), self.clock)
         for name, rules in JOBS.items():
             next_at = self.clock.instant + PERIOD if name in SCHEDULED else None
             self.jobs[name] = self.run(self.scene.job(name, next_at=next_at, **rules))
+
+    async def open_store(self) -> Store:
+        return await open_sqlite(Path(self.folder.name) / "rota.db", clock=self.clock)
 
     # --- people
 
@@ -373,16 +378,29 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 def test_random_histories_agree_with_the_model() -> None:
-    play(histories=settings().max_examples // 4, steps=40)
+    play(StoreMachine, histories=settings().max_examples // 4, steps=40)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_long_random_histories_agree_with_the_model() -> None:
-    play(histories=settings().max_examples // 2, steps=120)
+    play(StoreMachine, histories=settings().max_examples // 2, steps=120)
 
 
-def play(*, histories: int, steps: int) -> None:
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_random_histories_in_postgresql_agree_with_the_model() -> None:
+    with server_folder() as folder, PostgresServer(folder / "server") as server:
+
+        class PostgresMachine(StoreMachine):
+            async def open_store(self) -> Store:
+                address = server.address(await server.create())
+                return await open_postgres(address, clock=self.clock)
+
+        play(PostgresMachine, histories=settings().max_examples // 8, steps=40)
+
+
+def play(machine: type[StoreMachine], *, histories: int, steps: int) -> None:
     run_state_machine_as_test(
-        StoreMachine, settings=settings(max_examples=histories, stateful_step_count=steps)
+        machine, settings=settings(max_examples=histories, stateful_step_count=steps)
     )

@@ -12,11 +12,11 @@ _TIMES_EXPECTED = 10  # a job that takes long may be waited for longer
 
 @dataclass(frozen=True, slots=True)
 class Congestion:
-    """The scheduled runs of a job that are due and not final."""
+    """The scheduled runs of a job whose time has come and that are not final."""
 
     waiting: int  # held back by other runs of the job
     is_skipping: bool  # the newest one was skipped because of them
-    oldest_due_at: datetime
+    oldest_release_at: datetime  # when the first of them was let go: a calendar may have kept it
     expected_seconds: float | None  # None: no run has ended yet
 
     @property
@@ -32,4 +32,4 @@ def is_stuck(congestion: Congestion, now: datetime) -> bool:
     patience = max(
         LONGEST_WAIT, timedelta(seconds=congestion.expected_seconds or 0) * _TIMES_EXPECTED
     )
-    return congestion.is_holding_back and now - congestion.oldest_due_at > patience
+    return congestion.is_holding_back and now - congestion.oldest_release_at > patience

@@ -4,7 +4,8 @@ RotaError
 ├── Invalid            the input is wrong; carries every problem found      (400, 422)
 ├── NotFound           no such thing, or none this caller may see           (404)
 ├── Conflict           the thing is not in the state the caller assumed     (409, 412)
-│   └── StaleTransition   a guarded write found another state or fence
+│   ├── StaleTransition   a guarded write found another state or fence
+│   └── StaleStream       the worker has connected anew, perhaps to another server
 ├── Denied             not logged in, or not allowed                        (401, 403)
 └── Unavailable        the store, a worker or a resource cannot be reached  (503, 429)
 
@@ -92,6 +93,12 @@ class StaleTransition(Conflict):
     """A guarded write found another state, attempt or session than expected."""
 
     code = "stale_transition"
+
+
+class StaleStream(Conflict):
+    """A server acted for a worker that has connected anew since, perhaps to another server."""
+
+    code = "stale_stream"
 
 
 class Denied(RotaError):

@@ -54,6 +54,7 @@ class ActiveRun:
     trigger: Trigger
     attempt: int = 0  # 0: it was never tried
     backfill: BackfillId | None = None  # None: it is of no backfill
+    is_caught_up: bool = False  # the misfire policy promises that it runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,8 @@ def admit(
 ) -> Admission:
     """Pass a run through the gates of its job, or of its job and its backfill.
 
-    `active` are the job's other active runs.
+    `active` are the job's other active runs. Runs that are caught up queue one after another,
+    whatever the overlap policy: they take nobody's place, and nobody takes theirs.
     """
     if rules.is_paused:
         return paused(rules)
@@ -103,7 +105,8 @@ def admit(
     supersedes: tuple[RunId, ...] = ()
     if _is_exclusive(rules, run.trigger):
         others = [other for other in active if _goes_before(other, run)]
-        if others and rules.overlap is Overlap.SKIP and run.attempt == 0:
+        is_droppable = run.attempt == 0 and not run.is_caught_up
+        if others and rules.overlap is Overlap.SKIP and is_droppable:
             return Admission(RunState.SKIPPED, cause="overlap")
         supersedes = _superseded(rules, run, others)
         ahead = [other for other in others if other.id not in supersedes]
@@ -140,25 +143,29 @@ def _goes_before(other: ActiveRun, run: ActiveRun) -> bool:
 
 
 def _superseded(rules: JobRules, run: ActiveRun, others: Sequence[ActiveRun]) -> tuple[RunId, ...]:
-    if rules.overlap not in (Overlap.QUEUE_ONE, Overlap.CANCEL_PREVIOUS):
+    if run.is_caught_up or rules.overlap not in (Overlap.QUEUE_ONE, Overlap.CANCEL_PREVIOUS):
         return ()
     return tuple(
         other.id
         for other in others
-        if other.state is RunState.BLOCKED and other.attempt == 0 and other.seq < run.seq
+        if other.state is RunState.BLOCKED
+        and other.attempt == 0
+        and other.seq < run.seq
+        and not other.is_caught_up
     )
 
 
 def _overlapping(
     rules: JobRules, run: ActiveRun, ahead: Sequence[ActiveRun], supersedes: tuple[RunId, ...]
 ) -> Admission:
-    is_cancelling = rules.overlap is Overlap.CANCEL_PREVIOUS
+    is_cancelling = rules.overlap is Overlap.CANCEL_PREVIOUS and not run.is_caught_up
+    stopped = [o.id for o in ahead if o.seq < run.seq and not o.is_caught_up]
     return Admission(
         RunState.BLOCKED,
         blocked_on=job_key(rules.job_id),
         reasons=(_overlap_reason(rules),),
         supersedes=supersedes,
-        cancels=tuple(o.id for o in ahead if o.seq < run.seq) if is_cancelling else (),
+        cancels=tuple(stopped) if is_cancelling else (),
     )
 
 

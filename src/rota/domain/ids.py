@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import secrets
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import NewType
 
 JobId = NewType("JobId", str)
 RunId = NewType("RunId", str)
 WorkerName = NewType("WorkerName", str)
 SessionId = NewType("SessionId", str)
+ServerId = NewType("ServerId", str)
 BackfillId = NewType("BackfillId", str)
 TokenId = NewType("TokenId", str)
 
@@ -57,9 +59,18 @@ def new_session_id() -> SessionId:
     return SessionId("w_" + _base32(secrets.randbits(60), 12))
 
 
+def new_server_id() -> ServerId:
+    return ServerId("s_" + _base32(secrets.randbits(60), 12))
+
+
 def scheduled_run_id(job: JobId, due_at: datetime) -> RunId:
     """The one id a job's run at this due time can have: the primary key is the uniqueness."""
-    return RunId("r_" + _base32(micros(due_at), _TIME_CHARS) + _base32(_hash(job), _HASH_CHARS))
+    return RunId("r_" + _base32(micros(due_at), _TIME_CHARS) + _digits_of(job))
+
+
+@lru_cache(maxsize=10_000)
+def _digits_of(job: JobId) -> str:
+    return _base32(_hash(job), _HASH_CHARS)
 
 
 def new_run_id(now: datetime) -> RunId:

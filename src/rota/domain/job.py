@@ -89,6 +89,7 @@ class Job:
     held_from: datetime | None  # the due time at which pause or disable caught the schedule
     anchor: datetime  # intervals count from here
     waits: bool  # its next due time depends on the end of its latest run
+    answered_to: datetime  # the latest due time that has its answer, perhaps one to come; or 1970
     expected_seconds: float | None  # moving average of its runs; None before the first
     last_state: str | None = None  # of the newest run
     last_ended_at: datetime | None = None
@@ -100,6 +101,13 @@ class Job:
         return self.next_at or self.held_from
 
     @property
+    def is_held(self) -> bool:
+        """Whether somebody keeps its schedule from firing."""
+        return self.paused or not self.enabled
+
+    @property
     def hold_cause(self) -> str:
-        """Why nothing of a held job fires."""
-        return "paused" if self.paused else "disabled"
+        """Why nothing of a held job fires; "" if it is not held."""
+        if self.paused:
+            return "paused"
+        return "" if self.enabled else "disabled"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 
 RENEWALS_PER_LEASE = 3
 MIN_LEASE = timedelta(seconds=1)
 MAX_LEASE = timedelta(hours=24)
 DEFAULT_LEASE = timedelta(seconds=30)
+SERVER_LEASE = timedelta(seconds=5)  # how long nobody fires for a server that died
+LONE_SERVER_LEASE = timedelta(seconds=30)  # where no other server could take over anyway
 
 
 def renewal_interval(lease: timedelta) -> timedelta:
@@ -22,3 +25,25 @@ def guard_margin(lease: timedelta) -> timedelta:
     renews every third always has time to spare.
     """
     return min(max(timedelta(seconds=2), lease / 10), lease / 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """The beats of a worker's session as a server sees them."""
+
+    beats: int
+    since: float  # monotonic time of that server when it first saw this many
+
+
+def look_at(before: Sight | None, beats: int, now: float) -> Sight:
+    """What a server has seen of a session once it looks again."""
+    return before if before is not None and before.beats == beats else Sight(beats, now)
+
+
+def is_silent(sight: Sight, lease: timedelta, now: float) -> bool:
+    """Whether no beat was seen for a whole lease.
+
+    Only then may the store be asked whether the lease has ended by its clock. So neither a store
+    that was away nor a clock that jumped costs a healthy worker its runs.
+    """
+    return now - sight.since > lease.total_seconds()

@@ -24,6 +24,7 @@ class Ending:
     signal: int | None = None
     failures: int = 0  # of this run before this attempt
     losses: int = 0
+    counts: bool = True  # a loss counts towards quarantine, as the run may have caused it
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     is_cancel_requested: bool = False
     deadline_at: datetime | None = None
@@ -73,7 +74,8 @@ def _worker_gone(ending: Ending, max_losses: int) -> Verdict:
         return _verdict(ending, RunEvent.LOST_UNSAFE, cause)
     if ending.is_cancel_requested:
         return _verdict(ending, RunEvent.CANCELLED, "cancelled")
-    if ending.result is AttemptResult.LOST and ending.losses + 1 > max_losses:
+    is_blamed = ending.result is AttemptResult.LOST and ending.counts
+    if is_blamed and ending.losses + 1 > max_losses:
         return _verdict(ending, RunEvent.QUARANTINED, "poison")
     return _verdict(ending, RunEvent.LOST, cause, ending.now)
 

@@ -38,6 +38,7 @@ class OutputState(StrEnum):
 
     NONE = "none"  # it printed nothing
     INLINE = "inline"  # small: kept beside the attempt
+    PENDING = "pending"  # the rest of it is still on the worker, which goes on sending
     STORED = "stored"  # in the blob store, complete
     TORN = "torn"  # the worker vanished: what had arrived is kept, the rest is gone
 

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 
 from rota.domain.job import RunRules
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
 
 def shape_of(rules: RunRules) -> str:
     """The shape of a run under these rules; "" fits every worker of the pool."""
@@ -15,7 +17,7 @@ def shape_of(rules: RunRules) -> str:
         demands["needs"] = dict(sorted(rules.needs.items()))
     if rules.function:
         demands["function"] = rules.function
-    return json.dumps(demands, separators=(",", ":")) if demands else ""
+    return _ENCODER.encode(demands) if demands else ""
 
 
 def unmet(shape: str, labels: Mapping[str, str], functions: Collection[str]) -> list[str]:

@@ -104,6 +104,7 @@ class Misfire:
     policy: MisfirePolicy = MisfirePolicy.LAST
     within: timedelta | None = timedelta(days=1)  # older due times are MISSED; None: no limit
     max: int = 100  # at most this many runs are caught up
+    one_off_within: timedelta | None = None  # the same for times written one by one (ISO)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from enum import StrEnum
 from typing import Any
 
 from rota.domain.backfill import Backfill
-from rota.domain.ids import BackfillId, JobId, RunId, SessionId
+from rota.domain.ids import BackfillId, JobId, RunId, ServerId, SessionId
 from rota.domain.job import RunRules
 from rota.domain.run import Reason, Trigger
+from rota.domain.shards import Server
 from rota.domain.states import RunState
 from rota.ports.work import (
     ChunkMeta,
@@ -36,12 +37,25 @@ class NewJob:
     anchor: datetime
     enabled: bool
     expected_version: int = 0  # the version this replaces; 0: the job must not exist
+    expected_schedule_version: int | None = None  # how the schedule was seen; None: never mind
+    overdue: Firing | None = None  # what the version before owed; answered first
     restarts: bool = True  # the due times changed: a finished `run_once` may fire again
-    # Where the schedule stood, if that is what it moves on from; anything else means: stale. While
-    # neither this nor `restarts` is set, the schedule of an existing job stays where it is.
+    # Where the schedule stood once that is answered, if that is what it moves on from; anything
+    # else means: stale. While neither this nor `restarts` is set, the schedule of an existing job
+    # stays where it is.
     claimed_cursor: datetime | None = None
     unanswered: Sequence[Unanswered] = ()  # due times that the old schedule left without a run
     calendars: Sequence[str] = ()  # names of those that its schedule uses
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedJob:
+    """A job to take out of service."""
+
+    id: JobId
+    expected_schedule_version: int | None = None  # how the schedule was seen; None: never mind
+    claimed_cursor: datetime | None = None  # where it stood, if `unanswered` begins there
+    unanswered: Sequence[Unanswered] = ()  # due times that its schedule leaves without a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +65,14 @@ class ScheduleMove:
     kind: str  # paused, resumed, enabled, disabled, skipped
     job_id: JobId
     expected_schedule_version: int
-    expected_next_at: datetime | None  # has it fired meanwhile, this is stale
+    expected_next_at: datetime | None  # once `overdue` is answered; else it fired meanwhile
     enabled: bool
     paused: bool
     next_at: datetime | None
     held_from: datetime | None
     paused_until: datetime | None = None  # when the pause ends by itself; None: never
     ranges: Sequence[Unanswered] = ()  # due times that the hold left without a run
+    overdue: Firing | None = None  # what the schedule owed before it moves; answered first
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +96,7 @@ class DueSchedule:
     schedule_version: int
     job_version: int
     anchor: datetime
+    shard: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +104,7 @@ class PlannedRun:
     due_at: datetime
     release_at: datetime  # due time (or the end of a blackout) plus spread and jitter
     reason: Reason | None = None  # the calendar that keeps it until then; None: none does
+    is_caught_up: bool = False  # it must run: no other of its job skips, ends or cancels it
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +170,8 @@ class Idempotency:
 class Wakes:
     """Whom a write concerns; the caller announces it once the write is durable."""
 
-    pools: frozenset[str] = frozenset()
+    # Pools that have work, and the runs that were queued there; none named: they are many.
+    pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sessions: frozenset[SessionId] = frozenset()  # have something to cancel
     times: bool = False  # something may be due earlier than the scheduler thinks
 
@@ -163,6 +181,7 @@ class Fired:
     accepted: frozenset[JobId]
     wakes: Wakes
     run_count: int
+    lost_shards: frozenset[int] = frozenset()  # not the caller's any more: nothing of them fired
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +230,9 @@ class Session:
     beats: int
     alive: bool
     stopping: bool
+    server: str = ""  # the one it talks to; "": not told
+    stream: int = 1  # how often it connected: what another server claims for it is stale
+    draining: bool = False  # somebody asked it to finish what it holds and take nothing new
     held: int = 0  # attempts it holds now
 
 
@@ -220,7 +242,42 @@ class Renewal:
     now: datetime
     cancel: tuple[Fence, ...] = ()
     held: tuple[Fence, ...] = ()  # what the store believes the session holds
+    stream: int = 0  # the connection that the store knows of
+    draining: bool = False
     wakes: Wakes = Wakes()
+
+
+@dataclass(frozen=True, slots=True)
+class NewServer:
+    """A server that arrives, or comes back after its lease has ended."""
+
+    id: ServerId
+    name: str
+    lease: timedelta
+    roles: tuple[str, ...]
+    url: str = ""
+    zone: str = ""
+    version: str = ""
+    is_alone: bool = False  # no other process can be a server on this store
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The right of a server to fire: its shards, and the epoch in which it took each."""
+
+    server: ServerId
+    epochs: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a server holds after it has renewed its lease."""
+
+    alive: bool  # False: the lease had ended, and the rest says nothing
+    now: datetime
+    shards: Mapping[int, int] = field(default_factory=dict)  # number and epoch of those it owns
+    servers: tuple[Server, ...] = ()  # those whose lease lasts
+    given: tuple[int, ...] = ()  # shards that it has just given up for others to take
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +287,7 @@ class JobQuery:
     ids: Sequence[JobId] | None = None
     name_like: str | None = None  # with `*` wildcards
     set_name: str | None = None
+    created_by: str | None = None
     calendar: str | None = None  # those whose schedules use it
     after_name: str = ""  # cursor
     limit: int = 100
@@ -296,6 +354,7 @@ class Token:
     expires_at: datetime | None
     last_used_at: datetime | None
     revoked_at: datetime | None
+    pool: str | None = None  # the only one a worker with it may serve; None: any
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,10 +363,11 @@ class NewToken:
     name: str
     role: Role
     digest: str  # of the secret; the secret itself is never stored
-    kind: str  # api, login (works once), session
+    kind: str  # api, login (works once), session, worker
     created_by: str
     lifetime: timedelta | None  # None: never expires
     parent: str | None = None  # a token that must be valid too; None: it stands by itself
+    pool: str | None = None  # the only one a worker with it may serve; None: any
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,10 @@ from typing import Any, Protocol
 
 from rota.domain.backfill import Backfill, DueRun
 from rota.domain.congestion import Congestion
-from rota.domain.ids import JobId, RunId, SessionId
+from rota.domain.ids import JobId, RunId, ServerId, SessionId
 from rota.domain.job import Job
 from rota.domain.run import Attempt, LateResult, Run
+from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.ports.calendars import NewCalendar, StoredCalendar
 from rota.ports.records import (
@@ -33,14 +34,18 @@ from rota.ports.records import (
     Finished,
     Fired,
     Firing,
+    Holding,
     Idempotency,
     JobQuery,
     LedgerEntry,
     NewJob,
     NewRun,
+    NewServer,
     NewToken,
+    Ownership,
     Rearmed,
     Released,
+    RemovedJob,
     Renewal,
     RunQuery,
     ScheduleMove,
@@ -67,7 +72,7 @@ class JobStore(Protocol):
         self,
         jobs: Sequence[NewJob],
         *,
-        removed: Sequence[JobId],
+        removed: Sequence[RemovedJob],
         actor: str,
         calendars: Sequence[NewCalendar] = (),
     ) -> Wakes:
@@ -120,15 +125,18 @@ class CalendarStore(Protocol):
 
 
 class ScheduleStore(Protocol):
-    async def due_schedules(self, before: datetime, limit: int) -> list[DueSchedule]:
-        """Schedules with a due time before the given one, by due time."""
+    async def due_schedules(
+        self, before: datetime, limit: int, shards: Collection[int]
+    ) -> list[DueSchedule]:
+        """Schedules of these shards with a due time before the given one, by due time."""
         ...
 
-    async def fire(self, firings: Sequence[Firing]) -> Fired:
+    async def fire(self, firings: Sequence[Firing], ownership: Ownership) -> Fired:
         """Insert the runs and advance the schedules, in one transaction for each firing or none.
 
         A firing whose schedule moved on meanwhile, or whose time has not come by the store's
-        clock, is left out of `accepted`.
+        clock, is left out of `accepted`; so are all those of a shard that has another owner or
+        epoch by now. A take-over waits for a firing that is under way.
         """
         ...
 
@@ -193,18 +201,29 @@ class RunStore(Protocol):
         """
         ...
 
-    async def claim(self, session: SessionId, slots: int) -> list[Work]:
-        """Give up to `slots` queued runs to a session in order of service, each a new attempt."""
+    async def claim(
+        self, session: SessionId, slots: int, stream: int = 1, runs: Sequence[str] = ()
+    ) -> list[Work]:
+        """Give up to `slots` queued runs to a session, each a new attempt.
+
+        `runs` go first, as far as they are queued and fit, then others in order of service.
+        `StaleStream` if the worker has connected anew since: only its latest server may claim.
+        """
+        ...
+
+    async def any_queued(self, runs: Sequence[str]) -> bool:
+        """Whether one of these runs still waits for a worker."""
         ...
 
     async def start(self, session: SessionId, starts: Sequence[Start]) -> StartAnswer: ...
 
     async def finish(
-        self, session: SessionId, outcomes: Sequence[Outcome], *, claim: int = 0
+        self, session: SessionId, outcomes: Sequence[Outcome], *, claim: int = 0, stream: int = 1
     ) -> Finished:
         """End attempts. What is fenced is kept as a late result; a repeated report is accepted.
 
-        With `claim`, up to that many runs are given to the session in the same transaction.
+        With `claim`, up to that many runs are given to the session in the same transaction, none
+        if the stream is stale.
         """
         ...
 
@@ -242,7 +261,16 @@ class OutputStore(Protocol):
 
 
 class SessionStore(Protocol):
-    async def register(self, hello: Hello, lease: timedelta) -> tuple[Session, Wakes]: ...
+    async def register(
+        self, hello: Hello, lease: timedelta, server: str = ""
+    ) -> tuple[Session, Wakes]:
+        """A worker arrives at a server, in a session of its own."""
+        ...
+
+    async def resume(self, hello: Hello, server: str = "") -> Session | None:
+        """A worker comes back to a live session, perhaps at another server: its stream grows by
+        one and its lease is prolonged. None if the session is over, or another worker's."""
+        ...
 
     async def renew(self, session: SessionId, *, stopping: bool) -> Renewal: ...
 
@@ -267,6 +295,41 @@ class SessionStore(Protocol):
 
     async def sessions(self, *, alive_only: bool) -> list[Session]: ...
 
+    async def drain_worker(self, name: str, *, actor: str) -> None:
+        """Give a worker nothing new, also after it restarts. `NotFound` if none has this name."""
+        ...
+
+    async def undrain_worker(self, name: str, *, actor: str) -> Wakes:
+        """Let a drained worker have work again."""
+        ...
+
+
+class ServerStore(Protocol):
+    async def join(self, server: NewServer) -> None:
+        """A server arrives, or comes back; if it is alone, all earlier ones are over."""
+        ...
+
+    async def keep_shards(self, server: ServerId, *, stopping: bool) -> Holding:
+        """Renew a server's lease, take what falls to it, and give up what falls to others.
+
+        A lease that has ended cannot be renewed: such a server joins anew. Two servers that
+        believe to own a shard are harmless: it grows an epoch older each time that it is taken,
+        and `fire` obeys only the latest.
+        """
+        ...
+
+    async def leave_cluster(self, server: ServerId) -> None:
+        """A server says goodbye: its shards are free."""
+        ...
+
+    async def servers(self) -> list[Server]:
+        """Servers of the last day, those that are over too, the newest first."""
+        ...
+
+    async def shards(self) -> list[Shard]:
+        """All shards, by number."""
+        ...
+
 
 class TokenStore(Protocol):
     async def add_token(self, token: NewToken) -> None: ...
@@ -277,7 +340,9 @@ class TokenStore(Protocol):
         """A valid token and its kind; None if unknown, expired, revoked or used up."""
         ...
 
-    async def tokens(self) -> list[Token]: ...
+    async def tokens(self, kind: str = "api") -> list[Token]:
+        """Tokens of a kind, newest first."""
+        ...
 
     async def revoke_token(self, token_id: str, *, actor: str) -> bool: ...
 
@@ -289,6 +354,7 @@ class Store(
     RunStore,
     OutputStore,
     SessionStore,
+    ServerStore,
     TokenStore,
     Protocol,
 ):

@@ -2,15 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
+import asyncpg
 import pytest
+from tests.conformance.store.rivals import Rival
 
+from rota.adapters.store.postgres.connections import PoolSizes
+from rota.adapters.store.postgres.opening import open_postgres
 from rota.adapters.store.sqlite.opening import open_sqlite
+from rota.adapters.store.store import SqlStore
 from rota.ports.store import Store
 from rota.testing.builders import Scene
 from rota.testing.clock import FakeTicker
+from rota.testing.servers.postgres import PostgresServer, server_folder
+
+
+class PostgresServers:
+    """One of each version, started when the first test asks for it."""
+
+    def __init__(self, folder: Path, until: ExitStack) -> None:
+        self._folder = folder
+        self._until = until
+        self._running: dict[int, PostgresServer] = {}
+
+    def __getitem__(self, version: int) -> PostgresServer:
+        if version not in self._running:
+            server = PostgresServer(self._folder / str(version), version)
+            self._running[version] = self._until.enter_context(server)
+        return self._running[version]
+
+
+@pytest.fixture(scope="session")
+def postgres_servers() -> Iterator[PostgresServers]:
+    with server_folder() as folder, ExitStack() as until:
+        yield PostgresServers(folder, until)
+
+
+@pytest.fixture
+def postgres_server(postgres_servers: PostgresServers) -> PostgresServer:
+    """Of the version that every run of the tests has."""
+    return postgres_servers[16]
+
+
+@pytest.fixture
+async def database(postgres_server: PostgresServer) -> AsyncIterator[str]:
+    """One with an empty store in it."""
+    name = await postgres_server.create()
+    yield name
+    await postgres_server.drop(name)
+
+
+@pytest.fixture
+async def rival(postgres_server: PostgresServer, database: str) -> AsyncIterator[Rival]:
+    """Another client of the same database."""
+    connection = await asyncpg.connect(postgres_server.address(database))
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def postgres_store(
+    postgres_server: PostgresServer, database: str, clock: FakeTicker
+) -> AsyncIterator[SqlStore]:
+    sizes = PoolSizes(leases=2, work=2, api=2)
+    opened = await open_postgres(postgres_server.address(database), clock=clock, sizes=sizes)
+    yield opened
+    await opened.close()
 
 
 @pytest.fixture
@@ -18,11 +78,32 @@ def clock() -> FakeTicker:
     return FakeTicker()
 
 
-@pytest.fixture(params=["sqlite"])
-async def store(tmp_path: Path, clock: FakeTicker) -> AsyncIterator[Store]:
-    opened = await open_sqlite(tmp_path / "rota.db", clock=clock)
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("postgres-15", marks=pytest.mark.slow),
+        "postgres-16",
+        pytest.param("postgres-18", marks=pytest.mark.slow),
+    ]
+)
+async def store(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    clock: FakeTicker,
+    postgres_servers: PostgresServers,
+) -> AsyncIterator[Store]:
+    kind, _, version = request.param.partition("-")
+    if kind == "sqlite":
+        opened: Store = await open_sqlite(tmp_path / "rota.db", clock=clock)
+        yield opened
+        await opened.close()
+        return
+    server = postgres_servers[int(version)]
+    database = await server.create()
+    opened = await open_postgres(server.address(database), clock=clock)
     yield opened
     await opened.close()
+    await server.drop(database)
 
 
 @pytest.fixture

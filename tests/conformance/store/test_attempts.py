@@ -215,15 +215,16 @@ class TestFinish:
         assert (kept.attempt, kept.session, kept.message) == (1, late, "me too")
         assert (await scene.show(work.run)).worker == "winner"
 
+    @pytest.mark.parametrize("message", ["", "with something to tell"])
     async def test_a_session_cannot_finish_its_own_new_attempt_with_an_old_report(
-        self, scene: Scene
+        self, scene: Scene, message: str
     ) -> None:
         worker, work = await claimed(scene)
         await scene.store.lose(worker, [work.fence])
         await scene.release()
         [again] = await scene.claim(worker)
 
-        finished = await scene.finish(worker, [work])
+        finished = await scene.finish(worker, [work], message=message)
 
         assert (again.attempt, finished.fenced) == (2, (work.fence,))
         assert await scene.state(work.run) is RunState.CLAIMED
@@ -349,7 +350,7 @@ class TestLoss:
         worker, work = await claimed(scene)
         await scene.start(worker, [work])
 
-        wakes = await scene.store.end_session(worker)
+        wakes = await scene.vanish(worker)
 
         run = await scene.show(work.run)
         assert (run.state, run.cause) == (RunState.SCHEDULED, "lost")
@@ -373,11 +374,33 @@ class TestLoss:
         for _ in range(3):
             worker = await scene.worker()
             await scene.claim(worker)
-            await scene.store.end_session(worker)
+            await scene.vanish(worker)
             await scene.release()
 
         run = await scene.show(run_id)
         assert (run.state, run.cause, run.attempt) == (RunState.FAILED, "poison", 3)
+
+    async def test_a_run_is_not_blamed_for_what_never_reached_its_worker(
+        self, scene: Scene
+    ) -> None:
+        """A server that dies between a claim and its dispatch, time and again."""
+        [run_id] = await scene.trigger(await scene.job(max_losses=0))
+        worker = await scene.worker()
+        for _ in range(3):
+            [work] = await scene.claim(worker)
+            await scene.store.lose(worker, [work.fence])
+            await scene.release()
+
+        run = await scene.show(run_id)
+        assert (run.state, run.attempt, run.losses) == (RunState.QUEUED, 3, 0)
+
+    async def test_a_run_is_not_blamed_for_a_worker_that_leaves(self, scene: Scene) -> None:
+        worker, work = await claimed(scene, max_losses=0)
+
+        await scene.store.end_session(worker)
+
+        run = await scene.show(work.run)
+        assert (run.state, run.losses) == (RunState.SCHEDULED, 0)
 
     async def test_at_most_once_becomes_unknown_once_it_had_begun(self, scene: Scene) -> None:
         _, work = await unknown_run(scene)

@@ -11,7 +11,7 @@ from rota.domain.ids import JobId, RunId, micros, new_backfill_id, new_run_id
 from rota.domain.run import AttemptResult, Run, Trigger
 from rota.domain.spec import Late, Overlap, Retry
 from rota.domain.states import RunState
-from rota.ports.records import Idempotency, NewRun, RunQuery, Unanswered
+from rota.ports.records import Idempotency, NewRun, RemovedJob, RunQuery, Unanswered
 from rota.testing.builders import MINUTE, Scene, firing_of
 
 pytestmark = pytest.mark.anyio
@@ -315,7 +315,7 @@ class TestAsking:
     async def test_a_deleted_job_has_no_backfill(self, scene: Scene) -> None:
         job_id = await scene.job()
         made = await scene.backfill(job_id, [])
-        await scene.store.save_jobs([], removed=[job_id], actor="editor")
+        await scene.store.save_jobs([], removed=[RemovedJob(job_id)], actor="editor")
         run = NewRun(
             new_run_id(scene.clock.instant),
             job_id,
@@ -384,6 +384,19 @@ class TestHistory:
         assert (entry.state, entry.run) == (RunState.FAILED, scheduled.id)
         assert entry.backfilled_by == (run.id,)
 
+    async def test_a_due_time_that_the_ledger_does_not_have_is_nobody_elses(
+        self, scene: Scene
+    ) -> None:
+        job_id = await scene.job(next_at=scene.clock.instant)
+        scheduled = await scene.scheduled_run(job_id)
+        later = await scene.scheduled_run(job_id)
+        between = scheduled.due_at + (later.due_at - scheduled.due_at) / 2
+        await scene.backfill(job_id, [between])
+
+        entries = await scene.store.ledger(job_id, scheduled.due_at, scene.clock.instant, 10)
+
+        assert [entry.backfilled_by for entry in entries] == [(), ()]
+
     async def test_a_stretch_of_the_ledger_names_the_newest_that_made_up_for_it(
         self, scene: Scene
     ) -> None:
@@ -391,7 +404,7 @@ class TestHistory:
         job_id = await scene.job(next_at=due[0])
         missed = Unanswered(due[0], due[-1], 12, RunState.MISSED, "downtime")
         job = await scene.show_job(job_id)
-        await scene.store.fire([firing_of(job, runs=(), unanswered=[missed])])
+        await scene.fire_all([firing_of(job, runs=(), unanswered=[missed])])
         made = await scene.backfill(job_id, due)
 
         [entry] = await scene.store.ledger(job_id, due[0], scene.clock.instant, 10)

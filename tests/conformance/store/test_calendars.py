@@ -8,7 +8,7 @@ from rota.domain.calendars import Calendar, Holidays, Inside
 from rota.domain.errors import Conflict
 from rota.domain.states import RunState
 from rota.ports.calendars import NewCalendar
-from rota.ports.records import JobQuery, LedgerEntry, Unanswered
+from rota.ports.records import JobQuery, LedgerEntry, RemovedJob, Unanswered
 from rota.testing.builders import MINUTE, Scene, firing_of, new_calendar, new_job
 
 pytestmark = pytest.mark.anyio
@@ -115,7 +115,7 @@ async def test_a_deleted_job_uses_no_calendar(scene: Scene) -> None:
     await save(scene, new_calendar())
     job_id = await scene.job("backup", calendars=["nights"])
 
-    await scene.store.save_jobs([], removed=[job_id], actor="editor")
+    await scene.store.save_jobs([], removed=[RemovedJob(job_id)], actor="editor")
 
     await scene.store.delete_calendar("default", "nights", expected_version=1, actor="editor")
     assert await names(scene) == []
@@ -140,7 +140,7 @@ async def test_a_firing_planned_with_the_old_calendar_is_stale(scene: Scene) -> 
     wakes = await scene.store.save_calendars(
         [new_calendar("nights", "Sat", expected_version=1)], actor="editor"
     )
-    fired = await scene.store.fire(planned)
+    fired = await scene.fire_all(planned)
 
     assert wakes.times
     assert fired.accepted == {other}

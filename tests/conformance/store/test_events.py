@@ -8,7 +8,7 @@ import pytest
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, Overlap, Retry
 from rota.domain.states import TRANSITIONS, RunState, is_final
-from rota.ports.records import Event, RunQuery
+from rota.ports.records import Event, RemovedJob, RunQuery
 from rota.testing.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio
@@ -138,7 +138,7 @@ async def test_changes_of_jobs_and_workers_are_recorded(scene: Scene) -> None:
     job_id = await scene.job()
     await scene.change(job_id)
     await scene.move("paused", job_id)
-    await scene.store.save_jobs([], removed=[job_id], actor="editor")
+    await scene.store.save_jobs([], removed=[RemovedJob(job_id)], actor="editor")
     worker = await scene.worker()
     await scene.store.end_session(worker)
 

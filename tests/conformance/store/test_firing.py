@@ -9,8 +9,8 @@ from rota.domain.ids import JobId, scheduled_run_id
 from rota.domain.job import Job
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
-from rota.ports.records import PlannedRun, RunQuery, Unanswered
-from rota.testing.builders import MINUTE, Scene, firing_of
+from rota.ports.records import PlannedRun, RemovedJob, RunQuery, Unanswered
+from rota.testing.builders import ALL_SHARDS, MINUTE, Scene, firing_of
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ async def test_schedules_due_soon_come_by_due_time(scene: Scene) -> None:
     await scene.job("far", next_at=now + 5 * MINUTE)
     await scene.job("on demand")
 
-    due = await scene.store.due_schedules(now + 3 * MINUTE, 10)
+    due = await scene.store.due_schedules(now + 3 * MINUTE, 10, ALL_SHARDS)
 
     assert [schedule.job_id for schedule in due] == [soon, late]
 
@@ -44,7 +44,7 @@ async def test_firing_inserts_the_run_and_moves_the_schedule_on(scene: Scene) ->
 
     run = await scene.show(scheduled_run_id(job.id, job.next_at))
     assert (fired.accepted, fired.run_count) == (frozenset({job.id}), 1)
-    assert fired.wakes.pools == {"default"}
+    assert set(fired.wakes.pools) == {"default"}
     assert (run.state, run.due_at) == (RunState.QUEUED, job.next_at)
     assert (await scene.show_job(job.id)).next_at == job.next_at + MINUTE
 
@@ -63,8 +63,8 @@ async def test_two_schedulers_that_fire_the_same_due_time_make_one_run(scene: Sc
     assert job.next_at is not None
     firing = firing_of(job, next_at=job.next_at + MINUTE)
 
-    first = await scene.store.fire([firing])
-    second = await scene.store.fire([firing])
+    first = await scene.fire_all([firing])
+    second = await scene.fire_all([firing])
 
     assert (len(first.accepted), len(second.accepted)) == (1, 0)
     assert await run_count(scene, job.id) == 1
@@ -74,7 +74,7 @@ async def test_a_firing_twice_in_one_batch_counts_once(scene: Scene) -> None:
     job = await due_job(scene)
     firing = firing_of(job)
 
-    fired = await scene.store.fire([firing, firing])
+    fired = await scene.fire_all([firing, firing])
 
     assert (fired.accepted, fired.run_count) == (frozenset({job.id}), 1)
 
@@ -83,7 +83,7 @@ async def test_a_stale_firing_leaves_its_neighbours_unharmed(scene: Scene) -> No
     moved, fresh = await due_job(scene, "moved"), await due_job(scene, "fresh")
     await scene.change(moved.id, next_at=scene.clock.instant)
 
-    fired = await scene.store.fire([firing_of(moved), firing_of(fresh)])
+    fired = await scene.fire_all([firing_of(moved), firing_of(fresh)])
 
     assert fired.accepted == {fresh.id}
     assert await run_count(scene, moved.id) == 0
@@ -96,7 +96,7 @@ async def test_a_schedule_that_came_back_to_the_same_time_is_not_fired_by_an_old
     await scene.move("paused", read_before.id)
     await scene.move("resumed", read_before.id, next_at=read_before.next_at)
 
-    fired = await scene.store.fire([firing_of(read_before)])
+    fired = await scene.fire_all([firing_of(read_before)])
 
     assert fired.accepted == frozenset()
 
@@ -106,7 +106,7 @@ async def test_a_due_time_that_has_a_run_gets_no_second_one(scene: Scene) -> Non
     await scene.fire(job.id)
     again = await scene.change(job.id, next_at=job.next_at)
 
-    fired = await scene.store.fire([firing_of(again)])
+    fired = await scene.fire_all([firing_of(again)])
 
     assert (fired.accepted, fired.run_count) == (frozenset({job.id}), 0)
     assert await run_count(scene, job.id) == 1
@@ -114,9 +114,9 @@ async def test_a_due_time_that_has_a_run_gets_no_second_one(scene: Scene) -> Non
 
 async def test_a_deleted_job_does_not_fire(scene: Scene) -> None:
     job = await due_job(scene)
-    await scene.store.save_jobs([], removed=[job.id], actor="editor")
+    await scene.store.save_jobs([], removed=[RemovedJob(job.id)], actor="editor")
 
-    fired = await scene.store.fire([firing_of(job)])
+    fired = await scene.fire_all([firing_of(job)])
 
     assert fired.accepted == frozenset()
 
@@ -124,7 +124,7 @@ async def test_a_deleted_job_does_not_fire(scene: Scene) -> None:
 async def test_run_once_finishes_the_job(scene: Scene) -> None:
     job = await due_job(scene)
 
-    await scene.store.fire([firing_of(job, finishes_job=True)])
+    await scene.fire_all([firing_of(job, finishes_job=True)])
 
     finished = await scene.show_job(job.id)
     assert (finished.finished_at, finished.next_at) == (scene.clock.instant, None)
@@ -132,7 +132,7 @@ async def test_run_once_finishes_the_job(scene: Scene) -> None:
 
 async def test_a_new_schedule_lets_a_finished_job_fire_again(scene: Scene) -> None:
     job = await due_job(scene)
-    await scene.store.fire([firing_of(job, finishes_job=True)])
+    await scene.fire_all([firing_of(job, finishes_job=True)])
 
     changed = await scene.change(job.id, next_at=scene.clock.instant + MINUTE)
 
@@ -146,7 +146,7 @@ async def test_due_times_without_a_run_are_kept_as_a_stretch(scene: Scene) -> No
     scene.advance(10 * MINUTE)
     ran = PlannedRun(now + 10 * MINUTE, now + 10 * MINUTE)
 
-    await scene.store.fire([firing_of(job, runs=[ran], unanswered=[missed])])
+    await scene.fire_all([firing_of(job, runs=[ran], unanswered=[missed])])
 
     ledger = await scene.store.ledger(job.id, now, now + 20 * MINUTE, 10)
     assert [(entry.state, entry.cause, entry.count) for entry in ledger] == [
@@ -161,7 +161,7 @@ async def test_jitter_keeps_a_due_run_scheduled_until_its_release(scene: Scene) 
     assert job.next_at is not None
     release_at = job.next_at + timedelta(seconds=7)
 
-    fired = await scene.store.fire([firing_of(job, runs=[PlannedRun(job.next_at, release_at)])])
+    fired = await scene.fire_all([firing_of(job, runs=[PlannedRun(job.next_at, release_at)])])
 
     run = scheduled_run_id(job.id, job.next_at)
     assert (fired.wakes.times, await scene.state(run)) == (True, RunState.SCHEDULED)
@@ -180,7 +180,7 @@ async def test_jitter_never_lets_two_runs_of_a_job_overlap(scene: Scene) -> None
     prompt = PlannedRun(now + MINUTE, now + MINUTE)
     scene.advance(MINUTE)
 
-    await scene.store.fire([firing_of(job, runs=[delayed, prompt])])
+    await scene.fire_all([firing_of(job, runs=[delayed, prompt])])
     scene.advance(MINUTE)
     await scene.release()
 
@@ -194,7 +194,7 @@ async def test_of_two_runs_released_together_the_older_goes_first(scene: Scene) 
     older = PlannedRun(now, now + 3 * MINUTE)
     younger = PlannedRun(now + MINUTE, now + 2 * MINUTE)
     scene.advance(MINUTE)
-    await scene.store.fire([firing_of(job, runs=[older, younger])])
+    await scene.fire_all([firing_of(job, runs=[older, younger])])
     scene.advance(5 * MINUTE)
 
     await scene.release()
@@ -207,7 +207,7 @@ async def test_lateness_counts_from_the_release(scene: Scene) -> None:
     job = await due_job(scene, overlap=Overlap.ALLOW)
     assert job.next_at is not None
     release_at = job.next_at + timedelta(seconds=7)
-    await scene.store.fire([firing_of(job, runs=[PlannedRun(job.next_at, release_at)])])
+    await scene.fire_all([firing_of(job, runs=[PlannedRun(job.next_at, release_at)])])
     scene.advance(timedelta(seconds=9))
     await scene.release()
     worker = await scene.worker()

@@ -10,7 +10,7 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import Overlap, Retry
 from rota.domain.states import RunState
 from rota.ports.work import Work
-from rota.testing.builders import MINUTE, Scene
+from rota.testing.builders import MINUTE, Scene, firing_of
 
 pytestmark = pytest.mark.anyio
 RETRY = Retry(attempts=3, delay=timedelta(seconds=90))
@@ -211,6 +211,25 @@ async def test_a_blocked_run_says_why(scene: Scene) -> None:
     assert "backup" in reason.message
 
 
+async def test_a_trigger_waits_for_a_slot_however_many_due_times_wait_for_one_another(
+    scene: Scene,
+) -> None:
+    job_id = await scheduled_job(scene, Overlap.QUEUE_ALL, max_concurrency=2)
+    worker = await scene.worker()
+    await scene.scheduled_run(job_id)
+    [first] = await scene.trigger(job_id)
+    works = await scene.claim(worker)
+    due = [scene.clock.instant + n * timedelta(seconds=1) for n in range(1, 251)]
+    scene.advance(timedelta(minutes=10))
+    job = await scene.show_job(job_id)
+    await scene.fire_all([firing_of(job, *due)])
+    [second] = await scene.trigger(job_id)
+
+    await scene.finish(worker, [work for work in works if work.run == first])
+
+    assert await scene.state(second) is RunState.QUEUED
+
+
 async def test_cancelling_a_queued_run_frees_its_slot(scene: Scene) -> None:
     job_id = await scene.job(max_concurrency=1)
     first, second = await scene.trigger(job_id, 2)
@@ -218,7 +237,7 @@ async def test_cancelling_a_queued_run_frees_its_slot(scene: Scene) -> None:
     _, wakes = await scene.store.cancel([first], actor="user")
 
     assert await scene.state(second) is RunState.QUEUED
-    assert wakes.pools == {"default"}
+    assert set(wakes.pools) == {"default"}
 
 
 async def test_a_lost_worker_frees_its_slots(scene: Scene) -> None:

@@ -9,8 +9,8 @@ from rota.domain.ids import JobId
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Overlap, Retry
 from rota.domain.states import RunState
-from rota.ports.records import JobQuery, ScheduleMove
-from rota.testing.builders import MINUTE, Scene, new_job
+from rota.ports.records import JobQuery, RemovedJob, ScheduleMove
+from rota.testing.builders import ALL_SHARDS, MINUTE, Scene, new_job
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +63,9 @@ async def test_one_conflict_undoes_the_whole_save(scene: Scene) -> None:
 
     with pytest.raises(Conflict):
         await scene.store.save_jobs(
-            [new_job("fresh", now), new_job("taken", now)], removed=[doomed], actor="editor"
+            [new_job("fresh", now), new_job("taken", now)],
+            removed=[RemovedJob(doomed)],
+            actor="editor",
         )
 
     names = [job.name for job in await scene.store.jobs(JobQuery())]
@@ -74,10 +76,10 @@ async def test_a_deleted_job_is_gone_and_its_name_is_free(scene: Scene) -> None:
     job_id = await scene.job("backup", next_at=scene.clock.instant)
     [run] = await scene.trigger(job_id)
 
-    await scene.store.save_jobs([], removed=[job_id], actor="editor")
+    await scene.store.save_jobs([], removed=[RemovedJob(job_id)], actor="editor")
 
     assert await scene.store.jobs(JobQuery()) == []
-    assert await scene.store.due_schedules(scene.clock.instant + MINUTE, 10) == []
+    assert await scene.store.due_schedules(scene.clock.instant + MINUTE, 10, ALL_SHARDS) == []
     assert await scene.state(run) is RunState.QUEUED
     assert await scene.job("backup") != job_id
 
@@ -87,7 +89,7 @@ async def test_what_a_pause_holds_ends_with_the_deleted_job(scene: Scene) -> Non
     [run] = await scene.trigger(job_id)
     await scene.move("paused", job_id)
 
-    await scene.store.save_jobs([], removed=[job_id], actor="editor")
+    await scene.store.save_jobs([], removed=[RemovedJob(job_id)], actor="editor")
 
     held = await scene.show(run)
     assert (held.state, held.cause) == (RunState.SKIPPED, "deleted")
@@ -99,7 +101,7 @@ async def test_live_runs_of_a_deleted_job_finish_even_if_it_was_paused(scene: Sc
     worker = await scene.worker()
     works = await scene.claim(worker)
     await scene.move("paused", job_id)
-    await scene.store.save_jobs([], removed=[job_id], actor="editor")
+    await scene.store.save_jobs([], removed=[RemovedJob(job_id)], actor="editor")
 
     await scene.finish(worker, works, AttemptResult.FAILED)
     await scene.release()

@@ -186,6 +186,21 @@ class TestFigures:
 
         assert delays == {("default", 2.5): (1, 2.0)}
 
+    @pytest.mark.parametrize("exit_code", [None, 0])  # the short way to end a run, and the long
+    async def test_a_backfill_tells_nothing_about_lateness(
+        self, scene: Scene, exit_code: int | None
+    ) -> None:
+        job_id = await scene.job()
+        session = await scene.worker()
+        await scene.backfill(job_id, [scene.clock.instant - 100 * SECOND])
+        scene.advance(2 * SECOND)
+        works = await scene.claim(session)
+        await scene.start(session, works)
+        await scene.finish(session, works, exit_code=exit_code)
+
+        assert await scene.store.start_delays(job_id, 10) == []
+        assert (await scene.store.counts()).start_delays == {}
+
     async def test_a_run_that_never_started_does_not_count(self, scene: Scene) -> None:
         [run] = await scene.trigger(await scene.job())
         await scene.store.cancel([run], actor="operator")

@@ -6,7 +6,7 @@ from rota.domain.errors import Conflict, NotFound
 from rota.domain.ids import JobId, RunId, new_run_id
 from rota.domain.run import Trigger
 from rota.domain.states import RunState
-from rota.ports.records import Idempotency, NewRun, RunQuery
+from rota.ports.records import Idempotency, NewRun, RemovedJob, RunQuery
 from rota.testing.builders import Scene
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +41,7 @@ async def test_a_submission_wakes_the_pool_of_its_job(scene: Scene) -> None:
 
     submitted = await scene.submit(job_id)
 
-    assert submitted.wakes.pools == {"gpu"}
+    assert submitted.wakes.pools == {"gpu": submitted.runs}
 
 
 async def test_the_same_key_and_body_give_the_first_answer(scene: Scene) -> None:
@@ -87,7 +87,7 @@ async def test_an_unknown_job_fails_the_whole_submission(scene: Scene) -> None:
 async def test_a_deleted_job_takes_no_more_runs(scene: Scene) -> None:
     job_id = await scene.job()
     run = new_run(scene, job_id)
-    await scene.store.save_jobs([], removed=[job_id], actor="editor")
+    await scene.store.save_jobs([], removed=[RemovedJob(job_id)], actor="editor")
 
     with pytest.raises(NotFound):
         await scene.store.submit([run])

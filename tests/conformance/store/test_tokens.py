@@ -111,3 +111,15 @@ async def test_a_session_expires_with_the_token_that_opened_it(scene: Scene) -> 
     scene.advance(MINUTE)
 
     assert await scene.store.token_by_digest("digest of session") is None
+
+
+async def test_a_worker_s_token_has_its_pool_and_a_list_of_its_own(scene: Scene) -> None:
+    await scene.store.add_token(token("ci"))
+    await scene.store.add_token(replace(token("node", kind="worker"), pool="gpu"))
+
+    found = await scene.store.token_by_digest("digest of node")
+
+    assert found is not None
+    assert (found[0].pool, found[1]) == ("gpu", "worker")
+    assert [each.name for each in await scene.store.tokens("worker")] == ["node"]
+    assert [each.name for each in await scene.store.tokens()] == ["ci"]

@@ -108,6 +108,66 @@ class TestWaitingForTheEndOfARun:
 
         assert rearmed.next_at == changed.next_at
 
+    async def test_a_schedule_that_waits_again_is_not_rearmed_by_an_old_reader(
+        self, scene: Scene
+    ) -> None:
+        job = await waiting_job(scene)
+        await scene.change(job.id, next_at=scene.clock.instant + MINUTE)
+        scene.advance(MINUTE)
+        await scene.fire(job.id, next_at=None, waits=True)
+
+        rearmed = await rearm(scene, job)
+
+        assert (rearmed.next_at, rearmed.waits) == (None, True)
+
+    async def test_a_schedule_that_is_over_is_not_brought_back(self, scene: Scene) -> None:
+        job_id = await scene.job(next_at=scene.clock.instant)
+        await scene.fire(job_id, next_at=None)
+
+        rearmed = await rearm(scene, await scene.show_job(job_id))
+
+        assert rearmed.next_at is None
+
+    async def test_an_edit_of_the_due_times_ends_the_wait(self, scene: Scene) -> None:
+        job = await waiting_job(scene)
+
+        changed = await scene.change(job.id, next_at=None)
+        await end_run(scene)
+
+        assert not changed.waits
+        assert await waiting(scene) == []
+
+    async def test_an_edit_of_something_else_does_not_end_the_wait(self, scene: Scene) -> None:
+        job = await waiting_job(scene)
+        same = new_job(job.name, scene.clock.instant, job_id=job.id, expected_version=job.version)
+
+        await scene.store.save_jobs([replace(same, restarts=False)], removed=(), actor="editor")
+        await end_run(scene)
+
+        assert await waiting(scene) == [job.id]
+
+    async def test_a_schedule_that_is_held_at_a_due_time_waits_for_nothing(
+        self, scene: Scene
+    ) -> None:
+        job = await waiting_job(scene)
+        await end_run(scene)
+        held_from = scene.clock.instant + HOUR
+        move = ScheduleMove(
+            "paused",
+            job.id,
+            job.schedule_version,
+            None,
+            enabled=True,
+            paused=True,
+            next_at=None,
+            held_from=held_from,
+        )
+        await scene.store.move_schedules([move], actor="operator")
+        held = await scene.show_job(job.id)
+
+        assert await waiting(scene) == []
+        assert (await rearm(scene, held)).held_from == held_from
+
     async def test_rearming_twice_counts_once(self, scene: Scene) -> None:
         job = await waiting_job(scene)
         await end_run(scene)
@@ -117,13 +177,14 @@ class TestWaitingForTheEndOfARun:
 
         assert second.next_at == first.next_at
 
-    async def test_the_due_time_of_a_held_job_is_held(self, scene: Scene) -> None:
+    @pytest.mark.parametrize("kind", ["paused", "disabled"])
+    async def test_the_due_time_of_a_held_job_is_held(self, scene: Scene, kind: str) -> None:
         await waiting_job(scene)
         await end_run(scene)
         [wait] = await scene.store.ended_waits(10)
-        paused = await scene.move("paused", wait.job_id)
+        held = await scene.move(kind, wait.job_id)
 
-        rearmed = await rearm(scene, paused)
+        rearmed = await rearm(scene, held)
 
         assert (rearmed.next_at, rearmed.held_from) == (None, scene.clock.instant + MINUTE)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
-from tests.unit.domain.schedule.builders import timetable, utc
+from tests.unit.domain.schedule.builders import ANCHOR, timetable, utc
 
 from rota.domain.backfill import (
     MAX_DUE_TIMES,
@@ -105,15 +105,25 @@ class TestRange:
 
         assert [at.year for at in found] == [1970, 1971]
 
+    def test_an_interval_is_not_due_when_its_job_was_applied(self) -> None:
+        found = due_times(timetable("every 1h"), ANCHOR, ANCHOR + timedelta(hours=2))
+
+        assert found == (ANCHOR + timedelta(hours=1), ANCHOR + timedelta(hours=2))
+
+    def test_an_interval_is_due_when_it_starts(self) -> None:
+        hourly = timetable("every 1h", starts=ANCHOR)
+
+        assert due_times(hourly, ANCHOR, ANCHOR) == (ANCHOR,)
+
     def test_as_many_as_fit_are_taken(self) -> None:
-        end = utc("2026-01-01 00:00") + timedelta(seconds=MAX_DUE_TIMES - 1)
+        end = utc("2026-01-01 00:00") + timedelta(seconds=MAX_DUE_TIMES)
 
         found = due_times(timetable("every 1s"), utc("2026-01-01 00:00"), end)
 
         assert (len(found), found[-1]) == (MAX_DUE_TIMES, end)
 
     def test_more_are_refused_with_the_way_to_go_on(self) -> None:
-        end = utc("2026-01-01 00:00") + timedelta(seconds=MAX_DUE_TIMES)
+        end = utc("2026-01-01 00:00") + timedelta(seconds=MAX_DUE_TIMES + 1)
 
         with pytest.raises(Invalid) as refusal:
             due_times(timetable("every 1s"), utc("2026-01-01 00:00"), end)

@@ -31,6 +31,10 @@ def scheduled(seq: int, state: RunState = RunState.SCHEDULED, attempt: int = 0) 
     return ActiveRun(RunId(f"r_{seq}"), seq, state, Trigger.SCHEDULE, attempt)
 
 
+def caught_up(seq: int, state: RunState = RunState.SCHEDULED) -> ActiveRun:
+    return replace(scheduled(seq, state), is_caught_up=True)
+
+
 def manual(seq: int, state: RunState = RunState.SCHEDULED) -> ActiveRun:
     return ActiveRun(RunId(f"r_{seq}"), seq, state, Trigger.MANUAL)
 
@@ -240,3 +244,30 @@ def test_the_reason_fits_the_gate_that_will_hold() -> None:
     assert waiting_reason(gate, Trigger.MANUAL).gate == "max_concurrency"
     allowed = replace(gate, overlap=Overlap.ALLOW)
     assert waiting_reason(allowed, Trigger.SCHEDULE).gate == "max_concurrency"
+
+
+@pytest.mark.parametrize("overlap", sorted(set(Overlap) - {Overlap.ALLOW}))
+class TestCatchingUp:
+    def test_a_run_that_is_caught_up_waits_and_disturbs_nobody(self, overlap: Overlap) -> None:
+        active = [scheduled(1, RunState.PROCESSING, 1), scheduled(2, RunState.BLOCKED)]
+
+        admission = admit(rules(overlap), caught_up(3), active)
+
+        assert (admission.state, admission.supersedes, admission.cancels) == (
+            RunState.BLOCKED,
+            (),
+            (),
+        )
+
+    def test_a_live_run_takes_no_place_of_one_that_is_caught_up(self, overlap: Overlap) -> None:
+        active = [caught_up(1, RunState.PROCESSING), caught_up(2, RunState.BLOCKED)]
+
+        admission = admit(rules(overlap), scheduled(3), active)
+
+        assert (admission.supersedes, admission.cancels) == ((), ())
+        assert admission.state is not RunState.QUEUED
+
+    def test_they_go_one_after_another(self, overlap: Overlap) -> None:
+        waiting = [caught_up(1, RunState.BLOCKED), caught_up(2, RunState.BLOCKED)]
+
+        assert releasable(rules(overlap), waiting, []) == ["r_1"]

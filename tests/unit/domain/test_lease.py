@@ -4,7 +4,15 @@ from datetime import timedelta
 
 import pytest
 
-from rota.domain.lease import MAX_LEASE, MIN_LEASE, guard_margin, renewal_interval
+from rota.domain.lease import (
+    MAX_LEASE,
+    MIN_LEASE,
+    Sight,
+    guard_margin,
+    is_silent,
+    look_at,
+    renewal_interval,
+)
 
 LEASES = [MIN_LEASE, timedelta(seconds=3), timedelta(seconds=30), timedelta(minutes=10), MAX_LEASE]
 
@@ -22,3 +30,25 @@ def test_a_renewal_is_due_long_before_the_guardian_kills(lease: timedelta) -> No
 @pytest.mark.parametrize(("lease", "margin"), [(1.5, 0.5), (6, 2), (12, 2), (30, 3), (600, 60)])
 def test_everything_is_dead_before_the_store_lets_another_in(lease: float, margin: float) -> None:
     assert guard_margin(timedelta(seconds=lease)) == timedelta(seconds=margin)
+
+
+LEASE = timedelta(seconds=30)
+
+
+def test_a_session_seen_for_the_first_time_has_its_whole_lease() -> None:
+    sight = look_at(None, beats=7, now=100.0)
+
+    assert not is_silent(sight, LEASE, now=130.0)
+    assert is_silent(sight, LEASE, now=130.1)
+
+
+def test_looking_again_does_not_prolong_the_silence_allowed() -> None:
+    sight = look_at(Sight(7, since=100.0), beats=7, now=129.0)
+
+    assert is_silent(sight, LEASE, now=131.0)
+
+
+def test_another_beat_begins_a_lease() -> None:
+    sight = look_at(Sight(7, since=100.0), beats=8, now=131.0)
+
+    assert not is_silent(sight, LEASE, now=161.0)

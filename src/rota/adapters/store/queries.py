@@ -28,6 +28,12 @@ def shared_statements() -> dict[str, Statement]:
     return load(resources.files("rota.adapters.store").joinpath("sql"))
 
 
+def statements_of(dialect: str) -> dict[str, Statement]:
+    """All statements as a dialect says them, with those that only it has."""
+    own = load(resources.files(f"rota.adapters.store.{dialect}").joinpath("sql"))
+    return shared_statements() | own
+
+
 def load(folder: Traversable) -> dict[str, Statement]:
     """All statements of a folder's `.sql` files, by name."""
     statements: dict[str, Statement] = {}

@@ -11,7 +11,7 @@ import msgspec
 from rota.adapters.store.script import Row
 from rota.domain.backfill import Backfill, Skipped
 from rota.domain.calendars import Calendar
-from rota.domain.ids import BackfillId, JobId, RunId, SessionId, instant, micros
+from rota.domain.ids import BackfillId, JobId, RunId, ServerId, SessionId, instant, micros
 from rota.domain.job import Job, RunRules
 from rota.domain.run import (
     Attempt,
@@ -25,6 +25,7 @@ from rota.domain.run import (
     Trigger,
     Usage,
 )
+from rota.domain.shards import Server, Shard
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState
 from rota.ports.calendars import StoredCalendar
@@ -99,6 +100,7 @@ def job_from(row: Row) -> Job:
         held_from=optional_instant(row["held_from"]),
         anchor=instant(row["anchor"]),
         waits=bool(row["waits"]),
+        answered_to=instant(row["answered_to"]),
         expected_seconds=row["expected_seconds"],
         last_state=row["last_state"],
         last_ended_at=optional_instant(row["last_ended_at"]),
@@ -230,8 +232,31 @@ def session_from(row: Row, held: int = 0) -> Session:
         beats=row["beats"],
         alive=bool(row["alive"]),
         stopping=bool(row["stopping"]),
+        server=row["server"],
+        stream=row["stream"],
+        draining=bool(row["draining"]),
         held=held,
     )
+
+
+def server_from(row: Row) -> Server:
+    return Server(
+        id=ServerId(row["id"]),
+        name=row["name"],
+        url=row["url"],
+        roles=tuple(from_json(row["roles"])),
+        zone=row["zone"],
+        version=row["version"],
+        lease=duration(row["lease"]),
+        started_at=instant(row["started_at"]),
+        expires_at=instant(row["expires_at"]),
+        stopping=bool(row["stopping"]),
+    )
+
+
+def shard_from(row: Row) -> Shard:
+    owner = None if row["owner"] is None else ServerId(row["owner"])
+    return Shard(row["number"], owner, row["epoch"], optional_instant(row["taken_at"]))
 
 
 def event_from(row: Row) -> Event:
@@ -256,4 +281,5 @@ def token_from(row: Row) -> Token:
         expires_at=optional_instant(row["expires_at"]),
         last_used_at=optional_instant(row["last_used_at"]),
         revoked_at=optional_instant(row["revoked_at"]),
+        pool=row["pool"],
     )

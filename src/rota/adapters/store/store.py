@@ -13,12 +13,15 @@ from rota.adapters.store.scripts import (
     calendars,
     claiming,
     defining,
+    draining,
     finishing,
     firing,
+    printing,
     reading,
     releasing,
     running,
     sessions,
+    shards,
     submitting,
     tokens,
     watching,
@@ -26,9 +29,10 @@ from rota.adapters.store.scripts import (
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.backfill import Backfill, DueRun
 from rota.domain.congestion import Congestion
-from rota.domain.ids import JobId, RunId, SessionId, instant
+from rota.domain.ids import JobId, RunId, ServerId, SessionId, instant
 from rota.domain.job import Job
 from rota.domain.run import Attempt, LateResult, Run
+from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.ports import records as port
 from rota.ports.calendars import NewCalendar, StoredCalendar
@@ -55,7 +59,7 @@ class Driver(Protocol):
         """Return once durable."""
         ...
 
-    async def read(self, make: MakeScript[T]) -> T: ...
+    async def read(self, make: MakeScript[T], urgency: Urgency = Urgency.API) -> T: ...
 
     async def close(self) -> None: ...
 
@@ -74,15 +78,15 @@ class SqlStore:
         self,
         jobs: Sequence[port.NewJob],
         *,
-        removed: Sequence[JobId] = (),
+        removed: Sequence[port.RemovedJob] = (),
         actor: str,
         calendars: Sequence[NewCalendar] = (),
     ) -> port.Wakes:
         new = defining.Definitions(jobs, removed, calendars)
-        return await self._write(lambda now: defining.save(now, new, actor))
+        return await self._write(lambda now: defining.save(now, new, actor, self._book))
 
     async def move_schedules(self, moves: Sequence[port.ScheduleMove], *, actor: str) -> port.Wakes:
-        return await self._write(lambda now: defining.move(now, moves, actor))
+        return await self._write(lambda now: defining.move(now, moves, actor, self._book))
 
     async def jobs(self, query: port.JobQuery) -> list[Job]:
         return await self._driver.read(lambda _: reading.jobs(query))
@@ -119,23 +123,29 @@ class SqlStore:
 
     # --- schedules
 
-    async def due_schedules(self, before: datetime, limit: int) -> list[port.DueSchedule]:
-        return await self._driver.read(lambda _: reading.due_schedules(before, limit))
+    async def due_schedules(
+        self, before: datetime, limit: int, shards: Collection[int]
+    ) -> list[port.DueSchedule]:
+        return await self._driver.read(
+            lambda _: reading.due_schedules(before, limit, shards), Urgency.FIRE
+        )
 
-    async def fire(self, firings: Sequence[port.Firing]) -> port.Fired:
-        return await self._write(lambda now: firing.fire(now, firings, self._book), Urgency.FIRE)
+    async def fire(self, firings: Sequence[port.Firing], ownership: port.Ownership) -> port.Fired:
+        return await self._write(
+            lambda now: firing.fire(now, firings, ownership, self._book), Urgency.FIRE
+        )
 
     async def ended_waits(self, limit: int) -> list[port.EndedWait]:
-        return await self._driver.read(lambda _: reading.ended_waits(limit))
+        return await self._driver.read(lambda _: reading.ended_waits(limit), Urgency.FIRE)
 
     async def rearm(self, rearmed: Sequence[port.Rearmed]) -> None:
         await self._write(lambda _: firing.rearm(rearmed), Urgency.FIRE)
 
     async def ended_pauses(self, limit: int) -> list[Job]:
-        return await self._driver.read(lambda now: reading.ended_pauses(now, limit))
+        return await self._driver.read(lambda now: reading.ended_pauses(now, limit), Urgency.FIRE)
 
     async def next_pause_end(self) -> datetime | None:
-        return await self._driver.read(reading.next_pause_end)
+        return await self._driver.read(reading.next_pause_end, Urgency.FIRE)
 
     async def congested_jobs(self) -> dict[JobId, Congestion]:
         return await self._driver.read(watching.congested_jobs)
@@ -146,7 +156,7 @@ class SqlStore:
         return await self._write(lambda now: watching.mark_stuck(now, stuck, congested))
 
     async def next_eligible_at(self) -> datetime | None:
-        return await self._driver.read(lambda _: reading.next_eligible_at())
+        return await self._driver.read(lambda _: reading.next_eligible_at(), Urgency.FIRE)
 
     async def release_eligible(self, limit: int) -> port.Released:
         return await self._write(lambda now: releasing.release_eligible(now, limit), Urgency.FIRE)
@@ -177,17 +187,24 @@ class SqlStore:
     async def due_runs(self, job: JobId, due: Sequence[datetime]) -> list[DueRun]:
         return await self._driver.read(lambda _: backfilling.due_runs(job, due))
 
-    async def claim(self, session: SessionId, slots: int) -> list[Work]:
-        return await self._write(lambda now: claiming.claim(now, session, slots), Urgency.CLAIM)
+    async def claim(
+        self, session: SessionId, slots: int, stream: int = 1, runs: Sequence[str] = ()
+    ) -> list[Work]:
+        wish = claiming.Wish(slots, stream, runs)
+        return await self._write(lambda now: claiming.claim(now, session, wish), Urgency.CLAIM)
+
+    async def any_queued(self, runs: Sequence[str]) -> bool:
+        return await self._driver.read(lambda _: reading.any_queued(runs))
 
     async def start(self, session: SessionId, starts: Sequence[Start]) -> StartAnswer:
         return await self._write(lambda now: sessions.start(now, session, starts), Urgency.FINISH)
 
     async def finish(
-        self, session: SessionId, outcomes: Sequence[Outcome], *, claim: int = 0
+        self, session: SessionId, outcomes: Sequence[Outcome], *, claim: int = 0, stream: int = 1
     ) -> port.Finished:
+        wish = claiming.Wish(claim, stream)
         return await self._write(
-            lambda now: finishing.finish(now, session, outcomes, claim, self._book), Urgency.FINISH
+            lambda now: finishing.finish(now, session, outcomes, wish, self._book), Urgency.FINISH
         )
 
     async def cancel(
@@ -218,7 +235,7 @@ class SqlStore:
     async def add_chunks(
         self, session: SessionId, chunks: Sequence[tuple[Fence, port.StoredChunk]]
     ) -> tuple[Fence, ...]:
-        return await self._write(lambda _: running.add_chunks(session, chunks), Urgency.FINISH)
+        return await self._write(lambda _: printing.add_chunks(session, chunks), Urgency.FINISH)
 
     async def chunks(self, run: RunId, attempt: int) -> list[port.StoredChunk]:
         return await self._driver.read(lambda _: reading.chunks(run, attempt))
@@ -228,10 +245,15 @@ class SqlStore:
 
     # --- sessions
 
-    async def register(self, hello: Hello, lease: timedelta) -> tuple[port.Session, port.Wakes]:
+    async def register(
+        self, hello: Hello, lease: timedelta, server: str = ""
+    ) -> tuple[port.Session, port.Wakes]:
         return await self._write(
-            lambda now: sessions.register(now, hello, lease, self._book), Urgency.RENEW
+            lambda now: sessions.register(now, hello, lease, server, self._book), Urgency.RENEW
         )
+
+    async def resume(self, hello: Hello, server: str = "") -> port.Session | None:
+        return await self._write(lambda now: sessions.resume(now, hello, server), Urgency.RENEW)
 
     async def renew(self, session: SessionId, *, stopping: bool) -> port.Renewal:
         return await self._write(lambda now: sessions.renew(now, session, stopping), Urgency.RENEW)
@@ -248,10 +270,33 @@ class SqlStore:
         return await self._write(lambda now: sessions.end_session(now, session, self._book))
 
     async def cancels(self, session: SessionId) -> tuple[Fence, ...]:
-        return await self._driver.read(lambda _: reading.cancels(session))
+        return await self._driver.read(lambda _: reading.cancels(session), Urgency.CLAIM)
 
     async def sessions(self, *, alive_only: bool) -> list[port.Session]:
         return await self._driver.read(lambda _: reading.sessions(alive_only))
+
+    async def drain_worker(self, name: str, *, actor: str) -> None:
+        await self._write(lambda now: draining.drain(now, name, actor))
+
+    async def undrain_worker(self, name: str, *, actor: str) -> port.Wakes:
+        return await self._write(lambda now: draining.undrain(now, name, actor))
+
+    # --- servers
+
+    async def join(self, server: port.NewServer) -> None:
+        await self._write(lambda now: shards.join(now, server), Urgency.RENEW)
+
+    async def keep_shards(self, server: ServerId, *, stopping: bool) -> port.Holding:
+        return await self._write(lambda now: shards.keep(now, server, stopping), Urgency.RENEW)
+
+    async def leave_cluster(self, server: ServerId) -> None:
+        await self._write(lambda now: shards.leave(now, server), Urgency.RENEW)
+
+    async def servers(self) -> list[Server]:
+        return await self._driver.read(lambda _: shards.servers())
+
+    async def shards(self) -> list[Shard]:
+        return await self._driver.read(lambda _: shards.shards())
 
     # --- tokens
 
@@ -276,8 +321,8 @@ class SqlStore:
         if token.last_used_at is None or now - token.last_used_at > _NOTE_USE_EVERY:
             await self._write(lambda now: tokens.note_use(now, token.id))
 
-    async def tokens(self) -> list[port.Token]:
-        return await self._driver.read(lambda _: reading.tokens())
+    async def tokens(self, kind: str = "api") -> list[port.Token]:
+        return await self._driver.read(lambda _: reading.tokens(kind))
 
     async def revoke_token(self, token_id: str, *, actor: str) -> bool:
         return await self._write(lambda now: tokens.revoke(now, token_id, actor))

@@ -22,6 +22,7 @@ from rota.domain.calendars.backlog import (
     answer_due_times,
 )
 from rota.domain.calendars.blackout import Blackout, BlackoutWindow, end_of_blackout, next_windows
+from rota.domain.calendars.coming import RuledOut, SkippedNext, next_start, skip_next_start
 from rota.domain.calendars.compilation import compile_calendar
 from rota.domain.calendars.definition import Calendar, Holidays, Inside
 from rota.domain.calendars.words import in_words
@@ -38,7 +39,9 @@ __all__ = [
     "Holidays",
     "Inside",
     "ReleasedAt",
+    "RuledOut",
     "SkippedBy",
+    "SkippedNext",
     "SkippedRange",
     "answer_due_times",
     "blackout_answer",
@@ -46,5 +49,7 @@ __all__ = [
     "end_of_blackout",
     "fold_into_window",
     "in_words",
+    "next_start",
     "next_windows",
+    "skip_next_start",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from rota.domain.calendars.answers import (
@@ -39,6 +39,7 @@ class DueStart:
     due: datetime
     not_before: datetime  # the due time itself, or the end of the blackout that it waits for
     calendar: str = ""  # the name of the calendar that makes it wait; "" if none does
+    is_caught_up: bool = False  # late, and the misfire policy promises that it really runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def answer_due_times(rules: FiringRules, cursor: datetime, now: datetime) -> Ans
     """
     if not rules.blackouts or cursor > now:
         caught = catch_up(rules.timetable, cursor, now, rules.misfire, grace=rules.grace)
-        runs = tuple(DueStart(due, due) for due in caught.fire)
+        runs = tuple(_promised(DueStart(due, due), caught) for due in caught.fire)
         return Answers(runs, caught.missed, (), caught.next_at)
     if rules.timetable.after_previous:
         return _answer_one(rules, cursor, now)
@@ -122,12 +123,17 @@ def _caught_up(rules: FiringRules, open_times: OpenTimes, now: datetime) -> Catc
 def _runs(
     rules: FiringRules, open_times: OpenTimes, caught: CatchUp, now: datetime
 ) -> tuple[DueStart, ...]:
-    return tuple(
+    starts = (
         _late_start(rules, due, now)
         if due < now - rules.grace and any(it.is_inside(now) for it in rules.blackouts)
         else _start(due, open_times.piece_at(due).answer)
         for due in caught.fire
     )
+    return tuple(_promised(start, caught) for start in starts)
+
+
+def _promised(start: DueStart, caught: CatchUp) -> DueStart:
+    return replace(start, is_caught_up=True) if start.due in caught.promised else start
 
 
 def _start(due: datetime, answer: BlackoutAnswer) -> DueStart:

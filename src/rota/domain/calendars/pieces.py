@@ -39,7 +39,7 @@ def pieces_of(
     second, limit = micros(cursor) // SECOND_MICROS, micros(until) // SECOND_MICROS + 1
     begin = cursor
     while second < limit:
-        second = min(_next_edge(blackout, second, limit) for blackout in blackouts)
+        second = next_edge(blackouts, second, limit)
         end = min(instant(second * SECOND_MICROS) - _MICROSECOND, until)
         first = begin if begin == cursor else timetable.next_after(begin - _MICROSECOND)
         if first is not None and first <= end:
@@ -96,6 +96,13 @@ class OpenTimes:
             for piece in self.pieces
         )
 
+    def one_offs(self, after: datetime, through: datetime) -> tuple[datetime, ...]:
+        return tuple(
+            due
+            for due in self.timetable.one_offs(after, through)
+            if any(piece.first <= due <= piece.last for piece in self.pieces)
+        )
+
     def parts(self, stretch: MissedRange) -> Iterator[MissedRange]:
         """A stretch of these due times without those that lie between them and are ruled out."""
         for piece in self.pieces:
@@ -110,7 +117,12 @@ class OpenTimes:
         return max(self.timetable.last_at_or_before(time) or piece.first, piece.first)
 
 
-def _next_edge(blackout: Blackout, second: int, limit: int) -> int:
+def next_edge(blackouts: Sequence[Blackout], second: int, limit: int) -> int:
+    """The first second after this one at which an answer may change; the limit at the latest."""
+    return min((_edge(blackout, second, limit) for blackout in blackouts), default=limit)
+
+
+def _edge(blackout: Blackout, second: int, limit: int) -> int:
     begin = blackout.begin_from(second, limit)
     edge = blackout.end_from(second, limit) if begin == second else begin
     return limit if edge is None else min(edge, limit)

@@ -125,7 +125,8 @@ def _dst(document: Document) -> Dst:
 
 
 def _misfire(document: Document) -> Misfire:
-    return Misfire(**_given(document, policy=MisfirePolicy, within=parse_duration, max=int))
+    given = _given(document, policy=MisfirePolicy, within=parse_duration, max=int)
+    return Misfire(**given, one_off_within=given.get("within"))
 
 
 def _retry(document: Document) -> Retry:

@@ -15,6 +15,7 @@ from rota.domain.jobfile.kinds import INVALID, Choice, Rejected, Text
 from rota.domain.jobfile.measures import Zone
 from rota.domain.jobfile.report import At, Report
 from rota.domain.jobfile.sections import Field, ListOf, Section
+from rota.domain.jobfile.text import Place, parse_text
 from rota.domain.jobfile.vocabulary import NAME
 from rota.domain.jobfile.wording import did_you_mean
 from rota.domain.schedule.quoting import quoted
@@ -81,14 +82,21 @@ CALENDARS_OF_JOB = Field(
 )
 
 
-def read_calendar(document: Mapping[str, object]) -> Calendar:
-    """The calendar of one document; `Invalid` has every problem in it."""
-    report = Report()
-    root = At.root(report)
-    checked = CALENDAR.check(document, root)
+def read_calendar(text: str, *, name: str = "") -> Calendar:
+    """The calendar of a YAML or JSON text; `Invalid` has every problem in it.
+
+    If its address names it, the text may leave the name out, but not say another.
+    """
+    source = parse_text(text)
+    report = Report(source.problems)
+    root = At.root(report, source.mark)
+    written = source.data
+    if name and isinstance(written, dict) and written.setdefault("name", name) != name:
+        root.child("name").refuse(f"the address says {name}", "leave one out")
+    checked = CALENDAR.check(written, root)
     fields = {} if isinstance(checked, Rejected) else checked
-    if isinstance(document, Mapping):
-        _check(fields, document, root)
+    if isinstance(written, dict):
+        _check(fields, written, root)
     report.raise_errors("the calendar")
     return build_calendar(fields)
 
@@ -137,15 +145,18 @@ def _holidays_document(holidays: Holidays) -> dict[str, str]:
     return {"country": holidays.country, **region}
 
 
-def unknown_calendars(names: Sequence[str], known: Collection[str]) -> list[Problem]:
+def unknown_calendars(
+    names: Sequence[str], places: Sequence[Place], known: Collection[str]
+) -> list[Problem]:
     """What is wrong with a job's `calendars`, given the names that its project has."""
     return [
         Problem(
             f"there is no calendar {quoted(name)}",
             f"calendars[{index}]",
+            *place,
             hint=did_you_mean(name, known),
         )
-        for index, name in enumerate(names)
+        for index, (name, place) in enumerate(zip(names, places, strict=True))
         if name not in known
     ]
 

@@ -15,10 +15,18 @@ from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.report import At, Report
 from rota.domain.jobfile.rules import check_job
 from rota.domain.jobfile.sections import MapOf, Section
-from rota.domain.jobfile.text import parse_text
+from rota.domain.jobfile.text import Place, parse_text
 from rota.domain.spec import DEFAULT_PROJECT, JobSpec
 
 _MERGED = frozenset(row.name for row in JOB.fields if isinstance(row.kind, MapOf | Section))
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarsAt:
+    """Where the `calendars` of a job stand; they may come from the file's defaults."""
+
+    line: int
+    names: tuple[Place, ...]  # of each name
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +37,12 @@ class JobEntry:
     document: Mapping[str, Any]  # in the file's vocabulary, defaults merged in; JSON-able
     spec: JobSpec
     line: int
+    calendars_at: CalendarsAt
+
+    @property
+    def calendars(self) -> tuple[str, ...]:
+        """Those that it names, with or without a schedule."""
+        return tuple(self.document.get("calendars", ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +88,7 @@ def read_file(text: str, *, name: str, project: str = DEFAULT_PROJECT) -> JobFil
     return JobFile(
         set_name=file.get("set", name),
         project=project,
-        jobs=tuple(_entry(job) for job in found),
+        jobs=tuple(_entry(job, root.child("defaults")) for job in found),
         warnings=report.warnings(),
         calendars=tuple(build_calendar(document) for document in file.get("calendars", ())),
     )
@@ -133,5 +147,17 @@ def _refuse_repeated_names(found: list[_Found]) -> None:
                 job.at.child("name").refuse(f"job {name} is already in line {earlier.line}")
 
 
-def _entry(job: _Found) -> JobEntry:
-    return JobEntry(job.document["name"], job.document, build_job(job.document), job.line)
+def _entry(job: _Found, defaults: At) -> JobEntry:
+    document = job.document
+    return JobEntry(
+        document["name"], document, build_job(document), job.line, _calendars_at(job, defaults)
+    )
+
+
+def _calendars_at(job: _Found, defaults: At) -> CalendarsAt:
+    at = (job.at if "calendars" in job.written else defaults).child("calendars")
+    names = (at.child(index) for index in range(len(job.document.get("calendars", ()))))
+    return CalendarsAt(
+        at.mark.key.line if at.mark else job.line,
+        tuple(name.place or Place(job.line, 1) for name in names),
+    )

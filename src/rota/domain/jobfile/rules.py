@@ -17,7 +17,8 @@ from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.report import At
 from rota.domain.jobfile.wording import shown
 from rota.domain.schedule import compile_schedule, warnings
-from rota.domain.spec import InputType, JobType
+from rota.domain.schedule.zones import load_zone
+from rota.domain.spec import InputType, JobType, Late
 
 _ANCHOR = datetime(2000, 1, 1, tzinfo=UTC)  # whether a schedule is valid does not depend on it
 _PATH = re.compile(r"(?P<field>\w+)(?:\[(?P<index>\d+)\])?")
@@ -27,6 +28,9 @@ def check_job(document: Document, written: Mapping[str, object], at: At) -> None
     """Apply every rule. `written` is the job before its fields were checked and merged."""
     _check_type(document, written, at)
     _check_schedule(document, at)
+    for name in ("starts", "ends"):
+        _check_bound(document, at.child(name), name)
+    _check_lateness(document, written, at)
     _check_retry(document.get("retry"), at.child("retry"))
     for index, step in enumerate(document.get("steps", ())):
         if step is not INVALID:
@@ -56,6 +60,25 @@ def _check_schedule(document: Document, at: At) -> None:
         _place(error.problems, at)
     else:
         _place(warnings(schedule), at)
+
+
+def _check_bound(document: Document, at: At, name: str) -> None:
+    """Tell what a time becomes that clocks are put forward past."""
+    written = datetime.fromisoformat(document[name]) if name in document else None
+    if written is None or written.tzinfo is not None:
+        return
+    zone = load_zone(document.get("timezone", "UTC"))
+    instant = zone.instant(written)
+    if not zone.shows(instant, written):
+        becomes = zone.local(instant).isoformat()
+        at.warn(f"{document[name]} does not exist, clocks go forward: it counts as {becomes}")
+
+
+def _check_lateness(document: Document, written: Mapping[str, object], at: At) -> None:
+    has_objective = "start_within" in document or written.get("start_within") is not None
+    if document.get("late") == Late.DROP and not has_objective:
+        hint = "add start_within: how late a run may start"
+        at.child("late").refuse("nothing is too late without start_within", hint)
 
 
 def _place(problems: Iterable[Problem], at: At) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from rota.domain.schedule.advice import warnings
 from rota.domain.schedule.clock_changes import ClockChange, clock_changes, clock_remark
 from rota.domain.schedule.compilation import compile_schedule, is_one_off
-from rota.domain.schedule.cursor import PassedOver, answered_until, following, pass_over
+from rota.domain.schedule.cursor import PassedOver, following, pass_over
+from rota.domain.schedule.explanation import DueTime, Explanation, explain
 from rota.domain.schedule.misfire import CatchUp, MissedRange, catch_up
 from rota.domain.schedule.sources import Kind
 from rota.domain.schedule.timetable import Timetable
@@ -18,16 +19,18 @@ from rota.domain.schedule.words import describe
 __all__ = [
     "CatchUp",
     "ClockChange",
+    "DueTime",
+    "Explanation",
     "Kind",
     "MissedRange",
     "PassedOver",
     "Timetable",
-    "answered_until",
     "catch_up",
     "clock_changes",
     "clock_remark",
     "compile_schedule",
     "describe",
+    "explain",
     "following",
     "is_one_off",
     "pass_over",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rota.domain.errors import Problem
 from rota.domain.schedule.compilation import expression_path
-from rota.domain.schedule.cron import parse_cron
+from rota.domain.schedule.cron import has_hash, parse_cron
 from rota.domain.schedule.expressions import kind_of_text
 from rota.domain.schedule.quoting import quoted
 from rota.domain.schedule.words import cron_words
@@ -19,6 +19,20 @@ def warnings(schedule: Schedule, *, key: str = "") -> list[Problem]:
         Problem(_four_field_warning(text, key), expression_path(schedule, index), warning=True)
         for index, text in enumerate(schedule.expressions)
         if len(text.split()) == 4 and kind_of_text(text.strip()) is None
+    ]
+
+
+def hash_warnings(schedule: Schedule) -> list[Problem]:
+    """Where due times depend on which job has the schedule, and that is not known."""
+    return [
+        Problem(
+            f"{quoted(text)}: H depends on the job's name, so a job's own times are others",
+            expression_path(schedule, index),
+            hint="name the job: --job NAME, or job=NAME in REST",
+            warning=True,
+        )
+        for index, text in enumerate(schedule.expressions)
+        if kind_of_text(text.strip()) is None and has_hash(text)
     ]
 
 

@@ -13,6 +13,7 @@ from rota.domain.schedule.zoned_cron import ZonedCron
 from rota.domain.schedule.zones import LAST_SECOND, Period, Zone
 from rota.domain.spec import Fold
 
+_ALL_HOURS = 24
 _HORIZON = 2 * 366 * 86_400  # a zone without a change for two years is taken to have none
 
 
@@ -22,21 +23,26 @@ class ClockChange:
 
     at: datetime  # the first instant on the new offset
     shift: timedelta  # positive: clocks go forward
-    is_affected: bool  # whether a fixed time of day is moved, dropped or comes twice
     text: str  # for people: `Sun 28 Mar 03:00 (02:30 does not exist, clocks go forward)`
 
 
 def clock_changes(timetable: Timetable, after: datetime, limit: int = 2) -> tuple[ClockChange, ...]:
-    """The next changes of the schedule's zone; none in a zone that keeps its clocks."""
+    """Those of the zone's next `limit` changes that move, drop or double a due time.
+
+    A schedule that is due in every hour, whatever that hour is called, notices none of them. The
+    text has the year where that is another than `after`'s.
+    """
     second = micros(after) // SECOND_MICROS
-    periods = timetable.zone.changes(second, second + _HORIZON)
-    return tuple(_clock_change(timetable, period) for period in islice(periods, limit))
+    periods = islice(timetable.zone.changes(second, second + _HORIZON), limit)
+    year = timetable.zone.local(after).year
+    found = (_clock_change(timetable, period, year) for period in periods)
+    return tuple(change for change in found if change is not None)
 
 
 def clock_remark(timetable: Timetable, due: datetime) -> str:
     """What is odd about a due time, such as `02:30 does not exist, clocks go forward`, or ""."""
     second = micros(due) // SECOND_MICROS
-    for source in _crons(timetable):
+    for source in _touchable(timetable):
         period = source.zone.period_at(second)
         if second == period.start and source.stands_in_for_gap(period):
             return f"{_span(source, period)} does not exist, clocks go forward"
@@ -46,37 +52,34 @@ def clock_remark(timetable: Timetable, due: datetime) -> str:
     return ""
 
 
-def _clock_change(timetable: Timetable, period: Period) -> ClockChange:
-    touched = [source for source in _crons(timetable) if _span(source, period)]
+def _clock_change(timetable: Timetable, period: Period, year: int) -> ClockChange | None:
+    touched = [source for source in _touchable(timetable) if _span(source, period)]
+    if not touched:
+        return None
     return ClockChange(
         at=instant(period.start * SECOND_MICROS),
         shift=timedelta(seconds=period.shift),
-        is_affected=any(source.kind is Kind.FIXED for source in touched),
-        text="; ".join(_effect(source, period) for source in touched) or _no_effect(period),
+        text="; ".join(_effect(source, period, year) for source in touched),
     )
 
 
-def _crons(timetable: Timetable) -> list[ZonedCron]:
-    return [source for source in timetable.sources if isinstance(source, ZonedCron)]
+def _touchable(timetable: Timetable) -> list[ZonedCron]:
+    """The expressions that mean certain hours, so that a missing or repeated one matters."""
+    crons = (source for source in timetable.sources if isinstance(source, ZonedCron))
+    return [it for it in crons if it.kind is Kind.FIXED or len(it.cron.hours) < _ALL_HOURS]
 
 
-def _effect(source: ZonedCron, period: Period) -> str:
+def _effect(source: ZonedCron, period: Period, year: int) -> str:
     span = _span(source, period)
     after = period.start + period.offset
     if source.stands_in_for_gap(period):
-        return f"{_date(after)} {_clock(after)} ({span} does not exist, clocks go forward)"
+        return f"{_date(after, year)} {_clock(after)} ({span} does not exist, clocks go forward)"
     if period.shift > 0:
-        return f"{_date(after - period.shift)} no run at {span} (does not exist, clocks go forward)"
+        date = _date(after - period.shift, year)
+        return f"{date} no run at {span} (does not exist, clocks go forward)"
     is_once = source.kind is Kind.FIXED and source.dst.fold is Fold.FIRST
     often = "once" if is_once else "both times"
-    return f"{_date(after)} {span} {often} (comes twice, clocks go back)"
-
-
-def _no_effect(period: Period) -> str:
-    after = period.start + period.offset
-    before = after - period.shift
-    way = "forward" if period.shift > 0 else "back"
-    return f"{_date(before)} no effect (clocks go {way} from {_clock(before)} to {_clock(after)})"
+    return f"{_date(after, year)} {span} {often} (comes twice, clocks go back)"
 
 
 def _span(source: ZonedCron, period: Period) -> str:
@@ -106,6 +109,6 @@ def _clock(local: int) -> str:
     return f"{time:%H:%M:%S}" if time.second else f"{time:%H:%M}"
 
 
-def _date(local: int) -> str:
+def _date(local: int, year: int) -> str:
     time = instant(local * SECOND_MICROS)
-    return f"{time:%a} {time.day} {time:%b}"
+    return f"{time:%a} {time.day} {time:%b}" + (f" {time.year}" if time.year != year else "")

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from rota.domain.errors import Invalid, Problem
 from rota.domain.ids import micros
 from rota.domain.schedule.expressions import DueSource, Setting, kind_of_text, parse_expression
 from rota.domain.schedule.quoting import quoted
-from rota.domain.schedule.sources import LAST_MICROS, Kind
-from rota.domain.schedule.timetable import Timetable
+from rota.domain.schedule.sources import (
+    LAST_MICROS,
+    SECOND_MICROS,
+    Interval,
+    Kind,
+    distinct_intervals,
+)
+from rota.domain.schedule.timetable import Timetable, parts_of
 from rota.domain.schedule.zones import Zone, load_zone
 from rota.domain.spec import IntervalFrom, Schedule
 
 MAX_EXPRESSIONS = 50
+# What can be counted without holding up a server, however long it was away: see `Timetable.count`.
+_MAX_INTERVALS = 8
+_MAX_WALKED_A_DAY = 2_000
+_DAYS = 366
 
 
 def compile_schedule(schedule: Schedule, *, key: str, anchor: datetime) -> Timetable:
     """The due times of a schedule; `Invalid` with every problem found.
 
-    `key` is the job's identity, the seed of `H`, jitter and spread. Intervals count from
-    `starts` where that is given, else from `anchor`.
+    `key` is the job's identity, the seed of `H`, jitter and spread. Intervals begin with
+    `starts` where that is given, else one length after `anchor`.
     """
     problems = list(_bound_problems(schedule))
     zone = _zone(schedule, problems)
-    setting = Setting(zone, schedule.dst, key, schedule.starts or anchor)
+    setting = Setting(
+        zone, schedule.dst, key, schedule.starts or anchor, is_anchor_due=bool(schedule.starts)
+    )
     sources = _sources(schedule, setting, problems)
+    problems += _density_problems(sources, micros(setting.anchor))
     if problems:
         raise Invalid("the schedule is not valid", problems)
     return Timetable(
@@ -72,6 +85,30 @@ def _sources(
             path = expression_path(schedule, index)
             problems.append(Problem(f"{quoted(text)}: {error}", path))
     return tuple(sources)
+
+
+def _density_problems(sources: Sequence[DueSource], start: int) -> Iterator[Problem]:
+    """Lists whose due times take too long to be told apart."""
+    intervals = distinct_intervals(it for it in sources if isinstance(it, Interval))
+    if len(intervals) > _MAX_INTERVALS:
+        yield Problem(
+            f"{len(intervals)} intervals of which none is a multiple of another: "
+            f"at most {_MAX_INTERVALS}",
+            path="schedule",
+        )
+        return
+    if len(sources) < 2:
+        return
+    counts = sorted(
+        part.count(start, start + _DAYS * 86_400 * SECOND_MICROS) for part in parts_of(sources)
+    )
+    if sum(counts[:-1]) > _DAYS * _MAX_WALKED_A_DAY:
+        yield Problem(
+            "several expressions that are each due very often: all but the densest one may be due "
+            f"{_MAX_WALKED_A_DAY:,} times a day together",
+            path="schedule",
+            hint="write them as one expression, or make two jobs of them",
+        )
 
 
 def _bound_problems(schedule: Schedule) -> Iterator[Problem]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from rota.domain.schedule.misfire import MissedRange
 from rota.domain.schedule.timetable import Timetable
-
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +31,3 @@ def pass_over(table: Timetable, cursor: datetime, until: datetime) -> PassedOver
 def following(table: Timetable, due: datetime) -> datetime | None:
     """The due time after one that does not run."""
     return table.after_completion(due) if table.after_previous else table.next_after(due)
-
-
-def answered_until(table: Timetable, cursor: datetime, now: datetime) -> datetime:
-    """Up to when due times are answered: until now, or further if the next ones are skipped.
-
-    A schedule that takes over goes on after it, so that nothing is answered twice.
-    """
-    if table.after_previous:
-        before = table.before_completion(cursor)
-    else:
-        before = table.last_at_or_before(cursor - _MICROSECOND)
-    return now if before is None else max(before, now)

@@ -11,15 +11,14 @@ from rota.domain.ids import micros
 from rota.domain.schedule.cron import parse_cron
 from rota.domain.schedule.quoting import quoted
 from rota.domain.schedule.sources import LAST_MICROS, SECOND_MICROS, Interval, Kind, Once
+from rota.domain.schedule.written_times import OUTSIDE, iso_time
 from rota.domain.schedule.zoned_cron import LONGEST_GAP, ZonedCron
 from rota.domain.schedule.zones import Zone
 from rota.domain.spec import Dst, Gap
 
 SHORTEST_INTERVAL = timedelta(milliseconds=100)
-_OUTSIDE = "outside the years 1970 to 9999"
 _MICROSECOND = timedelta(microseconds=1)
 _STARTS_LIKE_A_TIME = re.compile(r"[+-]?[0-9]{4,}-|[0-9]{8}(?:T|$)", re.ASCII | re.IGNORECASE)
-_YEAR_TOO_LARGE = re.compile(r"\+?[0-9]{5,}-", re.ASCII)
 _AMOUNTS = re.compile(r"(?:[0-9.]+\s*(?:ms|[wdhms])\s*)+", re.ASCII | re.IGNORECASE)
 _EVERY = re.compile(r"every\s+", re.IGNORECASE)
 
@@ -35,6 +34,7 @@ class Setting:
     dst: Dst
     key: str  # the job's identity: the seed of `H`
     anchor: datetime  # what intervals count from
+    is_anchor_due: bool  # somebody named that instant: it is the first due time
 
 
 def parse_expression(text: str, setting: Setting) -> DueSource:
@@ -44,7 +44,9 @@ def parse_expression(text: str, setting: Setting) -> DueSource:
     if kind is Kind.ONCE:
         return Once(_once(stripped, setting))
     if kind is Kind.INTERVAL:
-        return Interval(parse_interval(stripped) // _MICROSECOND, micros(setting.anchor))
+        length = parse_interval(stripped) // _MICROSECOND
+        first = micros(setting.anchor) + (0 if setting.is_anchor_due else length)
+        return Interval(length, first)
     return ZonedCron(parse_cron(stripped, setting.key), setting.zone, setting.dst)
 
 
@@ -79,33 +81,27 @@ def parse_interval(text: str) -> timedelta:
 
 
 def _once(text: str, setting: Setting) -> int:
-    written = _iso_time(text)
+    written = iso_time(text)
     try:
         at = _on_clocks(written, setting) if written.tzinfo is None else micros(written)
     except OverflowError as error:
-        raise ValueError(_OUTSIDE) from error
+        raise ValueError(OUTSIDE) from error
     if not 0 <= at <= LAST_MICROS:
-        raise ValueError(_OUTSIDE)
+        raise ValueError(OUTSIDE)
     return at
 
 
-def _iso_time(text: str) -> datetime:
-    if _YEAR_TOO_LARGE.match(text):
-        raise ValueError(_OUTSIDE)
-    try:
-        return datetime.fromisoformat(text.upper())
-    except ValueError as error:
-        raise ValueError(f"not an ISO 8601 time such as 2026-06-01T22:00: {error}") from error
-
-
 def _on_clocks(written: datetime, setting: Setting) -> int:
-    """The instant at which the zone's clocks first show the time, or would have in a gap."""
-    instant = setting.zone.instant(written)
+    """The instant at which the zone's clocks first show the time, or the end of its gap."""
+    zone = setting.zone
+    instant = zone.instant(written)
     at = micros(instant)
-    if setting.zone.local(instant).replace(tzinfo=None, fold=0) == written:
-        return at
-    period = setting.zone.period_at(at // SECOND_MICROS)
-    if setting.dst.gap is Gap.SKIP or period.shift > LONGEST_GAP:
-        name = quoted(setting.zone.name)
-        raise ValueError(f"never comes: clocks in {name} are put forward past it")
-    return period.start * SECOND_MICROS
+    is_shown = zone.shows(instant, written)
+    if not is_shown and _is_absent(setting, at):
+        raise ValueError(f"never comes: clocks in {quoted(zone.name)} are put forward past it")
+    return at
+
+
+def _is_absent(setting: Setting, end_of_gap: int) -> bool:
+    shift = setting.zone.period_at(end_of_gap // SECOND_MICROS).shift
+    return setting.dst.gap is Gap.SKIP or shift > LONGEST_GAP

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -28,6 +28,7 @@ class CatchUp:
     fire: tuple[datetime, ...]  # run now, in order
     missed: tuple[MissedRange, ...]  # in order
     next_at: datetime | None  # after now; None: finished, or waiting for a run to end
+    promised: frozenset[datetime] = frozenset()  # late ones of `fire` that must really run
 
 
 class DueTimes(Protocol):
@@ -42,6 +43,8 @@ class DueTimes(Protocol):
 
     def count(self, after: datetime, through: datetime) -> int: ...
 
+    def one_offs(self, after: datetime, through: datetime) -> tuple[datetime, ...]: ...
+
 
 def catch_up(
     timetable: Timetable, next_at: datetime, now: datetime, misfire: Misfire, *, grace: timedelta
@@ -49,8 +52,9 @@ def catch_up(
     """Divides the due times of next_at ≤ due ≤ now into runs and misses, leaving none out.
 
     `next_at`, the cursor, is due whether or not the timetable names it. Due times at most
-    `grace` late all fire; older ones follow the policy. With `run_once` due times end with the
-    first one that fires. For a single expression a long outage costs no more than a short one.
+    `grace` late all fire. Of older ones those that the schedule names one by one fire, and the
+    policy chooses among the rest. With `run_once` due times end with the first one that fires.
+    For a single expression a long outage costs no more than a short one.
     """
     if timetable.after_previous and next_at <= now:
         backlog = _Backlog(timetable, next_at, now)
@@ -68,8 +72,15 @@ def catch_up_known(
     if due_times.run_once:
         return _catch_up_once(backlog, _oldest_run(misfire, backlog, grace))
     punctual_from = now - grace
-    fire = _late_runs(backlog, misfire, punctual_from) + backlog.all_since(punctual_from)
-    return CatchUp(fire, backlog.missed_around(fire), due_times.next_after(now))
+    one_offs = _late_one_offs(backlog, punctual_from)
+    named = _still_wanted(one_offs, misfire, now)
+    chosen = _late_runs(replace(backlog, left_out=frozenset(one_offs)), misfire, punctual_from)
+    late = tuple(sorted((*named, *chosen)))
+    fire = late + backlog.all_since(punctual_from)
+    promised = late if misfire.policy is MisfirePolicy.ALL else named
+    return CatchUp(
+        fire, backlog.missed_around(fire), due_times.next_after(now), frozenset(promised)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +90,7 @@ class _Backlog:
     due_times: DueTimes
     cursor: datetime
     now: datetime
+    left_out: frozenset[datetime] = frozenset()  # not for the policy to choose
 
     def first_from(self, time: datetime) -> datetime | None:
         if time <= self.cursor:
@@ -104,9 +116,17 @@ class _Backlog:
         found: list[datetime] = []
         due = self.last_until(end - _MICROSECOND)
         while due is not None and due >= since and len(found) < limit:
-            found.append(due)
+            if due not in self.left_out:
+                found.append(due)
             due = self.last_until(due - _MICROSECOND)
         return tuple(reversed(found))
+
+    def oldest_before(self, end: datetime, since: datetime) -> tuple[datetime, ...]:
+        """The oldest due time of since ≤ due < end, if there is one."""
+        due = self.first_from(since)
+        while due in self.left_out:
+            due = self.first_from(due + _MICROSECOND)
+        return (due,) if due is not None and due < end else ()
 
     def missed_around(self, fire: tuple[datetime, ...]) -> tuple[MissedRange, ...]:
         """All that do not fire, as ranges between those that do."""
@@ -122,6 +142,21 @@ class _Backlog:
         return (MissedRange(first, last, 1 + self.due_times.count(first, last)),)
 
 
+def _late_one_offs(backlog: _Backlog, end: datetime) -> tuple[datetime, ...]:
+    """The times before `end` that the schedule names one by one."""
+    return backlog.due_times.one_offs(backlog.cursor - _MICROSECOND, end - _MICROSECOND)
+
+
+def _still_wanted(
+    one_offs: tuple[datetime, ...], misfire: Misfire, now: datetime
+) -> tuple[datetime, ...]:
+    """A time that somebody wrote down runs late, unless `within` or `none` says otherwise."""
+    if misfire.policy is MisfirePolicy.NONE:
+        return ()
+    within = misfire.one_off_within
+    return tuple(due for due in one_offs if within is None or due >= now - within)
+
+
 def _late_runs(backlog: _Backlog, misfire: Misfire, end: datetime) -> tuple[datetime, ...]:
     """The due times before `end` that the policy still runs."""
     since = _window_start(misfire, backlog)
@@ -129,8 +164,7 @@ def _late_runs(backlog: _Backlog, misfire: Misfire, end: datetime) -> tuple[date
         case MisfirePolicy.NONE:
             return ()
         case MisfirePolicy.FIRST:
-            first = backlog.first_from(since)
-            return (first,) if first is not None and first < end else ()
+            return backlog.oldest_before(end, since)
         case MisfirePolicy.LAST:
             return backlog.newest_before(end, since, 1)
         case MisfirePolicy.ALL:

@@ -7,8 +7,10 @@ one up to and including it, and how many lie in after < due ≤ through.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import gcd, lcm
 
 from rota.domain.schedule.zones import LAST_SECOND
 
@@ -30,7 +32,7 @@ class Interval:
     """anchor + n × length for n ≥ 0, in elapsed time."""
 
     length: int
-    anchor: int
+    anchor: int  # the first due time
     kind: Kind = Kind.INTERVAL
 
     def next_after(self, micros: int) -> int | None:
@@ -44,8 +46,56 @@ class Interval:
     def count(self, after: int, through: int) -> int:
         return self._through(min(through, LAST_MICROS)) - self._through(after)
 
+    def meet(self, other: Interval) -> Interval | None:
+        """The due times that both have, again an interval; None: there are none."""
+        common = gcd(self.length, other.length)
+        steps, rest = divmod(other.anchor - self.anchor, common)
+        if rest:
+            return None
+        length, cycle = lcm(self.length, other.length), other.length // common
+        meeting = self.anchor + steps * pow(self.length // common, -1, cycle) % cycle * self.length
+        behind = max(self.anchor, other.anchor) - meeting
+        return Interval(length, meeting + max(0, -(-behind // length)) * length)
+
     def _through(self, micros: int) -> int:
         return max(0, (micros - self.anchor) // self.length + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Several intervals as one source.
+
+    Counted by inclusion and exclusion, so that each one more doubles the effort: see
+    `distinct_intervals`.
+    """
+
+    members: tuple[Interval, ...]
+
+    def next_after(self, micros: int) -> int | None:
+        found = (member.next_after(micros) for member in self.members)
+        return min((due for due in found if due is not None), default=None)
+
+    def count(self, after: int, through: int) -> int:
+        return _count_all(self.members, after, through)
+
+
+def distinct_intervals(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Without those whose due times another one has too."""
+    kept: list[Interval] = []
+    for interval in sorted(set(intervals), key=lambda interval: interval.length):
+        if all(interval.meet(other) != interval for other in kept):
+            kept.append(interval)
+    return tuple(kept)
+
+
+def _count_all(intervals: Sequence[Interval], after: int, through: int) -> int:
+    """Due times of at least one of them."""
+    total = 0
+    for index, interval in enumerate(intervals):
+        met = (interval.meet(earlier) for earlier in intervals[:index])
+        counted = [meeting for meeting in met if meeting is not None]
+        total += interval.count(after, through) - _count_all(counted, after, through)
+    return total
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rota.domain.ids import instant, micros, stable_fraction
 from rota.domain.schedule.expressions import DueSource
-from rota.domain.schedule.sources import LAST_MICROS, Interval, Kind
+from rota.domain.schedule.sources import (
+    LAST_MICROS,
+    Interval,
+    Intervals,
+    Kind,
+    Once,
+    distinct_intervals,
+)
 from rota.domain.schedule.zones import Zone
 
 _MICROSECOND = timedelta(microseconds=1)
+Part = DueSource | Intervals  # what is counted by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +80,38 @@ class Timetable:
     def count(self, after: datetime, through: datetime) -> int:
         """How many due times lie in after < due ≤ through.
 
-        By arithmetic for the densest expression; what others add is walked.
+        By arithmetic for intervals and for the densest cron; what others add is walked. That is
+        at most some thousand a day: `compile_schedule` refuses more.
         """
         begin, end = max(micros(after), self.first - 1), min(micros(through), self.last)
         if begin >= end:
             return 0
-        by_size = sorted(self.sources, key=lambda source: -source.count(begin, end))
+        by_size = sorted(parts_of(self.sources), key=lambda part: -part.count(begin, end))
         total = by_size[0].count(begin, end)
-        for index, source in enumerate(by_size[1:], 1):
+        for index, part in enumerate(by_size[1:], 1):
             others = by_size[:index]
-            total += sum(not _is_due(others, due) for due in _walk(source, begin, end))
+            total += sum(not _is_due(others, due) for due in _walk(part, begin, end))
         return total
+
+    def one_offs(self, after: datetime, through: datetime) -> tuple[datetime, ...]:
+        """Those of after < due ≤ through that an expression names by itself, in order."""
+        begin, end = max(micros(after), self.first - 1), min(micros(through), self.last)
+        named = {source.at for source in self.sources if isinstance(source, Once)}
+        return tuple(instant(at) for at in sorted(named) if begin < at <= end)
 
     def release_at(self, due: datetime) -> datetime:
         """When a due run may start: shifted by the job's spread and by jitter, always the same."""
-        shift = self.spread * stable_fraction(self.key, "spread")
+        if not self.spread and not self.jitter:
+            return due
+        shift = self.spread_delay
         if self.jitter:
             shift += self.jitter * stable_fraction(self.key, "jitter", str(micros(due)))
         return instant(min(micros(due) + shift // _MICROSECOND, LAST_MICROS))
+
+    @property
+    def spread_delay(self) -> timedelta:
+        """By how much the job's spread delays each of its runs."""
+        return self.spread * stable_fraction(self.key, "spread")
 
     def after_completion(self, ended: datetime) -> datetime | None:
         """The due time that follows a run's end with `interval_from: completion`."""
@@ -112,12 +134,19 @@ class Timetable:
         return due if due is not None and due <= self.last else None
 
 
-def _walk(source: DueSource, after: int, through: int) -> Iterator[int]:
-    due = source.next_after(after)
+def parts_of(sources: Sequence[DueSource]) -> list[Part]:
+    """The sources, with all intervals as one."""
+    intervals = [source for source in sources if isinstance(source, Interval)]
+    others: list[Part] = [source for source in sources if not isinstance(source, Interval)]
+    return [*others, Intervals(distinct_intervals(intervals))] if intervals else others
+
+
+def _walk(part: Part, after: int, through: int) -> Iterator[int]:
+    due = part.next_after(after)
     while due is not None and due <= through:
         yield due
-        due = source.next_after(due)
+        due = part.next_after(due)
 
 
-def _is_due(sources: list[DueSource], micros: int) -> bool:
-    return any(source.count(micros - 1, micros) for source in sources)
+def _is_due(parts: Sequence[Part], micros: int) -> bool:
+    return any(part.count(micros - 1, micros) for part in parts)

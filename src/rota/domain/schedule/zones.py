@@ -80,8 +80,15 @@ class Zone:
         return instant.astimezone(self._info)
 
     def instant(self, local: datetime) -> datetime:
-        """When clocks show a time without zone for the first time; inside a gap: after it."""
-        return local.replace(tzinfo=self._info).astimezone(UTC)
+        """When clocks show a time without zone for the first time; inside a gap: its end."""
+        found = local.replace(tzinfo=self._info, fold=0).astimezone(UTC)
+        if self.shows(found, local):
+            return found
+        return _EPOCH + self.period_at((found - _EPOCH) // _SECOND).start * _SECOND
+
+    def shows(self, instant: datetime, local: datetime) -> bool:
+        """Whether clocks show this time without zone at the instant."""
+        return self.local(instant).replace(tzinfo=None, fold=0) == local.replace(fold=0)
 
     def _load(self, block: int) -> tuple[Period, ...]:
         if len(self._blocks) >= _MAX_BLOCKS:

@@ -41,7 +41,7 @@ def note(key: str) -> MakeScript[str]:
 
 def insert_token(key: str) -> MakeScript[None]:
     def script(_: int) -> Script[None]:
-        yield Many("insert_token", [(key, key, "viewer", key, "api", None, "test", 0, None)])
+        yield Many("insert_token", [(key, key, "viewer", key, "api", None, "test", 0, None, None)])
 
     return script
 
@@ -117,7 +117,7 @@ async def test_a_statement_that_sqlite_refuses_undoes_its_script_alone(
 ) -> None:
     def nonsense(now: int) -> Script[None]:
         yield from insert_token("doomed")(now)
-        yield query("find_idempotency")  # its parameter is missing
+        yield query("find_answer")  # its parameter is missing
 
     with pytest.raises(RotaError):
         await driver.write(nonsense, Urgency.API)

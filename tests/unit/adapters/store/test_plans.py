@@ -23,6 +23,7 @@ SMALL_INDEXES = {
     "run_eligible",
     "run_gated",
     "run_held",
+    "run_output_pending",
     "run_queued",
     "run_unknown",
 }
@@ -96,7 +97,7 @@ def test_no_statement_scans_the_runs(connection: sqlite3.Connection, name: str) 
         ("due_schedules", "schedule_due (next_at>? AND next_at<?)"),
         ("eligible_runs", "run_eligible (eligible_at<?)"),
         ("end_attempt", "INTEGER PRIMARY KEY (rowid=?)"),
-        ("live_fences", "sqlite_autoindex_run_1 (id=?)"),
+        ("printing_fences", "sqlite_autoindex_run_1 (id=?)"),
         ("runs_to_change", "sqlite_autoindex_run_1 (id=?)"),
         ("select_runs_of_backfill", "run_backfill (backfill=? AND seq<?)"),
         ("select_runs_of_job", "run_job (job_id=? AND seq<?)"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from textwrap import dedent
 from typing import Any
 
@@ -22,7 +23,7 @@ from rota.domain.jobfile.calendars import (
 )
 from rota.domain.jobfile.report import At, Report
 from rota.domain.jobfile.sections import Section
-from rota.domain.jobfile.text import parse_text
+from rota.domain.jobfile.text import Place, parse_text
 
 FILE = Section("", (CALENDARS,))
 ROWS = (*CALENDAR.fields, *HOLIDAYS.fields, CALENDARS, CALENDARS_OF_JOB)
@@ -34,10 +35,14 @@ def calendar(**fields: object) -> dict[str, object]:
     return {name: value for name, value in document.items() if value is not None}
 
 
+def read(document: object) -> Calendar:
+    return read_calendar(json.dumps(document))
+
+
 def errors_of(**fields: object) -> list[str]:
     with pytest.raises(Invalid) as caught:
-        read_calendar(calendar(**fields))
-    return [str(problem) for problem in caught.value.problems]
+        read(calendar(**fields))
+    return [str(replace(problem, line=None, column=None)) for problem in caught.value.problems]
 
 
 def errors_in(text: str) -> list[str]:
@@ -54,7 +59,7 @@ def errors_in(text: str) -> list[str]:
 
 
 def test_a_calendar_is_read_with_its_defaults() -> None:
-    assert read_calendar({"name": "quiet", "windows": ["Sat,Sun"]}) == Calendar(
+    assert read({"name": "quiet", "windows": ["Sat,Sun"]}) == Calendar(
         name="quiet",
         windows=("Sat,Sun",),
         timezone="UTC",
@@ -66,7 +71,7 @@ def test_a_calendar_is_read_with_its_defaults() -> None:
 def test_every_field_of_a_calendar_is_read() -> None:
     pytest.importorskip("holidays", reason="the extra `holidays` is not installed")
 
-    given = read_calendar(
+    given = read(
         {
             "name": "quiet",
             "windows": ["Sat,Sun 00:00-24:00"],
@@ -104,7 +109,7 @@ def test_every_field_of_a_calendar_is_read() -> None:
         ),
         (
             {"windows": ["Sat", "Satt"], "timezone": "Europe/Berln"},
-            ["timezone  there is no time zone", 'windows[1]  "Satt": there is no weekday'],
+            ['windows[1]  "Satt": there is no weekday', "timezone  there is no time zone"],
         ),
     ],
     ids=str,
@@ -123,7 +128,7 @@ def test_a_document_that_is_no_mapping_is_refused() -> None:
     document: Any = ["Sat"]
 
     with pytest.raises(Invalid):
-        read_calendar(document)
+        read(document)
 
 
 def test_problems_of_a_file_have_their_line_and_column() -> None:
@@ -169,10 +174,23 @@ def test_a_calendar_is_written_as_it_was_read(document: dict[str, object]) -> No
 
 
 def test_unknown_names_are_refused_with_the_nearest_one() -> None:
-    problems = unknown_calendars(["weekends", "weekend"], {"weekends", "nights"})
+    places = [Place(3, 17), Place(3, 27)]
+
+    problems = unknown_calendars(["weekends", "weekend"], places, {"weekends", "nights"})
 
     assert [str(problem) for problem in problems] == [
-        'calendars[1]  there is no calendar "weekend" — did you mean "weekends"?'
+        '3:27  there is no calendar "weekend" — did you mean "weekends"?'
+    ]
+
+
+def test_a_text_may_leave_its_name_to_the_address_but_not_contradict_it() -> None:
+    assert read_calendar("windows: [Sat]", name="quiet") == read(calendar())
+
+    with pytest.raises(Invalid) as caught:
+        read_calendar("windows: [Sat]\nname: loud", name="quiet")
+
+    assert [str(problem) for problem in caught.value.problems] == [
+        "2:7  the address says quiet — leave one out"
     ]
 
 
@@ -190,14 +208,14 @@ def test_field_is_documented_in_one_sentence_and_its_examples_hold(row: Any) -> 
 
 def test_every_example_of_windows_is_a_calendar() -> None:
     for example in CALENDAR.by_name["windows"].examples:
-        assert read_calendar(calendar(windows=example)) != read_calendar(calendar())
+        assert read(calendar(windows=example)) != read(calendar())
 
 
 def test_defaults_written_out_change_nothing() -> None:
     defaults = {row.name: row.default for row in CALENDAR.fields if row.default is not None}
 
     assert defaults
-    assert read_calendar(calendar(**defaults)) == read_calendar(calendar())
+    assert read(calendar(**defaults)) == read(calendar())
 
 
 def test_the_schema_takes_what_the_table_takes() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from tests.unit.domain.jobfile.jobfiles import (
     by_message,
@@ -7,6 +9,7 @@ from tests.unit.domain.jobfile.jobfiles import (
     errors_of,
     file_of,
     job,
+    read,
     spec_of,
 )
 
@@ -26,6 +29,7 @@ from tests.unit.domain.jobfile.jobfiles import (
             {"schedule": "@daily", "interval_from": "completion"},
             "interval_from  completion needs exactly one interval",
         ),
+        ({"late": "drop"}, "late  nothing is too late without start_within"),
         ({"retry": {"delay": "10s", "max_delay": "5s"}}, "max_delay is shorter than delay"),
         (
             {"steps": [{"run": "x", "retry": {"delay": "10s", "max_delay": "5s"}}]},
@@ -61,6 +65,25 @@ def test_unknown_type_is_not_blamed_for_its_missing_parts() -> None:
     (error,) = errors_of(type="shel", steps=None)
 
     assert "type must be" in error
+
+
+def test_faulty_objective_is_not_called_missing() -> None:
+    (error,) = errors_of(late="drop", start_within="soon")
+
+    assert "start_within" in error
+
+
+def test_bound_in_a_gap_is_told_as_what_it_becomes() -> None:
+    bound = {"timezone": "Europe/Berlin", "schedule": "@daily", "starts": "2027-03-28T02:30"}
+
+    file = read(file_of(job(**bound)))
+
+    [warning] = file.warnings
+    assert warning.path == "jobs[0].starts"
+    assert "it counts as 2027-03-28T03:00:00+02:00" in warning.message
+    schedule = file.jobs[0].spec.schedule
+    assert schedule is not None
+    assert schedule.starts == datetime(2027, 3, 28, 1, tzinfo=UTC)
 
 
 def test_faulty_zone_does_not_hide_a_faulty_expression() -> None:

@@ -6,7 +6,15 @@ from collections.abc import Callable
 import pytest
 
 from rota.domain.errors import Unavailable
-from rota.domain.output import OutputRecorder, Record, Stream, read_records, to_raw, unpack
+from rota.domain.output import (
+    OutputRecorder,
+    Record,
+    Stream,
+    gap_up_to,
+    read_records,
+    to_raw,
+    unpack,
+)
 from rota.domain.output.chunks import CHUNK_LIMIT
 from rota.domain.output.recorder import INLINE_LIMIT, LINE_LIMIT
 
@@ -244,3 +252,18 @@ def test_a_damaged_chunk_is_refused(harm: Callable[[bytes], bytes]) -> None:
 
     with pytest.raises(Unavailable, match="damaged"):
         unpack(harm(chunk.data))
+
+
+def test_a_gap_ends_where_the_dropped_lines_ended() -> None:
+    recorder = OutputRecorder(1 << 40)
+    recorder.feed(5, Stream.STDOUT, 0, b"one\ntwo\nthree\n")
+    [dropped] = recorder.take_chunks(force=True)
+    recorder.feed(6, Stream.STDOUT, 0, b"four\n")
+    [kept] = recorder.take_chunks(force=True)
+
+    gap = gap_up_to(dropped, "3 lines are gone")
+
+    assert (gap.number, gap.lines) == (dropped.number, 1)
+    assert gap.first_line + gap.lines == kept.first_line
+    [record] = read_records(unpack(gap.data))
+    assert (record.stream, record.text) == (Stream.ROTA, b"3 lines are gone")

@@ -39,30 +39,42 @@ def test_the_next_changes_are_told_with_their_effect(
 
     assert [change.text for change in changes] == texts
     assert [change.at for change in changes] == [utc("2026-03-29 01:00"), utc("2026-10-25 01:00")]
-    assert all(change.is_affected for change in changes)
 
 
 @pytest.mark.parametrize("expression", ["0 12 * * *", "0 3 * * *", "0 2 * * MON", "30s"])
 def test_a_schedule_away_from_the_change_is_not_affected(expression: str) -> None:
     table = timetable(expression, timezone="Europe/Berlin")
 
+    assert clock_changes(table, utc("2026-01-01")) == ()
+
+
+@pytest.mark.parametrize("expression", ["*/30 * * * *", "15 * * * *", "* */1 * * *"])
+def test_a_schedule_that_is_due_in_every_hour_notices_no_change(expression: str) -> None:
+    table = timetable(expression, timezone="Europe/Berlin")
+
+    assert clock_changes(table, utc("2026-01-01")) == ()
+    assert clock_remark(table, utc("2026-10-25 00:30")) == ""
+
+
+@pytest.mark.parametrize(
+    ("expression", "span"), [("*/30 2 * * *", "02:00–02:30"), ("0 */2 * * *", "02:00")]
+)
+def test_an_elapsed_schedule_of_certain_hours_is_told(expression: str, span: str) -> None:
+    table = timetable(expression, timezone="Europe/Berlin")
+
     first, second = clock_changes(table, utc("2026-01-01"))
 
-    assert first.text == "Sun 29 Mar no effect (clocks go forward from 02:00 to 03:00)"
-    assert second.text == "Sun 25 Oct no effect (clocks go back from 03:00 to 02:00)"
-    assert not first.is_affected
-    assert not second.is_affected
+    assert first.text == f"Sun 29 Mar no run at {span} (does not exist, clocks go forward)"
+    assert second.text == f"Sun 25 Oct {span} both times (comes twice, clocks go back)"
 
 
-def test_elapsed_schedules_are_told_but_not_warned_about() -> None:
-    table = timetable("*/30 * * * *", timezone="Europe/Berlin")
+def test_the_year_is_told_where_it_is_another() -> None:
+    table = timetable("30 2 * * *", timezone="Europe/Berlin")
 
-    first, second = clock_changes(table, utc("2026-01-01"))
+    [back, forward] = clock_changes(table, utc("2026-08-01"))
 
-    assert first.text == "Sun 29 Mar no run at 02:00–02:30 (does not exist, clocks go forward)"
-    assert second.text == "Sun 25 Oct 02:00–02:30 both times (comes twice, clocks go back)"
-    assert not first.is_affected
-    assert not second.is_affected
+    assert back.text.startswith("Sun 25 Oct 02:30")
+    assert forward.text.startswith("Sun 28 Mar 2027 03:00")
 
 
 def test_each_expression_of_a_list_is_told() -> None:

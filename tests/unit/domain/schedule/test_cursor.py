@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-import pytest
 from tests.unit.domain.schedule.builders import timetable, utc
 
-from rota.domain.schedule import MissedRange, answered_until, following, pass_over
+from rota.domain.schedule import MissedRange, following, pass_over
 from rota.domain.spec import IntervalFrom
 
 HOURLY = timetable("0 * * * *")
@@ -49,28 +48,6 @@ class TestPassingOver:
 def test_a_due_time_that_does_not_run_is_followed_by_the_next() -> None:
     assert following(HOURLY, at("10:00")) == at("11:00")
     assert following(AFTER_THE_RUN, at("10:20")) == at("11:20")
-
-
-@pytest.mark.parametrize(
-    ("cursor", "until"),
-    [
-        ("11:00", "10:30"),
-        ("12:00", "11:00"),
-        ("10:00", "10:30"),
-    ],
-)
-def test_due_times_are_answered_until_now_or_as_far_as_they_are_skipped(
-    cursor: str, until: str
-) -> None:
-    assert answered_until(HOURLY, at(cursor), at("10:30")) == at(until)
-
-
-def test_a_wait_for_the_first_due_time_answers_nothing() -> None:
-    later = timetable("every 1h", interval_from=IntervalFrom.COMPLETION, starts=at("20:00"))
-
-    assert answered_until(later, at("20:00"), at("10:30")) == at("10:30")
-    assert answered_until(AFTER_THE_RUN, at("11:10"), at("10:30")) == at("10:30")
-    assert answered_until(AFTER_THE_RUN, at("12:10"), at("10:30")) == at("11:10")
 
 
 def test_passing_over_a_century_of_seconds_takes_no_walk() -> None:

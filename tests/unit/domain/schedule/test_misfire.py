@@ -65,7 +65,10 @@ def test_all_due_times_within_grace_fire() -> None:
 def test_the_policy_decides_which_late_ones_run(
     policy: MisfirePolicy, fire: tuple[int, ...], missed_ranges: tuple[MissedRange, ...]
 ) -> None:
-    assert caught_up(policy) == CatchUp(tuple(map(at, fire)), missed_ranges, at(7))
+    result = caught_up(policy)
+
+    assert (result.fire, result.missed) == (tuple(map(at, fire)), missed_ranges)
+    assert result.next_at == at(7)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +84,7 @@ def test_due_times_older_than_the_window_are_missed(
 ) -> None:
     result = caught_up(policy, within=timedelta(hours=3))
 
-    assert result == CatchUp(tuple(map(at, fire)), missed_ranges, at(7))
+    assert (result.fire, result.missed) == (tuple(map(at, fire)), missed_ranges)
 
 
 def test_a_window_that_is_empty_runs_nothing() -> None:
@@ -93,7 +96,7 @@ def test_a_window_that_is_empty_runs_nothing() -> None:
 def test_only_the_newest_run_if_there_are_too_many() -> None:
     result = caught_up(MisfirePolicy.ALL, max=2)
 
-    assert result == CatchUp((at(5), at(6)), (missed(1, 4),), at(7))
+    assert (result.fire, result.missed) == ((at(5), at(6)), (missed(1, 4),))
 
 
 def test_late_and_punctual_ones_fire_together_in_order() -> None:
@@ -125,7 +128,55 @@ def test_a_one_off_time_without_window_runs_however_late() -> None:
 
     result = catch_up(table, at(1), at(10_000), misfire, grace=GRACE)
 
-    assert result == CatchUp((at(1),), (), None)
+    assert (result.fire, result.missed, result.next_at) == ((at(1),), (), None)
+
+
+class TestOneOffTimes:
+    """Times that are written one by one, beside others."""
+
+    table = timetable("2026-01-01T01:00", "2026-01-01T02:30", "0 * * * *")
+
+    @pytest.mark.parametrize(
+        ("policy", "chosen"), [(MisfirePolicy.FIRST, at(2)), (MisfirePolicy.LAST, at(6))]
+    )
+    def test_each_runs_and_the_policy_chooses_among_the_rest(
+        self, policy: MisfirePolicy, chosen: datetime
+    ) -> None:
+        result = caught_up(policy, table=self.table)
+
+        assert result.fire == tuple(sorted((at(1), at(2, 30), chosen)))
+        assert sum(stretch.count for stretch in result.missed) == 4
+
+    def test_they_do_not_count_among_those_that_are_caught_up(self) -> None:
+        result = caught_up(MisfirePolicy.ALL, table=self.table, max=2)
+
+        assert result.fire == (at(1), at(2, 30), at(5), at(6))
+
+    def test_a_window_that_was_given_is_for_them_too(self) -> None:
+        hours = timedelta(hours=4, minutes=10)
+
+        result = caught_up(MisfirePolicy.LAST, table=self.table, one_off_within=hours)
+
+        assert result.fire == (at(2, 30), at(6))
+
+    def test_none_runs_none_of_them(self) -> None:
+        assert caught_up(MisfirePolicy.NONE, table=self.table).fire == ()
+
+
+class TestPromises:
+    def test_all_that_is_caught_up_must_run(self) -> None:
+        result = caught_up(MisfirePolicy.ALL, now=at(4))
+
+        assert result.fire[-1] == at(4)
+        assert result.promised == {at(1), at(2), at(3)}
+
+    def test_the_newest_alone_is_a_run_like_any_other(self) -> None:
+        assert caught_up(MisfirePolicy.LAST).promised == frozenset()
+
+    def test_one_off_times_must_run(self) -> None:
+        result = caught_up(MisfirePolicy.LAST, table=TestOneOffTimes.table)
+
+        assert result.promised == {at(1), at(2, 30)}
 
 
 class TestRunOnce:

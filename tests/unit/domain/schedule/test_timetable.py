@@ -76,6 +76,14 @@ def test_completion_counts_from_the_end_of_the_previous_run() -> None:
     assert len(table.upcoming(ANCHOR, 5)) == 1
 
 
+def test_completion_leads_to_nothing_before_the_schedule_starts() -> None:
+    starts = utc("2026-01-03")
+    table = timetable("10m", interval_from=IntervalFrom.COMPLETION, starts=starts)
+
+    assert table.after_completion(utc("2026-01-01")) == starts
+    assert table.after_completion(starts) == utc("2026-01-03 00:10")
+
+
 def test_only_the_first_of_a_run_once_schedule_is_upcoming() -> None:
     table = timetable("@daily", run_once=True)
 

@@ -13,8 +13,9 @@ from rota.adapters.store.rows import backfill_from, optional_micros, to_json
 from rota.adapters.store.script import Many, Row, Rows, Script, query
 from rota.adapters.store.scripts.drafting import insert_drafts
 from rota.adapters.store.scripts.effects import Effects, record
+from rota.adapters.store.scripts.gates import hold_gates
 from rota.adapters.store.scripts.rules import RulesBook
-from rota.adapters.store.scripts.submitting import draft, first_answer, remember_answer
+from rota.adapters.store.scripts.submitting import draft, first_answer
 from rota.domain.backfill import MAX_DUE_TIMES, Backfill, DueRun
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, RunId, instant, micros, scheduled_run_id
@@ -32,10 +33,11 @@ def submit(
     book: RulesBook,
 ) -> Script[SubmittedBackfill]:
     """Insert a backfill and its runs, or give the first answer to the caller's key again."""
-    answered = yield from first_answer(idempotency)
+    answered = yield from first_answer(now, idempotency, backfill.id)
     if answered is not None:
         [row] = yield query("select_backfills", ids=[answered])
         return SubmittedBackfill(backfill_from(row), Wakes(), is_repeat=True)
+    yield from hold_gates([backfill.job_id])
     drafts = [draft(run, now, backfill.id) for run in runs]
     yield from _refuse_twice(backfill.job_id, {each.due_at for each in drafts})
     yield Many("insert_backfill", [_values(now, backfill)])
@@ -43,8 +45,8 @@ def submit(
     yield from insert_drafts(now, drafts, book, effects, actor=actor)
     facts = {"backfill": backfill.id, "runs": len(runs)}
     yield record("job.backfilled", now, [backfill.job_id], actor=actor, **facts)
-    yield from remember_answer(now, idempotency, backfill.id)
-    return SubmittedBackfill(backfill, effects.wakes())
+    wakes = yield from effects.conclude()
+    return SubmittedBackfill(backfill, wakes)
 
 
 def _refuse_twice(job: JobId, due: Collection[int]) -> Script[None]:
@@ -101,7 +103,9 @@ def with_backfills(job: JobId, entries: Sequence[LedgerEntry]) -> Script[list[Le
     latest = max(micros(entry.last) for entry in entries)
     made_up: dict[int, list[RunId]] = defaultdict(list)
     for row in (yield from _backfilled(job, firsts[0], latest, MAX_DUE_TIMES)):
-        made_up[bisect_right(firsts, row["due_at"]) - 1].append(RunId(row["id"]))
+        index = bisect_right(firsts, row["due_at"]) - 1
+        if row["due_at"] <= micros(entries[index].last):  # else the schedule never had it
+            made_up[index].append(RunId(row["id"]))
     return [
         replace(entry, backfilled_by=tuple(made_up[index][:_MOST_NAMED]))
         for index, entry in enumerate(entries)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from rota.adapters.store.rows import calendar_from, to_json
-from rota.adapters.store.script import Many, Script, query
-from rota.domain.errors import Conflict
+from rota.adapters.store.script import Many, Script, lock, query
+from rota.adapters.store.scripts.gates import hold_gates
+from rota.domain.errors import Conflict, StaleTransition
 from rota.ports.calendars import NewCalendar, StoredCalendar
 from rota.ports.records import NewJob, Wakes
 
@@ -24,19 +26,46 @@ def calendars(project: str, names: Sequence[str] | None) -> Script[list[StoredCa
 
 def save(now: int, new: Sequence[NewCalendar], actor: str) -> Script[Wakes]:
     """Create and change, all or none; plans made with the old version are refused from now on."""
+    users = yield from hold(new)
+    yield from hold_gates(users)
+    yield from write(now, new, actor)
+    return _WAKES
+
+
+def hold(new: Sequence[NewCalendar], jobs: Sequence[NewJob] = ()) -> Script[set[str]]:
+    """Lock calendars that change and those that jobs are to use; returns who uses the former."""
+    changed = {(each.project, each.calendar.name) for each in new}
+    used = {(job.project, name) for job in jobs for name in job.calendars}
+    for (project, is_changed), group in groupby(
+        sorted(changed | used), lambda key: (key[0], key in changed)
+    ):
+        kind = "calendars" if is_changed else "used_calendars"
+        yield lock(kind, project=project, names=[name for _, name in group])
+    users: set[str] = set()
+    for project, name in sorted(changed):
+        rows = yield query("jobs_with_calendar", project=project, name=name)
+        users |= {row["job_id"] for row in rows}
+    return users
+
+
+def write(now: int, new: Sequence[NewCalendar], actor: str) -> Script[None]:
+    """Create and change calendars that the transaction holds, with the gates of who uses them."""
     for each in new:
         project, name = each.project, each.calendar.name
         yield from _require_version(project, name, each.expected_version)
         version = each.expected_version + 1
         document = to_json(each.calendar)
-        yield Many("upsert_calendar", [(project, name, document, version, actor, now)])
+        try:
+            yield Many("upsert_calendar", [(project, name, document, version, actor, now)])
+        except StaleTransition as error:
+            raise _changed_meanwhile(name) from error
         yield query("unsettle_schedules", project=project, name=name)
         kind = "calendar.changed" if each.expected_version else "calendar.created"
         yield _record(kind, now, project, name, actor)
-    return _WAKES
 
 
 def delete(now: int, project: str, name: str, expected_version: int, actor: str) -> Script[Wakes]:
+    yield lock("calendars", project=project, names=[name])
     yield from _require_version(project, name, expected_version)
     users = yield query("users_of_calendar", project=project, name=name, limit=_SOME)
     if users:
@@ -75,8 +104,12 @@ def _record(kind: str, now: int, project: str, name: str, actor: str) -> Many:
 def _require_version(project: str, name: str, expected: int) -> Script[None]:
     rows = yield query("select_calendars_by_name", project=project, names=[name])
     if [row["version"] for row in rows] != ([expected] if expected else []):
-        raise Conflict(
-            f"calendar {name} was changed by someone else meanwhile",
-            code="calendar_changed",
-            hint="look at the new version and try again",
-        )
+        raise _changed_meanwhile(name)
+
+
+def _changed_meanwhile(name: str) -> Conflict:
+    return Conflict(
+        f"calendar {name} was changed by someone else meanwhile",
+        code="calendar_changed",
+        hint="look at the new version and try again",
+    )

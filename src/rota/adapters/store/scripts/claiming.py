@@ -2,49 +2,84 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rota.adapters.store.rows import from_json
-from rota.adapters.store.script import Many, Row, Script, query
+from rota.adapters.store.script import Row, Rows, Script, query
 from rota.adapters.store.scripts.effects import Effects, record
-from rota.adapters.store.scripts.punctuality import drop_late
+from rota.adapters.store.scripts.gates import hold_gates
+from rota.adapters.store.scripts.punctuality import drop_late, too_late
 from rota.adapters.store.scripts.releasing import release_jobs
+from rota.domain.errors import StaleStream
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, Chain, allot, cost_of, oldest_slots
 from rota.domain.shape import unmet
 from rota.ports.work import Work
 
 
-def claim(now: int, session_id: str, slots: int) -> Script[list[Work]]:
-    """Up to `slots` runs for a session with a lease and room, each as a new attempt."""
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a server wants for a worker."""
+
+    slots: int
+    stream: int  # in which it believes the worker to be connected to it
+    runs: Sequence[str] = ()  # those a ticket named
+
+
+def claim(now: int, session_id: str, wish: Wish) -> Script[list[Work]]:
+    """Up to as many runs as wished for a session with room, each as a new attempt."""
+    session = yield from present(now, session_id, wish.stream)
+    if session is None:
+        return []
+    effects = Effects()
+    late = yield from too_late(now)
+    yield from hold_gates({row["job_id"] for row in late})
+    works = yield from take(now, session, wish, late, effects)
+    yield from effects.conclude()
+    return works
+
+
+def present(now: int, session_id: str, stream: int) -> Script[Row | None]:
+    """A session with a lease, which does not end before the transaction."""
     rows = yield query("session", id=session_id)
     if not rows or not _may_claim(rows[0], now):
-        return []
-    session = rows[0]
-    [held] = yield query("count_held", session=session_id)
-    slots = min(slots, session["slots"] - held["held"])
+        return None
+    if rows[0]["stream"] != stream:
+        raise StaleStream(f"the worker of session {session_id} has connected anew")
+    return rows[0]
+
+
+def take(now: int, session: Row, wish: Wish, late: Rows, effects: Effects) -> Script[list[Work]]:
+    """Runs for a session that is present, once those that are too `late` are out of the way."""
+    [held] = yield query("count_held", session=session["id"])
+    slots = min(wish.slots, session["slots"] - held["held"])
     if slots <= 0:
         return []
-    dropped = yield from drop_late(now)
-    yield from release_jobs(now, dropped, Effects())  # whoever waited is picked right here
-    chains = yield query("active_chains", pool=session["pool"])
+    dropped = yield from drop_late(now, late, effects)
+    yield from release_jobs(now, dropped, effects)  # whoever waited is picked right here
+    chains = yield from effects.lines.serving(session["pool"])
     if not chains:
         return []
     [pool] = yield query("pool_state", pool=session["pool"])
     capacity = 1 / pool["slots"]
     shapes = yield from _fitting_shapes(session)
-    seqs = yield from _pick(session["pool"], chains, shapes, slots, pool["served"] or 0, capacity)
+    named = yield from _named(session["pool"], wish.runs, shapes, slots)
+    line = _Line(session["pool"], slots, pool["served"] or 0, capacity)
+    seqs = yield from _pick(line, chains, shapes, named, effects)
     if not seqs:
         return []
-    claimed = yield query("claim_runs", seqs=seqs, session=session_id, now=now, capacity=capacity)
-    yield from _charge(session["pool"], claimed, capacity)
-    yield record("run.claimed", now, [row["id"] for row in claimed], actor=session_id)
+    claimed = yield query(
+        "claim_runs", seqs=seqs, session=session["id"], now=now, capacity=capacity
+    )
+    yield record("run.claimed", now, [row["id"] for row in claimed], actor=session["id"])
+    _charge(session["pool"], claimed, capacity, effects)
     order = {seq: place for place, seq in enumerate(seqs)}
     return [_work(row) for row in sorted(claimed, key=lambda row: order[row["seq"]])]
 
 
 def _may_claim(session: Row, now: int) -> bool:
-    return session["alive"] and not session["stopping"] and session["expires_at"] > now
+    is_willing = not session["stopping"] and not session["draining"]
+    return session["alive"] and is_willing and session["expires_at"] > now
 
 
 def _fitting_shapes(session: Row) -> Script[list[str]]:
@@ -53,22 +88,40 @@ def _fitting_shapes(session: Row) -> Script[list[str]]:
     return [row["id"] for row in rows if not unmet(row["id"], labels, functions)]
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The runs of a pool, from the view of a worker."""
+
+    pool: str
+    slots: int  # free places of the worker
+    served: int
+    capacity: float
+
+
+def _named(
+    pool: str, runs: Sequence[str], shapes: Sequence[str], slots: int
+) -> Script[dict[int, None]]:
+    """Sequence numbers of the runs that a ticket named, as far as they can be had."""
+    if not runs:
+        return {}
+    found = yield query("named_runs", ids=runs, pool=pool, shapes=shapes, limit=slots)
+    return dict.fromkeys(row["seq"] for row in found)
+
+
 def _pick(
-    pool: str,
-    rows: Sequence[Row],
+    line: _Line,
+    chains: list[Chain],
     shapes: Sequence[str],
-    slots: int,
-    served: int,
-    capacity: float,
+    named: dict[int, None],
+    effects: Effects,
 ) -> Script[list[int]]:
-    """Sequence numbers of the runs to claim, in order of service."""
-    picked: dict[int, None] = {}
-    oldest = oldest_slots(served, slots)
+    """Sequence numbers of the runs to claim: those named, then in order of service."""
+    picked, slots = dict(named), line.slots
+    oldest = oldest_slots(line.served, slots - len(picked))
     if oldest:
-        found = yield query("oldest_runs", pool=pool, shapes=shapes, limit=oldest)
+        found = yield query("oldest_runs", pool=line.pool, shapes=shapes, limit=oldest)
         picked.update(dict.fromkeys(row["seq"] for row in found))
-    chains = [Chain(row["id"], row["priority"], row["tag"], row["weight"]) for row in rows]
-    cost = cost_of(DEFAULT_EXPECTED_SECONDS, capacity)
+    cost = cost_of(DEFAULT_EXPECTED_SECONDS, line.capacity)
     while chains and len(picked) < slots:
         before = len(picked)
         exhausted = set()
@@ -78,17 +131,17 @@ def _pick(
             picked.update(dict.fromkeys(fresh))
             if len(fresh) < share:
                 exhausted.add(chain)
+        effects.lines.leave(exhausted)
         chains = [chain for chain in chains if chain.id not in exhausted]
     return list(picked)
 
 
-def _charge(pool: str, claimed: Sequence[Row], capacity: float) -> Script[None]:
-    costs: dict[str, float] = defaultdict(float)
+def _charge(pool: str, claimed: Sequence[Row], capacity: float, effects: Effects) -> None:
     for row in claimed:
-        costs[row["chain"]] += cost_of(row["expected"], capacity)
-    yield Many("charge_chain", [(cost, chain) for chain, cost in costs.items()])
-    yield query("rest_chains", ids=costs)
-    yield query("count_served", pool=pool, served=len(claimed))
+        effects.lines.charge(row["chain"], cost_of(row["expected"], capacity))
+    effects.lines.leave(row["chain"] for row in claimed)
+    effects.served[pool] += len(claimed)
+    effects.claimed(row["id"] for row in claimed)
 
 
 def _work(row: Row) -> Work:

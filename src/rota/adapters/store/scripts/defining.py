@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from rota.adapters.store.rows import optional_micros, to_json
 from rota.adapters.store.script import Many, Script, query
 from rota.adapters.store.scripts import calendars
 from rota.adapters.store.scripts.effects import Effects, record
-from rota.adapters.store.scripts.firing import insert_unanswered
-from rota.adapters.store.scripts.queueing import end_waiting
+from rota.adapters.store.scripts.firing import (
+    answer_overdue,
+    answered_to,
+    insert_unanswered,
+    moved_meanwhile,
+)
+from rota.adapters.store.scripts.gates import hold_gates
+from rota.adapters.store.scripts.queueing import EndOfWait, end_waiting
 from rota.adapters.store.scripts.releasing import hold_job, release_jobs, unhold_job
+from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.errors import Conflict, StaleTransition
 from rota.domain.ids import JobId, RunId, micros, shard_of
 from rota.domain.states import RunState
 from rota.ports.calendars import NewCalendar
-from rota.ports.records import NewJob, ScheduleMove, Wakes
+from rota.ports.records import NewJob, RemovedJob, ScheduleMove, Wakes
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,20 +32,30 @@ class Definitions:
     """What one save creates, changes and deletes."""
 
     jobs: Sequence[NewJob]
-    removed: Sequence[JobId]
+    removed: Sequence[RemovedJob]
     calendars: Sequence[NewCalendar] = ()
 
 
-def save(now: int, definitions: Definitions, actor: str) -> Script[Wakes]:
+def save(now: int, definitions: Definitions, actor: str, book: RulesBook) -> Script[Wakes]:
     """Create, change and delete, all or none."""
     effects = Effects(times=True)
-    jobs = definitions.jobs
-    yield from calendars.save(now, definitions.calendars, actor)
+    jobs = sorted(definitions.jobs, key=lambda job: (job.project, job.name))
+    users = yield from calendars.hold(definitions.calendars, jobs)
+    known = [job.id for job in jobs if job.expected_version]
+    yield from hold_gates({*known, *(job.id for job in definitions.removed), *users})
+    # Before the calendars: a change of one moves the version of every schedule that uses it.
+    seen = [(job.id, job.expected_schedule_version) for job in jobs]
+    seen += [(job.id, job.expected_schedule_version) for job in definitions.removed]
+    yield from _require_seen(seen)
+    for job in jobs:
+        if job.overdue is not None:
+            yield from answer_overdue(now, job.overdue, book, effects)
+    yield from calendars.write(now, definitions.calendars, actor)
     for job in jobs:
         yield from _save(now, job, actor)
     yield from calendars.save_uses(jobs)
     if definitions.removed:
-        yield from _remove(now, definitions.removed, actor)
+        yield from _remove(now, definitions.removed, effects, actor)
     changed = [job.id for job in jobs if job.expected_version]
     created = [job.id for job in jobs if not job.expected_version]
     for kind, ids in (("job.created", created), ("job.changed", changed)):
@@ -47,7 +65,7 @@ def save(now: int, definitions: Definitions, actor: str) -> Script[Wakes]:
     if limited:
         yield query("count_at_gate", ids=limited)
     yield from release_jobs(now, changed, effects)
-    return effects.wakes()
+    return (yield from effects.conclude())
 
 
 def _save(now: int, job: NewJob, actor: str) -> Script[None]:
@@ -68,7 +86,7 @@ def _save(now: int, job: NewJob, actor: str) -> Script[None]:
             )
         except StaleTransition as error:
             raise _changed_meanwhile(job.name) from error
-    yield from _require_cursor(job)
+    yield from _require_cursor(job.id, job.claimed_cursor)
     yield from insert_unanswered([(job.id, job.unanswered)])
     version = job.expected_version + 1
     document, rules = to_json(job.document), to_json(job.rules)
@@ -79,20 +97,31 @@ def _save(now: int, job: NewJob, actor: str) -> Script[None]:
         optional_micros(job.next_at),
         micros(job.anchor),
         optional_micros(job.held_from),
+        answered_to(job.unanswered),
         int(job.restarts or job.claimed_cursor is not None),
         int(job.restarts),
     )
     yield Many("upsert_schedule", [values])
 
 
-def _require_cursor(job: NewJob) -> Script[None]:
+def _require_seen(seen: Sequence[tuple[JobId, int | None]]) -> Script[None]:
+    """`Conflict` if a schedule was held, let go or moved since somebody looked at it."""
+    expected = {job: version for job, version in seen if version is not None}
+    rows = (yield query("claimed_schedules", ids=list(expected))) if expected else ()
+    stands = {row["job_id"]: row["version"] for row in rows}
+    for job, version in expected.items():
+        if stands.get(job) != version:
+            raise moved_meanwhile(job)
+
+
+def _require_cursor(job: JobId, claimed: datetime | None) -> Script[None]:
     """`Conflict` if a schedule is to move on from where it no longer stands."""
-    if job.claimed_cursor is None:
+    if claimed is None:
         return
-    rows = yield query("claimed_schedules", ids=[job.id])
+    rows = yield query("claimed_schedules", ids=[job])
     stands = [row["held_from"] if row["next_at"] is None else row["next_at"] for row in rows]
-    if stands != [micros(job.claimed_cursor)]:
-        raise Conflict(f"job {job.name} fired meanwhile", code="schedule_moved", hint="apply again")
+    if stands != [micros(claimed)]:
+        raise moved_meanwhile(job)
 
 
 def _changed_meanwhile(name: str) -> Conflict:
@@ -103,12 +132,17 @@ def _changed_meanwhile(name: str) -> Conflict:
     )
 
 
-def _remove(now: int, ids: Sequence[JobId], actor: str) -> Script[None]:
+def _remove(now: int, removed: Sequence[RemovedJob], effects: Effects, actor: str) -> Script[None]:
     """What a pause holds ends with its job: nobody could resume it."""
+    for job in removed:
+        yield from _require_cursor(job.id, job.claimed_cursor)
+    yield from insert_unanswered((job.id, job.unanswered) for job in removed)
+    ids = [job.id for job in removed]
     held = yield query("waiting_runs_of_paused_jobs", ids=ids)
     if held:
         runs = [RunId(row["id"]) for row in held]
-        yield from end_waiting(now, runs, RunState.SKIPPED, "deleted", actor)
+        end = EndOfWait(RunState.SKIPPED, "deleted", actor)
+        yield from end_waiting(now, runs, end, effects)
     gone = yield query("delete_jobs", ids=ids, now=now)
     yield query("delete_schedules", ids=ids)
     yield query("forget_calendar_uses", ids=ids)
@@ -117,10 +151,13 @@ def _remove(now: int, ids: Sequence[JobId], actor: str) -> Script[None]:
         yield record("job.deleted", now, [row["id"] for row in gone], actor=actor, names=names)
 
 
-def move(now: int, moves: Sequence[ScheduleMove], actor: str) -> Script[Wakes]:
+def move(now: int, moves: Sequence[ScheduleMove], actor: str, book: RulesBook) -> Script[Wakes]:
     """Pause, resume, enable, disable or skip, all or none; queued runs follow."""
     effects = Effects(times=True)
+    yield from hold_gates({item.job_id for item in moves})
     for item in moves:
+        if item.overdue is not None:
+            yield from answer_overdue(now, item.overdue, book, effects)
         yield from _move(now, item, actor)
     yield from insert_unanswered((item.job_id, item.ranges) for item in moves)
     for kind in sorted({item.kind for item in moves}):
@@ -128,16 +165,17 @@ def move(now: int, moves: Sequence[ScheduleMove], actor: str) -> Script[Wakes]:
         yield record(f"job.{kind}", now, ids, actor=actor)
     for item in moves:
         if item.paused:
-            yield from hold_job(now, item.job_id)
+            yield from hold_job(now, item.job_id, effects)
         else:
             yield from unhold_job(now, item.job_id, effects)
-    return effects.wakes()
+    return (yield from effects.conclude())
 
 
 def _move(now: int, item: ScheduleMove, actor: str) -> Script[None]:
     values = (
         optional_micros(item.next_at),
         optional_micros(item.held_from),
+        answered_to(item.ranges),
         item.job_id,
         item.expected_schedule_version,
         optional_micros(item.expected_next_at),

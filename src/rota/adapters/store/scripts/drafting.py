@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import replace
 from typing import NamedTuple
 
 from rota.adapters.store.rows import reasons_to
 from rota.adapters.store.script import Many, Row, Script
-from rota.adapters.store.scripts.effects import Effects, count_ends, record
+from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.gatekeeper import Gatekeeper
-from rota.adapters.store.scripts.queueing import Line, activate
+from rota.adapters.store.scripts.lines import Line
 from rota.adapters.store.scripts.releasing import apply_side_effects
-from rota.adapters.store.scripts.rules import RulesBook
+from rota.adapters.store.scripts.rules import Ref, RulesBook, VersionRules
 from rota.domain.errors import NotFound
 from rota.domain.gates import Admission
 from rota.domain.ids import BackfillId, RunId
@@ -42,18 +41,14 @@ class Draft(NamedTuple):
     retry_of: str | None = None
     backfill: BackfillId | None = None
     reasons: str | None = None  # why it is for later
+    is_caught_up: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Pattern:
+class _Pattern(NamedTuple):
     """What runs of one job version and priority have in common."""
 
-    rules: RunRules
-    shape: str
+    version: VersionRules
     line: Line
-    chain: str
-    deadline: int | None  # microseconds after the due time
-    objective: int | None  # microseconds after the release
     expected: float
 
 
@@ -69,24 +64,24 @@ def insert_drafts(
     """Pass new runs through the gates and insert them."""
     if not drafts:
         return
-    rules = yield from book.load({(draft.job_id, draft.job_version) for draft in drafts})
+    versions = yield from book.load({(draft.job_id, draft.job_version) for draft in drafts})
     gatekeeper = Gatekeeper()
     backfills = {draft.backfill for draft in drafts if draft.backfill is not None}
     yield from gatekeeper.load(now, {draft.job_id for draft in drafts}, backfills=backfills)
-    patterns = {key: _pattern(key, rules, gatekeeper.jobs) for key in map(_key, drafts)}
+    patterns = {key: _pattern(key, versions, gatekeeper.jobs) for key in map(_key, drafts)}
     entries = [_Entry(d, patterns[_key(d)], _admit(now, d, gatekeeper)) for d in drafts]
-    yield Many("insert_shape", [(p.shape,) for p in patterns.values()], exactly=False)
+    shapes = {pattern.version.shape for pattern in patterns.values()}
+    yield Many("insert_shape", [(shape,) for shape in sorted(shapes)], exactly=False)
     yield Many("insert_run", [_row(now, entry, gatekeeper) for entry in entries])
-    yield from _enter_lines(entries, effects)
-    yield from _tell(now, entries, actor)
+    _enter_lines(entries, effects)
+    yield from _tell(now, entries, effects, actor)
     yield from apply_side_effects(now, gatekeeper, effects, actor)
 
 
-def _enter_lines(entries: Sequence[_Entry], effects: Effects) -> Script[None]:
-    lines = {e.pattern.line for e in entries if e.admission.state is RunState.QUEUED}
-    if lines:
-        yield from activate(lines)
-    effects.pools.update(line.pool for line in lines)
+def _enter_lines(entries: Sequence[_Entry], effects: Effects) -> None:
+    for entry in entries:
+        if entry.admission.state is RunState.QUEUED:
+            effects.queued(entry.pattern.line, entry.draft.id)
     effects.times |= any(e.admission.state is RunState.SCHEDULED for e in entries)
 
 
@@ -96,29 +91,15 @@ def _key(draft: Draft) -> tuple[str, int, int | None]:
 
 def _pattern(
     key: tuple[str, int, int | None],
-    book: Mapping[tuple[str, int], tuple[RunRules, str]],
+    versions: Mapping[Ref, VersionRules],
     jobs: Mapping[str, Row],
 ) -> _Pattern:
-    job, version, priority = key
-    if (job, version) not in book or jobs[job]["deleted_at"] is not None:
-        raise NotFound(f"no job {job} of version {version}", code="job_not_found")
-    rules, shape = book[job, version]
-    line = Line(
-        rules.pool, rules.priority if priority is None else priority, rules.share or rules.project
-    )
-    return _Pattern(
-        rules,
-        shape,
-        line,
-        line.id,
-        _micros(rules.deadline),
-        _micros(rules.start_within),
-        _expected_seconds(rules, jobs[job]["expected_seconds"]),
-    )
-
-
-def _micros(span: timedelta | None) -> int | None:
-    return None if span is None else span // timedelta(microseconds=1)
+    job, number, priority = key
+    version = versions.get((job, number))
+    if version is None or jobs[job]["deleted_at"] is not None:
+        raise NotFound(f"no job {job} of version {number}", code="job_not_found")
+    line = version.line if priority is None else replace(version.line, priority=priority)
+    return _Pattern(version, line, _expected_seconds(version.rules, jobs[job]["expected_seconds"]))
 
 
 def _expected_seconds(rules: RunRules, average: float | None) -> float:
@@ -130,7 +111,7 @@ def _expected_seconds(rules: RunRules, average: float | None) -> float:
 
 
 def _admit(now: int, draft: Draft, gatekeeper: Gatekeeper) -> Admission:
-    run = gatekeeper.new_run(draft.id, draft.trigger, draft.backfill)
+    run = gatekeeper.new_run(draft.id, draft.trigger, draft.backfill, draft.is_caught_up)
     if draft.release_at <= now:
         return gatekeeper.admit(draft.job_id, run)
     if draft.due_at <= now:
@@ -140,11 +121,11 @@ def _admit(now: int, draft: Draft, gatekeeper: Gatekeeper) -> Admission:
 
 def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
     """Values for `insert_run`, in its order."""
-    draft, pattern, admission = entry
-    rules, state = pattern.rules, admission.state
+    draft, (version, line, expected), admission = entry
+    rules, state = version.rules, admission.state
     is_punctual = draft.backfill is None  # what is long past cannot be late
-    deadline_at = _after(draft.due_at, pattern.deadline) if is_punctual else None
-    late_at = _after(draft.release_at, pattern.objective) if is_punctual else None
+    deadline_at = _after(draft.due_at, version.deadline) if is_punctual else None
+    late_at = _after(draft.release_at, version.objective) if is_punctual else None
     counts = gatekeeper.counts_at_gate(draft.job_id, draft.trigger, state)
     return (
         draft.id,
@@ -161,13 +142,13 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
         deadline_at,
         late_at,
         late_at if _is_dropped_when_late(draft, rules) else None,
-        pattern.line.priority,
-        pattern.line.pool,
-        pattern.chain,
-        pattern.shape,
+        line.priority,
+        line.pool,
+        line.id,
+        version.shape,
         rules.delivery,
         rules.retry.attempts,
-        pattern.expected,
+        expected,
         admission.blocked_on or None,
         draft.reasons if admission is _FOR_LATER else reasons_to(admission.reasons),
         draft.inputs,
@@ -178,6 +159,7 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
         draft.retry_of,
         draft.job_id if counts else None,
         draft.backfill,
+        int(draft.is_caught_up),
     )
 
 
@@ -190,7 +172,7 @@ def _is_dropped_when_late(draft: Draft, rules: RunRules) -> bool:
     return rules.late is Late.DROP and draft.trigger is Trigger.SCHEDULE
 
 
-def _tell(now: int, entries: Sequence[_Entry], actor: str) -> Script[None]:
+def _tell(now: int, entries: Sequence[_Entry], effects: Effects, actor: str) -> Script[None]:
     """Events and tallies of what was inserted."""
     groups: dict[tuple[RunState, str], list[_Entry]] = defaultdict(list)
     for entry in entries:
@@ -199,6 +181,6 @@ def _tell(now: int, entries: Sequence[_Entry], actor: str) -> Script[None]:
         ids = [entry.draft.id for entry in group]
         if is_final(state):
             yield record("run.finished", now, ids, actor=actor, state=state, cause=cause)
-            yield from count_ends((entry.pattern.rules.name, state) for entry in group)
+            effects.ends.update((entry.pattern.version.rules.name, state) for entry in group)
         else:
             yield record(f"run.{state.lower()}", now, ids, actor=actor)

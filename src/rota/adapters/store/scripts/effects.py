@@ -1,28 +1,63 @@
-"""What a transaction tells others: wake-ups, events, tallies."""
+"""What a transaction leaves behind beside what it is about: wake-ups, events, lines, tallies."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rota.adapters.store.rows import to_json
-from rota.adapters.store.script import Many, Script
+from rota.adapters.store.script import Many, Script, query
+from rota.adapters.store.scripts.lines import Line, Lines
 from rota.domain.ids import SessionId
+from rota.ports.queue import MAX_NAMED
 from rota.ports.records import Wakes
 
 
 @dataclass(slots=True)
 class Effects:
-    """Whom a transaction concerns; filled as it goes."""
+    """Whom a transaction concerns, and what it counts; filled as it goes."""
 
-    pools: set[str] = field(default_factory=set)
+    pools: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
     sessions: set[str] = field(default_factory=set)
     times: bool = False
+    lines: Lines = field(default_factory=Lines)
+    served: Counter[str] = field(default_factory=Counter)  # by pool
+    ends: Counter[tuple[str, str]] = field(default_factory=Counter)  # by job and state
+    delays: defaultdict[tuple[str, float], list[float]] = field(
+        default_factory=lambda: defaultdict(list)
+    )  # seconds, by pool and bound of the bucket
 
-    def wakes(self) -> Wakes:
+    def queued(self, line: Line, run: str) -> None:
+        """A run waits for a worker."""
+        self.lines.enter(line)
+        self.pools[line.pool][run] = None
+
+    def claimed(self, runs: Iterable[str]) -> None:
+        """Nobody needs to hear of runs that found a worker right away."""
+        for run in runs:
+            for waiting in self.pools.values():
+                waiting.pop(run, None)
+
+    def conclude(self) -> Script[Wakes]:
+        """Write what many transactions write to, as the last thing; returns whom to wake."""
+        yield from self.lines.write()
+        for pool, served in sorted(self.served.items()):
+            yield query("count_served", pool=pool, served=served)
+        if self.delays:
+            delays = [(*key, len(each), sum(each)) for key, each in sorted(self.delays.items())]
+            yield Many("count_delays", delays)
+        if self.ends:
+            yield Many("count_ends", [(*key, count) for key, count in sorted(self.ends.items())])
+        return self._wakes()
+
+    def _wakes(self) -> Wakes:
         return Wakes(
-            pools=frozenset(self.pools),
+            pools={
+                pool: tuple(runs) if len(runs) <= MAX_NAMED else ()
+                for pool, runs in self.pools.items()
+                if runs
+            },
             sessions=frozenset(SessionId(session) for session in self.sessions),
             times=self.times,
         )
@@ -31,10 +66,3 @@ class Effects:
 def record(event: str, now: int, ids: Sequence[str], *, actor: str, **data: object) -> Many:
     """The event of one batch transition."""
     return Many("insert_event", [(event, now, actor, "", to_json(ids), to_json(data))])
-
-
-def count_ends(ends: Iterable[tuple[str, str]]) -> Script[None]:
-    """Keep the tally of (job, state)."""
-    tally = Counter(ends)
-    if tally:
-        yield Many("count_ends", [(job, state, count) for (job, state), count in tally.items()])

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from rota.adapters.store.rows import optional_instant, optional_micros, to_json
 from rota.adapters.store.script import Many, Row, Script, query
-from rota.adapters.store.scripts.claiming import claim
+from rota.adapters.store.scripts.claiming import Wish, present, take
 from rota.adapters.store.scripts.effects import Effects, record
+from rota.adapters.store.scripts.gates import hold_gates_of
+from rota.adapters.store.scripts.printing import settle_output
+from rota.adapters.store.scripts.punctuality import too_late
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.adapters.store.scripts.settling import Ended, settle
+from rota.domain.errors import StaleStream
 from rota.domain.ids import instant, stable_fraction
 from rota.domain.job import RunRules
 from rota.domain.retry import Ending, Verdict, attempt_ended
@@ -32,37 +37,57 @@ class _End:
     verdict: Verdict
     started_at: int | None
     ended_at: int
+    losses: int  # of the run, this one included
 
 
 def finish(
-    now: int, session: str, outcomes: Sequence[Outcome], claim_slots: int, book: RulesBook
+    now: int, session: str, outcomes: Sequence[Outcome], wish: Wish, book: RulesBook
 ) -> Script[Finished]:
     """End attempts a worker reports. What it reports more than once counts once."""
     effects = Effects()
+    worker = yield from _waiting_worker(now, session, wish)
+    overdue = (yield from too_late(now)) if worker else ()
     reports = {Fence(o.run, o.attempt): o for o in reversed(outcomes)}
-    done = yield from _complete(now, session, reports.values(), effects)
+    dropped = {row["job_id"] for row in overdue}
+    gates = yield from hold_gates_of({fence.run for fence in reports}, dropped)
+    rows = yield from _rows(reports.values())
+    done = yield from _complete(now, session, reports.values(), gates, effects)
     rest = [outcome for fence, outcome in reports.items() if fence not in done]
-    rows = yield from _rows(rest)
     valid = [o for o in rest if _holds(rows.get(o.run), session, o)]
-    yield from _end(now, session, valid, rows, book, effects)
+    yield from _end(now, session, valid, rows, book, gates, effects)
     done.update(Fence(o.run, o.attempt) for o in valid)
     doubtful = [outcome for fence, outcome in reports.items() if fence not in done]
-    late = yield from _late(now, session, doubtful, rows)
+    late = yield from _late(now, session, doubtful)
     accepted = tuple(fence for fence in reports if fence not in late)
-    claimed = (yield from claim(now, session, claim_slots)) if claim_slots else ()
-    return Finished(accepted, tuple(late), effects.wakes(), tuple(claimed))
+    works = (yield from take(now, worker, wish, overdue, effects)) if worker else []
+    wakes = yield from effects.conclude()
+    return Finished(accepted, tuple(late), wakes, tuple(works))
+
+
+def _waiting_worker(now: int, session: str, wish: Wish) -> Script[Row | None]:
+    if not wish.slots:
+        return None
+    try:
+        return (yield from present(now, session, wish.stream))
+    except StaleStream:
+        return None  # its word counts, but only the server it talks to now may claim for it
 
 
 def _complete(
-    now: int, session: str, outcomes: Collection[Outcome], effects: Effects
+    now: int,
+    session: str,
+    outcomes: Collection[Outcome],
+    gates: Collection[str],
+    effects: Effects,
 ) -> Script[set[Fence]]:
     """The short way, for attempts that ended well and have little to tell."""
-    reports = [_report(now, outcome) for outcome in outcomes if _is_plain(outcome)]
+    plain = sorted((o for o in outcomes if _is_plain(o)), key=lambda outcome: outcome.run)
+    reports = [_report(now, outcome) for outcome in plain]
     if not reports:
         return set()
     rows = yield query("complete_runs", reports=to_json(reports), session=session)
     ends = [Ended._make(row) for row in rows]
-    yield from settle(now, ends, effects, actor=session)
+    yield from settle(now, ends, gates, effects, actor=session)
     return {Fence(end.run, end.attempt) for end in ends}
 
 
@@ -76,21 +101,22 @@ def _is_plain(outcome: Outcome) -> bool:
     )
 
 
-def _report(now: int, outcome: Outcome) -> tuple[object, ...]:
-    """Values for `complete_runs`, in its order."""
+def _report(now: int, outcome: Outcome) -> dict[str, object]:
+    """What `complete_runs` has to know."""
     started_at = min(outcome.started_at, now) or None
-    return (
-        outcome.run,
-        outcome.attempt,
-        started_at,
-        max(started_at or 0, min(outcome.ended_at or now, now)),
-        None if outcome.outputs is None else to_json(outcome.outputs),
-        outcome.cpu_seconds,
-    )
+    return {
+        "id": outcome.run,
+        "attempt": outcome.attempt,
+        "started_at": started_at,
+        "ended_at": max(started_at or 0, min(outcome.ended_at or now, now)),
+        "outputs": None if outcome.outputs is None else to_json(outcome.outputs),
+        "cpu_seconds": outcome.cpu_seconds,
+    }
 
 
-def _rows(outcomes: Sequence[Outcome]) -> Script[dict[str, Row]]:
-    if not outcomes:
+def _rows(outcomes: Collection[Outcome]) -> Script[dict[str, Row]]:
+    """The runs of a report, all locked at once; nothing if the short way will do for them all."""
+    if all(map(_is_plain, outcomes)):
         return {}
     rows = yield query("runs_to_change", ids={outcome.run for outcome in outcomes})
     return {row["id"]: row for row in rows}
@@ -105,22 +131,23 @@ def _holds(row: Row | None, session: str, outcome: Outcome) -> bool:
     )
 
 
-def _late(
-    now: int, session: str, outcomes: Sequence[Outcome], rows: dict[str, Row]
-) -> Script[set[Fence]]:
+def _late(now: int, session: str, outcomes: Sequence[Outcome]) -> Script[set[Fence]]:
     """Tell reports that were accepted before from those that came too late, and keep the latter."""
     if not outcomes:
         return set()
-    earlier = yield query("ended_attempts", ids={outcome.run for outcome in outcomes})
+    ids = {outcome.run for outcome in outcomes}
+    rows = yield query("reported_runs", ids=ids)
+    earlier = yield query("ended_attempts", ids=ids)
     ended = [(r["run_id"], r["number"], r["session"], r["result"]) for r in earlier]
-    ended += [(r["id"], r["attempt"], r["session"], r["result"]) for r in rows.values()]
+    ended += [(r["id"], r["attempt"], r["session"], r["result"]) for r in rows]
     reported = {
         Fence(run, attempt)
         for run, attempt, holder, result in ended
         if holder == session and result not in (None, AttemptResult.LOST)
     }
     late = {Fence(o.run, o.attempt): o for o in outcomes if Fence(o.run, o.attempt) not in reported}
-    known = {fence: outcome for fence, outcome in late.items() if fence.run in rows}
+    runs = {row["id"] for row in rows}
+    known = {fence: outcome for fence, outcome in late.items() if fence.run in runs}
     if known:
         yield Many(
             "insert_late_result",
@@ -131,31 +158,51 @@ def _late(
     return set(late)
 
 
-def lose(now: int, held: Sequence[Row], book: RulesBook, effects: Effects) -> Script[None]:
-    """Attempts whose worker is gone; `held` has run id, attempt and session."""
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Why attempts were lost."""
+
+    message: str
+    counts: bool  # towards quarantine: the run itself may be what killed its worker
+
+
+VANISHED = Loss("its worker vanished", counts=True)
+LEFT = Loss("its worker left", counts=False)
+MISLAID = Loss("it never reached its worker", counts=False)
+
+
+def lose(
+    now: int, held: Sequence[Row], loss: Loss, book: RulesBook, effects: Effects
+) -> Script[None]:
+    """Attempts whose worker is gone; `held` has run id, attempt and session.
+
+    Those that have ended in another way meanwhile are left alone.
+    """
     if not held:
         return
     ids = [row["id"] for row in held]
+    gates = yield from hold_gates_of(ids)
     rows = {row["id"]: row for row in (yield query("runs_to_change", ids=ids))}
     arrived = yield query("sum_chunks", ids=ids)
     torn = {(row["run_id"], row["attempt"]): row for row in arrived}
-    for session in sorted({row["session"] for row in held}):
-        outcomes = [
-            _lost_outcome(rows[row["id"]], torn.get((row["id"], row["attempt"])), now)
-            for row in held
-            if row["session"] == session
-        ]
-        yield from _end(now, session, outcomes, rows, book, effects)
+    lost: dict[str, list[Outcome]] = defaultdict(list)
+    for row in held:
+        run = rows[row["id"]]
+        outcome = _lost_outcome(now, row, run, loss, torn.get((row["id"], row["attempt"])))
+        if _holds(run, row["session"], outcome):
+            lost[row["session"]].append(outcome)
+    for session, outcomes in sorted(lost.items()):
+        yield from _end(now, session, outcomes, rows, book, gates, effects, loss)
 
 
-def _lost_outcome(row: Row, torn: Row | None, now: int) -> Outcome:
+def _lost_outcome(now: int, held: Row, row: Row, loss: Loss, torn: Row | None) -> Outcome:
     return Outcome(
-        run=row["id"],
-        attempt=row["attempt"],
+        run=held["id"],
+        attempt=held["attempt"],
         result=AttemptResult.LOST,
         started_at=row["started_at"] or 0,
         ended_at=now,
-        message="its worker vanished",
+        message=loss.message,
         output_bytes=torn["bytes"] if torn else 0,
         output_lines=torn["lines"] if torn else 0,
     )
@@ -167,32 +214,36 @@ def _end(
     outcomes: Sequence[Outcome],
     rows: dict[str, Row],
     book: RulesBook,
+    gates: Collection[str],
     effects: Effects,
+    loss: Loss = VANISHED,
 ) -> Script[None]:
     """Decide what becomes of the runs, write it, and settle what follows."""
     if not outcomes:
         return
     rules = yield from book.load({_ref(rows[outcome.run]) for outcome in outcomes})
-    ends = [_decided(now, o, rows[o.run], rules[_ref(rows[o.run])][0]) for o in outcomes]
+    ends = [_decided(now, o, rows[o.run], rules[_ref(rows[o.run])].rules, loss) for o in outcomes]
     yield Many("end_attempt", [_values(end, session) for end in ends])
+    yield from settle_output([o.run for o in outcomes if _output_state(o) is OutputState.PENDING])
     repeated = [end.row["seq"] for end in ends if not is_final(end.verdict.state)]
     if repeated:
         yield query("keep_attempts", seqs=repeated, now=now)
-    yield from settle(now, [_ended(end) for end in ends], effects, actor=session)
+    yield from settle(now, [_ended(end) for end in ends], gates, effects, actor=session)
 
 
 def _ref(row: Row) -> tuple[str, int]:
     return row["job_id"], row["job_version"]
 
 
-def _decided(now: int, outcome: Outcome, row: Row, rules: RunRules) -> _End:
+def _decided(now: int, outcome: Outcome, row: Row, rules: RunRules, loss: Loss) -> _End:
     claimed_at = row["claimed_at"]
     started_at = _clamp(outcome.started_at, claimed_at, now)
     ended_at = _clamp(outcome.ended_at, started_at or claimed_at, now) or now
-    ending = _ending(row, outcome, now)
+    ending = _ending(row, outcome, now, loss)
     fraction = stable_fraction(outcome.run, str(outcome.attempt))
     verdict = attempt_ended(ending, rules.retry, rules.max_losses, fraction)
-    return _End(row, outcome, verdict, started_at, ended_at)
+    is_counted = ending.result is AttemptResult.LOST and loss.counts
+    return _End(row, outcome, verdict, started_at, ended_at, row["losses"] + is_counted)
 
 
 def _clamp(value: int, low: int, high: int) -> int | None:
@@ -200,7 +251,7 @@ def _clamp(value: int, low: int, high: int) -> int | None:
     return None if value == 0 else max(low, min(value, high))
 
 
-def _ending(row: Row, outcome: Outcome, now: int) -> Ending:
+def _ending(row: Row, outcome: Outcome, now: int, loss: Loss) -> Ending:
     return Ending(
         state=RunState(row["state"]),
         result=_result(outcome),
@@ -209,6 +260,7 @@ def _ending(row: Row, outcome: Outcome, now: int) -> Ending:
         signal=outcome.signal,
         failures=row["failures"],
         losses=row["losses"],
+        counts=loss.counts,
         delivery=Delivery(row["delivery"]),
         is_cancel_requested=row["cancel_at"] is not None,
         deadline_at=optional_instant(row["deadline_at"]),
@@ -233,7 +285,7 @@ def _values(end: _End, session: str) -> tuple[object, ...]:
         outcome.signal,
         None if outcome.outputs is None else to_json(outcome.outputs),
         row["failures"] + is_failed,
-        row["losses"] + (result is AttemptResult.LOST),
+        end.losses,
         end.started_at,
         row["first_started_at"] or end.started_at,
         end.ended_at if is_final(state) else None,
@@ -257,7 +309,7 @@ def _output_state(outcome: Outcome) -> OutputState:
         return OutputState.TORN
     if outcome.output:
         return OutputState.INLINE
-    return OutputState.STORED if outcome.output_bytes else OutputState.NONE
+    return OutputState.PENDING if outcome.output_bytes else OutputState.NONE
 
 
 def _ended(end: _End) -> Ended:
@@ -276,5 +328,12 @@ def _ended(end: _End) -> Ended:
         end.ended_at,
         verdict.state,
         verdict.cause,
-        None if first_start is None else first_start - row["release_at"],
+        _delay(row, first_start),
     )
+
+
+def _delay(row: Row, first_start: int | None) -> int | None:
+    """What is long past cannot be on time: a backfill tells nothing about lateness."""
+    if first_start is None or row["backfill"] is not None:
+        return None
+    return first_start - int(row["release_at"])

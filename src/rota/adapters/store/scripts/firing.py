@@ -6,31 +6,60 @@ from collections.abc import Iterable, Sequence
 
 from rota.adapters.store.rows import optional_micros, reasons_to
 from rota.adapters.store.script import Many, Script, query
+from rota.adapters.store.scripts import shards
 from rota.adapters.store.scripts.drafting import Draft, insert_drafts
 from rota.adapters.store.scripts.effects import Effects, record
+from rota.adapters.store.scripts.gates import hold_gates
 from rota.adapters.store.scripts.rules import RulesBook
-from rota.domain.ids import JobId, micros, scheduled_run_id
+from rota.domain.errors import Conflict
+from rota.domain.ids import JobId, micros, scheduled_run_id, shard_of
 from rota.domain.run import Trigger
-from rota.ports.records import Fired, Firing, Rearmed, Unanswered
+from rota.ports.records import Fired, Firing, Ownership, Rearmed, Unanswered
 
 
-def fire(now: int, firings: Sequence[Firing], book: RulesBook) -> Script[Fired]:
+def fire(
+    now: int, firings: Sequence[Firing], ownership: Ownership, book: RulesBook
+) -> Script[Fired]:
     """Insert the runs that are due and advance their schedules."""
+    shard = {firing.job_id: shard_of(firing.job_id) for firing in firings}
+    lost = yield from shards.lost(ownership, set(shard.values()))
+    firings = [firing for firing in firings if shard[firing.job_id] not in lost]
+    yield from hold_gates({firing.job_id for firing in firings})
     accepted = yield from _current(now, firings)
     effects = Effects()
-    drafts = yield from _unknown(draft for firing in accepted for draft in _drafts(firing))
+    run_count = yield from _answer(now, accepted, book, effects)
+    wakes = yield from effects.conclude()
+    return Fired(
+        accepted=frozenset(firing.job_id for firing in accepted),
+        wakes=wakes,
+        run_count=run_count,
+        lost_shards=lost,
+    )
+
+
+def answer_overdue(now: int, overdue: Firing, book: RulesBook, effects: Effects) -> Script[None]:
+    """What a schedule owes before it is changed. `Conflict` if it has moved on meanwhile."""
+    accepted = yield from _current(now, [overdue])
+    if not accepted:
+        raise moved_meanwhile(overdue.job_id)
+    yield from _answer(now, accepted, book, effects)
+
+
+def moved_meanwhile(job: str) -> Conflict:
+    """A change was prepared for a schedule that is no longer there."""
+    return Conflict(f"job {job} fired meanwhile", code="schedule_moved", hint="try again")
+
+
+def _answer(now: int, firings: Sequence[Firing], book: RulesBook, effects: Effects) -> Script[int]:
+    drafts = yield from _unknown(draft for firing in firings for draft in _drafts(firing))
     yield from insert_drafts(now, drafts, book, effects, actor="scheduler")
-    yield Many("advance_schedule", [_advance(firing) for firing in accepted])
-    yield from insert_unanswered((firing.job_id, firing.unanswered) for firing in accepted)
-    finished = [firing.job_id for firing in accepted if firing.finishes_job]
+    yield Many("advance_schedule", [_advance(firing) for firing in firings])
+    yield from insert_unanswered((firing.job_id, firing.unanswered) for firing in firings)
+    finished = [firing.job_id for firing in firings if firing.finishes_job]
     if finished:
         yield query("finish_jobs", ids=finished, now=now)
         yield record("job.finished", now, finished, actor="scheduler")
-    return Fired(
-        accepted=frozenset(firing.job_id for firing in accepted),
-        wakes=effects.wakes(),
-        run_count=len(drafts),
-    )
+    return len(drafts)
 
 
 def _current(now: int, firings: Sequence[Firing]) -> Script[list[Firing]]:
@@ -65,13 +94,16 @@ def _drafts(firing: Firing) -> Iterable[Draft]:
             release_at=micros(planned.release_at),
             created_by="scheduler",
             reasons=reasons_to((planned.reason,)) if planned.reason else None,
+            is_caught_up=planned.is_caught_up,
         )
 
 
-def _advance(firing: Firing) -> tuple[int | None, int, str, int, int]:
+def _advance(firing: Firing) -> tuple[int | None, int, int, str, int, int]:
+    answered = [run.due_at for run in firing.runs] + [it.last for it in firing.unanswered]
     return (
         optional_micros(firing.next_at),
         int(firing.waits),
+        micros(max(answered)) if answered else 0,
         firing.job_id,
         micros(firing.claimed_next_at),
         firing.schedule_version,
@@ -80,8 +112,14 @@ def _advance(firing: Firing) -> tuple[int | None, int, str, int, int]:
 
 def rearm(rearmed: Sequence[Rearmed]) -> Script[None]:
     """Give schedules their due time after a run that has ended; what moved meanwhile stays."""
+    yield from hold_gates({each.job_id for each in rearmed})
     values = [(optional_micros(r.next_at), r.job_id, r.schedule_version) for r in rearmed]
     yield Many("rearm_schedule", values, exactly=False)
+
+
+def answered_to(unanswered: Sequence[Unanswered]) -> int:
+    """The latest due time of these stretches; 0: there is none."""
+    return max((micros(stretch.last) for stretch in unanswered), default=0)
 
 
 def insert_unanswered(stretches: Iterable[tuple[JobId, Sequence[Unanswered]]]) -> Script[None]:
@@ -100,4 +138,4 @@ def insert_unanswered(stretches: Iterable[tuple[JobId, Sequence[Unanswered]]]) -
         for s in unanswered
     ]
     if rows:
-        yield Many("insert_unanswered", rows, exactly=False)
+        yield Many("insert_unanswered", rows)

@@ -33,6 +33,7 @@ class Gatekeeper:
         self._backfills: dict[str, BackfillRules] = {}
         self._watched: set[str] = set()  # jobs whose runs can keep one another from going
         self._active: dict[str, list[ActiveRun]] = defaultdict(list)
+        self._admitted: dict[str, list[tuple[ActiveRun, RunState]]] = defaultdict(list)
         self._next_seq = sys.maxsize // 2  # runs that have no number yet are younger than all
         self.jobs: dict[str, Row] = {}
         self.superseded: list[RunId] = []
@@ -71,15 +72,22 @@ class Gatekeeper:
         return is_limited and state in SLOT_STATES
 
     def new_run(
-        self, run: RunId, trigger: Trigger, backfill: BackfillId | None = None
+        self, run: RunId, trigger: Trigger, backfill: BackfillId | None, is_caught_up: bool
     ) -> ActiveRun:
         """A run that is about to be inserted, the youngest so far."""
         self._next_seq += 1
-        return ActiveRun(run, self._next_seq, RunState.SCHEDULED, trigger, backfill=backfill)
+        return ActiveRun(
+            run,
+            self._next_seq,
+            RunState.SCHEDULED,
+            trigger,
+            backfill=backfill,
+            is_caught_up=is_caught_up,
+        )
 
     def admit(self, job: str, run: ActiveRun) -> Admission:
         """What this run becomes; remembered for the next one of its job."""
-        active = self._active[job]
+        active = self._active_of(job)
         backfill = None if run.backfill is None else self._backfills[run.backfill]
         admission = admit(self._gates[job], run, active, backfill)
         self.superseded.extend(admission.supersedes)
@@ -93,7 +101,13 @@ class Gatekeeper:
     def remember(self, job: str, run: ActiveRun, state: RunState) -> None:
         """Let later runs of the job see this one."""
         if job in self._watched and self.counts_at_gate(job, run.trigger, state):
-            self._active[job].append(replace(run, state=state))
+            self._admitted[job].append((run, state))
+
+    def _active_of(self, job: str) -> list[ActiveRun]:
+        """With those admitted so far, which only the next run of the job needs: most have none."""
+        active = self._active[job]
+        active += [replace(run, state=state) for run, state in self._admitted.pop(job, ())]
+        return active
 
 
 def job_rules(row: Row) -> JobRules:
@@ -117,6 +131,7 @@ def active_run(row: Row) -> ActiveRun:
         Trigger(row["trigger"]),
         row["attempt"],
         row["backfill"],
+        bool(row["caught_up"]),
     )
 
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from rota.adapters.store.script import Script, query
-from rota.adapters.store.scripts.effects import record
-from rota.adapters.store.scripts.queueing import end_waiting
+from rota.adapters.store.script import Rows, Script, query
+from rota.adapters.store.scripts.effects import Effects, record
+from rota.adapters.store.scripts.queueing import EndOfWait, end_waiting
 from rota.domain.ids import RunId
 from rota.domain.states import RunState
 
 _BATCH = 500
 
 
-def drop_late(now: int) -> Script[set[str]]:
-    """Miss what may not start any more; returns the jobs concerned."""
-    rows = yield query("dropped_runs", now=now, limit=_BATCH)
-    if rows:
-        runs = [RunId(row["id"]) for row in rows]
-        yield from end_waiting(now, runs, RunState.MISSED, "too late", "scheduler")
-    return {row["job_id"] for row in rows}
+def too_late(now: int) -> Script[Rows]:
+    """Runs that may not start any more, with their jobs."""
+    return (yield query("dropped_runs", now=now, limit=_BATCH))
+
+
+def drop_late(now: int, late: Rows, effects: Effects) -> Script[set[str]]:
+    """Miss what is too late, under the gates of its jobs; returns these."""
+    if late:
+        runs = [RunId(row["id"]) for row in late]
+        yield from end_waiting(now, runs, EndOfWait(RunState.MISSED, "too late"), effects)
+    return {row["job_id"] for row in late}
 
 
 def judge_lateness(now: int) -> Script[int]:

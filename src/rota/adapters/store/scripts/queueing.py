@@ -2,58 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rota.adapters.store.script import Many, Row, Script, query
-from rota.adapters.store.scripts.effects import Effects, count_ends, record
+from rota.adapters.store.scripts.effects import Effects, record
+from rota.adapters.store.scripts.lines import line_of
 from rota.domain.ids import RunId
-from rota.domain.order import PoolTags, activation_tag
 from rota.domain.states import LEASED_STATES, WAITING_STATES, RunState
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """The chain a run waits in."""
+class EndOfWait:
+    """Why runs end that nobody has begun."""
 
-    pool: str
-    priority: int
-    share: str
-
-    @property
-    def id(self) -> str:
-        return f"{self.pool}/{self.priority}/{self.share}"
-
-
-def line_of(row: Row) -> Line:
-    """The chain of an existing run."""
-    return Line(row["pool"], row["priority"], row["chain"].split("/", 2)[2])
-
-
-def pool_of(chain: str) -> str:
-    """The pool whose workers a chain waits for."""
-    return chain.split("/", 1)[0]
-
-
-def activate(lines: Iterable[Line]) -> Script[None]:
-    """Chains that got runs take part in the order of service again."""
-    wanted = {line.id: line for line in lines}
-    rows = yield query("chains", ids=wanted)
-    known = {row["id"]: row for row in rows}
-    for chain_id, line in wanted.items():
-        row = known.get(chain_id)
-        if row is not None and row["active"]:
-            continue
-        [tags] = yield query("pool_tags", pool=line.pool, priority=line.priority)
-        others = PoolTags(tags["least_of_priority"], tags["least"], tags["greatest"])
-        yield query(
-            "activate_chain",
-            id=chain_id,
-            pool=line.pool,
-            priority=line.priority,
-            share=line.share,
-            tag=activation_tag(0.0 if row is None else row["tag"], others),
-        )
+    state: RunState
+    cause: str
+    actor: str = "scheduler"
 
 
 def enqueue(now: int, rows: Sequence[Row], effects: Effects) -> Script[None]:
@@ -61,24 +26,22 @@ def enqueue(now: int, rows: Sequence[Row], effects: Effects) -> Script[None]:
     if not rows:
         return
     yield Many("queue_run", [(now, row["id"]) for row in rows])
-    yield from activate(line_of(row) for row in rows)
     yield record("run.queued", now, [row["id"] for row in rows], actor="scheduler")
-    effects.pools.update(row["pool"] for row in rows)
+    for row in rows:
+        effects.queued(line_of(row), row["id"])
 
 
-def end_waiting(
-    now: int, runs: Sequence[RunId], state: RunState, cause: str, actor: str
-) -> Script[None]:
+def end_waiting(now: int, runs: Sequence[RunId], end: EndOfWait, effects: Effects) -> Script[None]:
     """End runs without an attempt; those that wait no more are left alone."""
     rows = yield query("runs_to_change", ids=runs)
     waiting = [row for row in rows if row["state"] in WAITING_STATES]
     if not waiting:
         return
     ids = [row["id"] for row in waiting]
-    yield Many("end_waiting_run", [(state, cause, now, run) for run in ids])
-    yield from count_ends((row["job"], state) for row in waiting)
-    yield query("rest_chains", ids={row["chain"] for row in waiting})
-    yield record("run.finished", now, ids, actor=actor, state=state, cause=cause)
+    yield Many("end_waiting_run", [(end.state, end.cause, now, run) for run in ids])
+    yield record("run.finished", now, ids, actor=end.actor, state=end.state, cause=end.cause)
+    effects.ends.update((row["job"], end.state) for row in waiting)
+    effects.lines.leave(row["chain"] for row in waiting)
 
 
 def cancel(
@@ -90,7 +53,8 @@ def cancel(
     live = [row for row in rows if row["state"] in LEASED_STATES]
     if waiting:
         ids = [RunId(row["id"]) for row in waiting]
-        yield from end_waiting(now, ids, RunState.CANCELLED, "cancelled", actor)
+        end = EndOfWait(RunState.CANCELLED, "cancelled", actor)
+        yield from end_waiting(now, ids, end, effects)
     yield from _ask_to_stop(now, [row for row in live if row["cancel_at"] is None], effects, actor)
     return {RunId(row["id"]): row["job_id"] for row in (*waiting, *live)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -60,6 +60,7 @@ def jobs(wanted: JobQuery) -> Script[list[Job]]:
             after_name=wanted.after_name,
             name_like=like_pattern(wanted.name_like),
             set_name=wanted.set_name,
+            created_by=wanted.created_by,
             limit=wanted.limit,
         )
     return sorted((job_from(row) for row in rows), key=lambda job: job.name)
@@ -77,8 +78,10 @@ def documents(
     }
 
 
-def due_schedules(before: datetime, limit: int) -> Script[list[DueSchedule]]:
-    rows = yield query("due_schedules", before=micros(before), limit=limit)
+def due_schedules(
+    before: datetime, limit: int, shards: Collection[int]
+) -> Script[list[DueSchedule]]:
+    rows = yield query("due_schedules", before=micros(before), limit=limit, shards=shards)
     return [
         DueSchedule(
             job_id=JobId(row["job_id"]),
@@ -86,6 +89,7 @@ def due_schedules(before: datetime, limit: int) -> Script[list[DueSchedule]]:
             schedule_version=row["schedule_version"],
             job_version=row["job_version"],
             anchor=instant(row["anchor"]),
+            shard=row["shard"],
         )
         for row in rows
     ]
@@ -227,6 +231,11 @@ def sessions(alive_only: bool) -> Script[list[Session]]:
     return [session_from(row, row["held"]) for row in rows]
 
 
+def any_queued(runs: Sequence[str]) -> Script[bool]:
+    rows = yield query("any_queued", ids=runs)
+    return bool(rows)
+
+
 def cancels(session: SessionId) -> Script[tuple[Fence, ...]]:
     rows = yield query("held_runs", sessions=[session])
     return tuple(Fence(row["id"], row["attempt"]) for row in rows if row["cancel_at"] is not None)
@@ -245,8 +254,8 @@ def start_delays(job: JobId, limit: int) -> Script[list[float]]:
     return [row["delay"] / 1e6 for row in rows]
 
 
-def tokens() -> Script[list[Token]]:
-    rows = yield query("select_tokens")
+def tokens(kind: str) -> Script[list[Token]]:
+    rows = yield query("select_tokens", kind=kind)
     return [token_from(row) for row in rows]
 
 

@@ -14,8 +14,9 @@ from rota.adapters.store.scripts.gatekeeper import (
     backfill_rules,
     job_rules,
 )
-from rota.adapters.store.scripts.punctuality import drop_late, judge_lateness
-from rota.adapters.store.scripts.queueing import cancel, end_waiting, enqueue
+from rota.adapters.store.scripts.gates import hold_gates
+from rota.adapters.store.scripts.punctuality import drop_late, judge_lateness, too_late
+from rota.adapters.store.scripts.queueing import EndOfWait, cancel, end_waiting, enqueue
 from rota.domain.gates import (
     ActiveRun,
     BackfillRules,
@@ -39,9 +40,12 @@ _PAGE = 200
 
 def release_eligible(now: int, limit: int) -> Script[Released]:
     """Runs whose time or back-off has come pass the gates."""
-    rows = yield query("eligible_runs", now=now, limit=limit)
-    if not rows:
+    jobs = {row["job_id"] for row in (yield query("eligible_jobs", now=now, limit=limit))}
+    if not jobs:
         return Released(0, Wakes())
+    yield from hold_gates(jobs)
+    found = yield query("eligible_runs", now=now, limit=limit)
+    rows = [row for row in found if row["job_id"] in jobs]
     effects = Effects()
     gatekeeper = Gatekeeper()
     yield from gatekeeper.load(
@@ -66,9 +70,10 @@ def release_eligible(now: int, limit: int) -> Script[Released]:
         yield Many("block_run", blocked)
         yield record("run.blocked", now, [run for _, _, run in blocked], actor="scheduler")
     if skipped:
-        yield from end_waiting(now, skipped, RunState.SKIPPED, "overlap", "scheduler")
+        yield from end_waiting(now, skipped, EndOfWait(RunState.SKIPPED, "overlap"), effects)
     yield from apply_side_effects(now, gatekeeper, effects, "scheduler")
-    return Released(len(rows), effects.wakes())
+    wakes = yield from effects.conclude()
+    return Released(len(rows), wakes)
 
 
 def apply_side_effects(
@@ -76,14 +81,18 @@ def apply_side_effects(
 ) -> Script[None]:
     """End superseded runs, stop cancelled ones, and let go who waited for those."""
     if gatekeeper.superseded:
-        yield from end_waiting(now, gatekeeper.superseded, RunState.SKIPPED, "superseded", actor)
+        end = EndOfWait(RunState.SKIPPED, "superseded", actor)
+        yield from end_waiting(now, gatekeeper.superseded, end, effects)
     if gatekeeper.to_cancel:
         stopped = yield from cancel(now, gatekeeper.to_cancel, effects, actor)
         yield from release_jobs(now, set(stopped.values()), effects)
 
 
 def release_jobs(now: int, jobs: Collection[str], effects: Effects) -> Script[int]:
-    """Let runs go that waited for a slot of these jobs, or for their turn in a backfill of them."""
+    """Let runs go that waited for a slot of these jobs, or for their turn in a backfill of them.
+
+    The transaction holds the gates of these jobs.
+    """
     released = 0
     if jobs:
         for row in (yield query("waited_jobs", ids=jobs)):
@@ -103,13 +112,26 @@ def _release(now: int, gate: JobRules, effects: Effects) -> Script[int]:
 
 
 def _free_of_job(gate: JobRules, active: list[ActiveRun]) -> Script[list[Row]]:
-    """Runs that waited for a slot and have one now; they become part of `active`."""
+    """Runs that waited for a slot and have one now; they become part of `active`.
+
+    Those that no schedule asked for are looked at again by themselves: however many due times
+    wait for one another, they wait for a slot only.
+    """
+    going = yield from _free_among("waiting_runs", gate, active)
+    if gate.max_concurrency is not None:
+        going += yield from _free_among("waiting_triggered_runs", gate, active)
+    return going
+
+
+def _free_among(waiting: str, gate: JobRules, active: list[ActiveRun]) -> Script[list[Row]]:
     going: list[Row] = []
     page: Sequence[Row] = ()
     while True:
         after = page[-1]["seq"] if page else 0
-        page = yield query("waiting_runs", key=job_key(gate.job_id), after=after, limit=_PAGE)
-        free = set(releasable(gate, [active_run(row) for row in page], active))
+        page = yield query(waiting, key=job_key(gate.job_id), after=after, limit=_PAGE)
+        gone = {run.id for run in active}
+        candidates = [active_run(row) for row in page if row["id"] not in gone]
+        free = set(releasable(gate, candidates, active))
         going += [row for row in page if row["id"] in free]
         active += [_queued(row) for row in page if row["id"] in free]
         if len(page) < _PAGE or not free:
@@ -138,15 +160,15 @@ def _queued(row: Row) -> ActiveRun:
     return replace(active_run(row), state=RunState.QUEUED)
 
 
-def hold_job(now: int, job: JobId) -> Script[None]:
+def hold_job(now: int, job: JobId, effects: Effects) -> Script[None]:
     """A job is paused: what was queued, or waited for a slot, now waits for the pause's end."""
     [row] = yield query("job_gates", ids=[job])
     admission = paused(job_rules(row))
     key, reasons = admission.blocked_on, admission.reasons
     held = yield query("block_queued_runs", job=job, key=key, reasons=reasons_to(reasons))
     if held:
-        yield query("rest_chains", ids={run["chain"] for run in held})
         yield record("run.blocked", now, [run["id"] for run in held], actor="scheduler")
+        effects.lines.leave(run["chain"] for run in held)
     for trigger in (Trigger.SCHEDULE, Trigger.MANUAL):
         yield _move_waiters(job_key(job), key, reasons, trigger)
     for backfill in (yield from _waited_backfills(job)):
@@ -192,18 +214,21 @@ def sweep(now: int, limit: int, after: str) -> Script[tuple[Released, str]]:
     """
     effects = Effects()
     overdue = yield query("overdue_runs", now=now, limit=limit)
-    if overdue:
-        runs = [RunId(row["id"]) for row in overdue]
-        yield from end_waiting(now, runs, RunState.TIMED_OUT, "deadline", "scheduler")
-    dropped = yield from drop_late(now)
-    judged = yield from judge_lateness(now)
+    late = yield from too_late(now)
     rows = yield query("waited_keys", after=after, limit=limit)
     keys = [row["key"] for row in rows]
-    waited = yield from _jobs_behind(keys)
-    jobs = waited | {row["job_id"] for row in overdue} | dropped
+    jobs = yield from _jobs_behind(keys)
+    jobs |= {row["job_id"] for row in (*overdue, *late)}
+    yield from hold_gates(jobs)
+    if overdue:
+        runs = [RunId(row["id"]) for row in overdue]
+        yield from end_waiting(now, runs, EndOfWait(RunState.TIMED_OUT, "deadline"), effects)
+    dropped = yield from drop_late(now, late, effects)
+    judged = yield from judge_lateness(now)
     released = yield from release_jobs(now, jobs, effects)
     count = released + len(overdue) + len(dropped) + judged
-    return Released(count, effects.wakes()), keys[-1] if len(keys) == limit else ""
+    wakes = yield from effects.conclude()
+    return Released(count, wakes), keys[-1] if len(keys) == limit else ""
 
 
 def _jobs_behind(keys: Sequence[str]) -> Script[set[str]]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
 
 from rota.adapters.store.rows import rules_from
 from rota.adapters.store.script import Script, query
+from rota.adapters.store.scripts.lines import Line
 from rota.domain.job import RunRules
 from rota.domain.shape import shape_of
 
@@ -13,24 +16,48 @@ Ref = tuple[str, int]  # job id, version
 _MAX_ENTRIES = 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class VersionRules:
+    """What the runs of one version have in common, worked out once and not for each of them."""
+
+    rules: RunRules
+    shape: str
+    line: Line  # unless somebody asks for another priority
+    deadline: int | None  # microseconds after the due time
+    objective: int | None  # microseconds after the release
+
+
 class RulesBook:
-    """A cache of rules and shapes.
+    """A cache of what versions say.
 
     To be asked only about versions that somebody has seen committed: the version a transaction
     is about to write may be undone and written again with other rules.
     """
 
     def __init__(self) -> None:
-        self._entries: dict[Ref, tuple[RunRules, str]] = {}
+        self._entries: dict[Ref, VersionRules] = {}
 
-    def load(self, refs: Collection[Ref]) -> Script[Mapping[Ref, tuple[RunRules, str]]]:
-        """Rules and shape of each version; those that do not exist are left out."""
+    def load(self, refs: Collection[Ref]) -> Script[Mapping[Ref, VersionRules]]:
+        """The rules of each version; those that do not exist are left out."""
         if len(self._entries) > _MAX_ENTRIES:
             self._entries.clear()
         missing = [ref for ref in refs if ref not in self._entries]
         if missing:
             jobs, versions = {job for job, _ in missing}, {version for _, version in missing}
             for row in (yield query("select_rules", ids=jobs, versions=versions)):
-                rules = rules_from(row["rules"])
-                self._entries[row["job_id"], row["version"]] = (rules, shape_of(rules))
+                self._entries[row["job_id"], row["version"]] = _compiled(rules_from(row["rules"]))
         return {ref: self._entries[ref] for ref in refs if ref in self._entries}
+
+
+def _compiled(rules: RunRules) -> VersionRules:
+    return VersionRules(
+        rules,
+        shape_of(rules),
+        Line(rules.pool, rules.priority, rules.share or rules.project),
+        _micros(rules.deadline),
+        _micros(rules.start_within),
+    )
+
+
+def _micros(span: timedelta | None) -> int | None:
+    return None if span is None else span // timedelta(microseconds=1)

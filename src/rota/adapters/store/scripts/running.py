@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from rota.adapters.store.rows import to_json
 from rota.adapters.store.script import Many, Script, query
-from rota.adapters.store.scripts.effects import Effects, count_ends, record
+from rota.adapters.store.scripts.effects import Effects, record
+from rota.adapters.store.scripts.gates import hold_gates
 from rota.adapters.store.scripts.queueing import cancel
 from rota.adapters.store.scripts.releasing import release_jobs
 from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.ids import RunId
 from rota.domain.states import RunState, is_final
-from rota.ports.records import StoredChunk, Wakes
-from rota.ports.work import Fence, Progress
+from rota.ports.records import Wakes
+from rota.ports.work import Progress
 
 _RESOLUTION_CAUSES = {
     RunState.COMPLETED: "resolved",
@@ -27,15 +28,23 @@ def cancel_runs(
 ) -> Script[tuple[frozenset[RunId], Wakes]]:
     """Cancel what waits, ask what is live to stop."""
     effects = Effects()
+    yield from _hold_gates_of_jobs(runs)
     concerned = yield from cancel(now, runs, effects, actor)
     yield from release_jobs(now, set(concerned.values()), effects)
-    return frozenset(concerned), effects.wakes()
+    wakes = yield from effects.conclude()
+    return frozenset(concerned), wakes
+
+
+def _hold_gates_of_jobs(runs: Sequence[RunId]) -> Script[None]:
+    rows = yield query("jobs_of_runs", ids=runs)
+    yield from hold_gates({row["job_id"] for row in rows})
 
 
 def resolve(now: int, run: RunId, state: RunState, actor: str) -> Script[Wakes]:
     """A person ends the doubt about an UNKNOWN run."""
     if state not in _RESOLUTION_CAUSES:
         raise Invalid(f"an unknown run cannot become {state.lower()}", code="bad_resolution")
+    yield from _hold_gates_of_jobs([run])
     rows = yield query("runs_to_change", ids=[run])
     if not rows:
         raise NotFound(f"no run {run}", code="run_not_found")
@@ -51,12 +60,12 @@ def resolve(now: int, run: RunId, state: RunState, actor: str) -> Script[Wakes]:
         run,
     )
     yield Many("resolve_run", [values])
-    if is_final_now:
-        yield from count_ends([(rows[0]["job"], state)])
     yield record("run.resolved", now, [run], actor=actor, state=state)
     effects = Effects(times=not is_final_now)
+    if is_final_now:
+        effects.ends[rows[0]["job"], state] += 1
     yield from release_jobs(now, [rows[0]["job_id"]], effects)
-    return effects.wakes()
+    return (yield from effects.conclude())
 
 
 def record_progress(session: str, items: Sequence[Progress]) -> Script[None]:
@@ -68,33 +77,6 @@ def record_progress(session: str, items: Sequence[Progress]) -> Script[None]:
             item.attempt,
             session,
         )
-        for item in items
+        for item in sorted(items, key=lambda item: item.run)
     ]
     yield Many("set_progress", values, exactly=False)
-
-
-def add_chunks(
-    session: str, chunks: Sequence[tuple[Fence, StoredChunk]]
-) -> Script[tuple[Fence, ...]]:
-    """Record output that is in the blob store, for attempts the session still holds."""
-    rows = yield query("live_fences", ids={fence.run for fence, _ in chunks}, session=session)
-    live = {Fence(row["id"], row["attempt"]) for row in rows}
-    values = [
-        (
-            fence.run,
-            fence.attempt,
-            chunk.meta.number,
-            session,
-            chunk.meta.first_line,
-            chunk.meta.lines,
-            chunk.meta.bytes,
-            chunk.meta.first_at,
-            chunk.meta.last_at,
-            chunk.key,
-        )
-        for fence, chunk in chunks
-        if fence in live
-    ]
-    if values:
-        yield Many("insert_chunk", values, exactly=False)
-    return tuple(dict.fromkeys(fence for fence, _ in chunks if fence not in live))

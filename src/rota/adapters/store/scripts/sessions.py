@@ -7,9 +7,10 @@ from datetime import timedelta
 from enum import Enum
 
 from rota.adapters.store.rows import session_from, to_json
-from rota.adapters.store.script import Many, Row, Script, query
+from rota.adapters.store.script import Many, Row, Script, lock, query
 from rota.adapters.store.scripts.effects import Effects, record
-from rota.adapters.store.scripts.finishing import lose
+from rota.adapters.store.scripts.finishing import LEFT, MISLAID, VANISHED, Loss, lose
+from rota.adapters.store.scripts.printing import tear_output
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.ids import SessionId, instant, new_session_id
 from rota.domain.states import RunState
@@ -18,14 +19,14 @@ from rota.ports.work import Fence, Hello, Start, StartAnswer
 
 
 def register(
-    now: int, hello: Hello, lease: timedelta, book: RulesBook
+    now: int, hello: Hello, lease: timedelta, server: str, book: RulesBook
 ) -> Script[tuple[Session, Wakes]]:
     """A worker arrives; what its earlier life held is lost at once if that is provably over."""
     effects = Effects()
     if hello.predecessor_is_gone:
         older = [row["id"] for row in (yield query("sessions_of_worker", worker=hello.worker))]
-        yield from _end(now, older, book, effects)
         if older:
+            yield from _end(now, older, VANISHED, book, effects)
             yield record("worker.lost", now, older, actor=hello.worker, workers=[hello.worker])
     session = new_session_id()
     lease_micros = lease // timedelta(microseconds=1)
@@ -42,10 +43,30 @@ def register(
         lease=lease_micros,
         now=now,
         expires_at=now + lease_micros,
+        server=server,
     )
     yield record("worker.registered", now, [session], actor=hello.worker, pool=hello.pool)
     [row] = yield query("session", id=session)
-    return session_from(row), effects.wakes()
+    wakes = yield from effects.conclude()
+    return session_from(row), wakes
+
+
+def resume(now: int, hello: Hello, server: str) -> Script[Session | None]:
+    """A worker is back; whatever its former server claims from now on is stale."""
+    session = hello.resumes
+    yield lock("sessions", ids=[session])
+    resumed = yield query(
+        "resume_session",
+        id=session,
+        worker=hello.worker,
+        pool=hello.pool,
+        server=server,
+        now=now,
+    )
+    if not resumed:
+        return None
+    [row] = yield query("session", id=session)
+    return session_from(row)
 
 
 def renew(now: int, session: SessionId, stopping: bool) -> Script[Renewal]:
@@ -59,6 +80,8 @@ def renew(now: int, session: SessionId, stopping: bool) -> Script[Renewal]:
         now=instant(now),
         cancel=tuple(_fence(row) for row in held if row["cancel_at"] is not None),
         held=tuple(_fence(row) for row in held),
+        stream=renewed[0]["stream"],
+        draining=bool(renewed[0]["draining"]),
     )
 
 
@@ -71,33 +94,50 @@ def reap(
 ) -> Script[tuple[frozenset[SessionId], Wakes]]:
     """End expired sessions, and those that are over but still hold runs."""
     effects = Effects()
-    expired = yield query("expired_sessions", ids=expected_beats, now=now)
-    gone = {r["id"]: r["worker"] for r in expired if expected_beats[r["id"]] == r["beats"]}
-    orphaned = yield query("orphaned_sessions")
-    yield from _end(now, gone, book, effects)
-    held = yield query("held_runs", sessions=[row["id"] for row in orphaned])
-    yield from lose(now, held, book, effects)
+    gone = yield from _gone(now, expected_beats)
+    if gone:
+        yield lock("sessions", ids=sorted(gone))
+        gone = yield from _gone(now, {session: expected_beats[session] for session in gone})
+    over = [row["id"] for row in (yield query("orphaned_sessions"))]
+    yield from _end(now, [*gone, *over], VANISHED, book, effects)
     if gone:
         yield record("worker.lost", now, list(gone), actor="reaper", workers=sorted(gone.values()))
-    return frozenset(SessionId(session) for session in gone), effects.wakes()
+    wakes = yield from effects.conclude()
+    return frozenset(gone), wakes
+
+
+def _gone(now: int, expected_beats: Mapping[SessionId, int]) -> Script[dict[SessionId, str]]:
+    """Sessions that have expired without another beat, with their workers."""
+    expired = yield query("expired_sessions", ids=expected_beats, now=now)
+    return {
+        SessionId(row["id"]): row["worker"]
+        for row in expired
+        if expected_beats[row["id"]] == row["beats"]
+    }
 
 
 def end_session(now: int, session: SessionId, book: RulesBook) -> Script[Wakes]:
     """A worker says goodbye."""
     effects = Effects()
+    yield lock("sessions", ids=[session])
     rows = yield query("session", id=session)
     if rows and rows[0]["alive"]:
-        yield from _end(now, [session], book, effects)
+        yield from _end(now, [session], LEFT, book, effects)
         yield record("worker.left", now, [session], actor=rows[0]["worker"])
-    return effects.wakes()
+    return (yield from effects.conclude())
 
 
-def _end(now: int, sessions: Collection[str], book: RulesBook, effects: Effects) -> Script[None]:
+def _end(
+    now: int, sessions: Collection[str], loss: Loss, book: RulesBook, effects: Effects
+) -> Script[None]:
+    """Sessions are over: nobody claims for them any more, and what they hold is lost."""
     if not sessions:
         return
+    yield lock("sessions", ids=sorted(sessions))
     yield query("end_sessions", ids=sessions)
     held = yield query("held_runs", sessions=sessions)
-    yield from lose(now, held, book, effects)
+    yield from lose(now, held, loss, book, effects)
+    yield from tear_output(sessions)
 
 
 def lose_held(
@@ -108,8 +148,8 @@ def lose_held(
     wanted = {(fence.run, fence.attempt) for fence in fences}
     held = yield query("held_runs", sessions=[session])
     rows = [row for row in held if (row["id"], row["attempt"]) in wanted]
-    yield from lose(now, rows, book, effects)
-    return effects.wakes()
+    yield from lose(now, rows, MISLAID, book, effects)
+    return (yield from effects.conclude())
 
 
 def start(now: int, session: SessionId, starts: Sequence[Start]) -> Script[StartAnswer]:

@@ -9,6 +9,7 @@ from rota.adapters.store.rows import from_json, to_json
 from rota.adapters.store.script import Script, query
 from rota.adapters.store.scripts.drafting import Draft, insert_drafts
 from rota.adapters.store.scripts.effects import Effects
+from rota.adapters.store.scripts.gates import hold_gates_to_submit
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.errors import Conflict
 from rota.domain.ids import BackfillId, RunId, micros
@@ -19,43 +20,36 @@ def submit(
     now: int, runs: Sequence[NewRun], idempotency: Idempotency | None, book: RulesBook
 ) -> Script[Submitted]:
     """Insert runs, or give the first answer again if the caller's key was seen before."""
-    answered = yield from first_answer(idempotency)
+    ids = tuple(run.id for run in runs)
+    answered = yield from first_answer(now, idempotency, ids)
     if answered is not None:
         return Submitted(tuple(RunId(run) for run in answered), Wakes(), is_repeat=True)
+    yield from hold_gates_to_submit({run.job_id for run in runs})
     effects = Effects()
     actor = runs[0].created_by if runs else ""
     yield from insert_drafts(now, [draft(run, now) for run in runs], book, effects, actor=actor)
-    ids = tuple(run.id for run in runs)
-    yield from remember_answer(now, idempotency, ids)
-    return Submitted(ids, effects.wakes())
+    wakes = yield from effects.conclude()
+    return Submitted(ids, wakes)
 
 
-def first_answer(idempotency: Idempotency | None) -> Script[Any]:
-    """What the caller's key was answered before; None: nothing yet, or there is no key."""
+def first_answer(now: int, idempotency: Idempotency | None, answer: object) -> Script[Any]:
+    """What the caller's key was answered before. None: nothing, so `answer` is remembered for it.
+
+    Whoever comes with the same key at the same time waits here for the other's end.
+    """
     if idempotency is None:
         return None
-    found = yield query("find_idempotency", key=idempotency.key)
-    if not found:
+    key, digest = idempotency.key, idempotency.digest
+    if (yield query("keep_answer", key=key, digest=digest, answer=to_json(answer), now=now)):
         return None
-    if found[0]["digest"] != idempotency.digest:
+    [found] = yield query("find_answer", key=key)
+    if found["digest"] != digest:
         raise Conflict(
             "this Idempotency-Key was used before with another request",
             code="idempotency_key_reused",
             hint="use a new key for a new request",
         )
-    return from_json(found[0]["answer"])
-
-
-def remember_answer(now: int, idempotency: Idempotency | None, answer: object) -> Script[None]:
-    """Keep what a caller's key was answered, for when it comes again."""
-    if idempotency is not None:
-        yield query(
-            "insert_idempotency",
-            key=idempotency.key,
-            digest=idempotency.digest,
-            answer=to_json(answer),
-            now=now,
-        )
+    return from_json(found["answer"])
 
 
 def draft(run: NewRun, now: int, backfill: BackfillId | None = None) -> Draft:

@@ -26,6 +26,7 @@ def add(now: int, token: NewToken) -> Script[None]:
         token.created_by,
         now,
         expires_at,
+        token.pool,
     )
     yield Many("insert_token", [values])
     yield query("drop_stale_tokens", before=now - _KEPT)

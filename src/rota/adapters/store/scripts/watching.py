@@ -13,13 +13,13 @@ _PATIENCE = LONGEST_WAIT // LONGEST_WAIT.resolution
 
 
 def congested_jobs(now: int) -> Script[dict[JobId, Congestion]]:
-    """What is due and not final, of jobs where somebody may have to look."""
+    """What was let go and is not final, of jobs where somebody may have to look."""
     rows = yield query("congested_jobs", now=now, long_ago=now - _PATIENCE)
     return {
         JobId(row["job_id"]): Congestion(
             row["waiting"],
             row["newest_cause"] == "overlap",
-            instant(row["oldest_due_at"]),
+            instant(row["oldest_release_at"]),
             row["expected_seconds"],
         )
         for row in rows
@@ -40,7 +40,7 @@ def mark_stuck(
             [job],
             actor="scheduler",
             waiting=seen.waiting,
-            oldest_due_at=seen.oldest_due_at,
+            oldest_release_at=seen.oldest_release_at,
         )
     over = yield query("end_stuck", ids=congested)
     if over:

@@ -16,7 +16,8 @@ ORDER BY created_at, id;
 
 -- name: held_backfills
 -- The backfills of runs that wait on this key.
-SELECT DISTINCT backfill.id, backfill.max_parallel FROM run JOIN backfill ON backfill.id = run.backfill
+SELECT DISTINCT backfill.id, backfill.max_parallel
+FROM run JOIN backfill ON backfill.id = coalesce(run.backfill, '')
 WHERE run.state = 'BLOCKED' AND run.blocked_on = :key ORDER BY backfill.id;
 
 -- name: scheduled_due_runs

@@ -11,7 +11,8 @@ SELECT * FROM calendar WHERE project = :project AND name = ANY(:names) ORDER BY 
 INSERT INTO calendar (project, name, document, version, updated_by, updated_at)
 VALUES (:project, :name, :document, :version, :actor, :now)
 ON CONFLICT (project, name) DO UPDATE SET document = excluded.document, version = excluded.version,
-    updated_by = excluded.updated_by, updated_at = excluded.updated_at;
+    updated_by = excluded.updated_by, updated_at = excluded.updated_at
+WHERE calendar.version = excluded.version - 1;
 
 -- name: delete_calendar
 -- Forget a calendar.
@@ -39,6 +40,10 @@ ORDER BY calendar_use.calendar;
 SELECT job.name FROM calendar_use JOIN job ON job.id = calendar_use.job_id
 WHERE calendar_use.project = :project AND calendar_use.calendar = :name
 ORDER BY job.name LIMIT :limit;
+
+-- name: jobs_with_calendar
+-- The jobs that use a calendar.
+SELECT job_id FROM calendar_use WHERE project = :project AND calendar = :name;
 
 -- name: unsettle_schedules
 -- A calendar changed: whatever was planned for the schedules that use it is stale.

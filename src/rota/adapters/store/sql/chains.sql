@@ -18,11 +18,16 @@ SELECT
 -- A line that has runs again.
 INSERT INTO chain (id, pool, priority, share, tag, active)
 VALUES (:id, :pool, :priority, :share, :tag, 1)
-ON CONFLICT (id) DO UPDATE SET tag = excluded.tag, active = 1;
+ON CONFLICT (id) DO UPDATE SET tag = excluded.tag, active = 1 WHERE chain.active = 0;
 
 -- name: charge_chain
 -- Move a line's tag by what its runs cost.
 UPDATE chain SET tag = tag + :cost / weight WHERE id = :id;
+
+-- name: empty_chains
+-- Active lines among these that have no run left.
+SELECT id FROM chain WHERE id = ANY(:ids) AND active = 1
+    AND NOT EXISTS (SELECT 1 FROM run WHERE run.state = 'QUEUED' AND run.chain = chain.id);
 
 -- name: rest_chains
 -- Lines that have no run left.

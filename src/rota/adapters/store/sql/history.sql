@@ -2,33 +2,33 @@
 -- Runs, newest first.
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
 WHERE run.project = :project AND run.seq < :before_seq
-    AND (:job_like IS NULL OR run.job LIKE :job_like ESCAPE '\')
-    AND (:any_state OR run.state = ANY(:states))
-    AND (:trigger IS NULL OR run.trigger = :trigger)
-    AND (:since IS NULL OR run.created_at >= :since)
-    AND (:until IS NULL OR run.created_at < :until)
+    AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
+    AND (:any_state = 1 OR run.state = ANY(:states))
+    AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
+    AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
+    AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
 ORDER BY run.seq DESC LIMIT :limit;
 
 -- name: select_runs_of_job
 -- Runs of a job, newest first.
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
 WHERE run.job_id = :job AND run.project = :project AND run.seq < :before_seq
-    AND (:any_state OR run.state = ANY(:states))
-    AND (:trigger IS NULL OR run.trigger = :trigger)
-    AND (:since IS NULL OR run.created_at >= :since)
-    AND (:until IS NULL OR run.created_at < :until)
+    AND (:any_state = 1 OR run.state = ANY(:states))
+    AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
+    AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
+    AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
 ORDER BY run.seq DESC LIMIT :limit;
 
 -- name: select_runs_of_backfill
 -- Runs of a backfill, newest first.
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
 WHERE run.backfill = :backfill AND run.project = :project AND run.seq < :before_seq
-    AND (:job IS NULL OR run.job_id = :job)
-    AND (:job_like IS NULL OR run.job LIKE :job_like ESCAPE '\')
-    AND (:any_state OR run.state = ANY(:states))
-    AND (:trigger IS NULL OR run.trigger = :trigger)
-    AND (:since IS NULL OR run.created_at >= :since)
-    AND (:until IS NULL OR run.created_at < :until)
+    AND (CAST(:job AS TEXT) IS NULL OR run.job_id = :job)
+    AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
+    AND (:any_state = 1 OR run.state = ANY(:states))
+    AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
+    AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
+    AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
 ORDER BY run.seq DESC LIMIT :limit;
 
 -- name: select_active_runs
@@ -36,11 +36,11 @@ ORDER BY run.seq DESC LIMIT :limit;
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
 WHERE run.seq IN (SELECT seq FROM active_run)
     AND run.project = :project AND run.seq + 0 < :before_seq AND run.state = ANY(:states)
-    AND (:job IS NULL OR run.job_id = :job)
-    AND (:job_like IS NULL OR run.job LIKE :job_like ESCAPE '\')
-    AND (:trigger IS NULL OR run.trigger = :trigger)
-    AND (:since IS NULL OR run.created_at >= :since)
-    AND (:until IS NULL OR run.created_at < :until)
+    AND (CAST(:job AS TEXT) IS NULL OR run.job_id = :job)
+    AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
+    AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
+    AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
+    AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
 ORDER BY run.seq DESC LIMIT :limit;
 
 -- name: select_runs_by_id
@@ -94,9 +94,9 @@ SELECT pool, up_to, count, seconds FROM start_delay ORDER BY pool, up_to;
 -- name: latest_delays
 -- How late the runs of a job started that started last, in microseconds.
 SELECT first_started_at - release_at AS delay
-FROM (SELECT seq, first_started_at, release_at FROM run WHERE job_id = :job
+FROM (SELECT seq, first_started_at, release_at, backfill FROM run WHERE job_id = :job
     ORDER BY seq DESC LIMIT :looked_at) AS newest
-WHERE first_started_at IS NOT NULL ORDER BY seq DESC LIMIT :limit;
+WHERE first_started_at IS NOT NULL AND backfill IS NULL ORDER BY seq DESC LIMIT :limit;
 
 -- name: select_ledger_runs
 -- The runs that a schedule asked for.

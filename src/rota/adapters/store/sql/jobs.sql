@@ -11,7 +11,7 @@ VALUES (:id, :project, :name, 1, :shard, :set_name, :actor, :now, :now, :enabled
 -- name: update_job
 -- A new version of a job, if it is still at the expected one.
 UPDATE job SET version = version + 1, set_name = :set_name, updated_at = :now, enabled = :enabled,
-    finished_at = CASE WHEN :restarts THEN NULL ELSE finished_at END
+    finished_at = CASE WHEN :restarts = 1 THEN NULL ELSE finished_at END
 WHERE id = :id AND version = :expected AND deleted_at IS NULL;
 
 -- name: insert_job_version
@@ -21,12 +21,14 @@ VALUES (:id, :version, :document, :digest, :rules, :actor, :now);
 
 -- name: upsert_schedule
 -- Where the schedule of a saved job stands.
-INSERT INTO schedule (job_id, shard, next_at, anchor, held_from, version)
-VALUES (:id, :shard, :next_at, :anchor, :held_from, 1)
+INSERT INTO schedule (job_id, shard, next_at, anchor, held_from, answered_to, version)
+VALUES (:id, :shard, :next_at, :anchor, :held_from, :answered_to, 1)
 ON CONFLICT (job_id) DO UPDATE SET anchor = excluded.anchor, version = schedule.version + 1,
-    next_at = CASE WHEN :moves THEN excluded.next_at ELSE schedule.next_at END,
-    held_from = CASE WHEN :moves THEN excluded.held_from ELSE schedule.held_from END,
-    waits = CASE WHEN :restarts THEN 0 ELSE schedule.waits END;
+    next_at = CASE WHEN :moves = 1 THEN excluded.next_at ELSE schedule.next_at END,
+    held_from = CASE WHEN :moves = 1 THEN excluded.held_from ELSE schedule.held_from END,
+    waits = CASE WHEN :restarts = 1 THEN 0 ELSE schedule.waits END,
+    answered_to = CASE WHEN schedule.answered_to < excluded.answered_to THEN excluded.answered_to
+        ELSE schedule.answered_to END;
 
 -- name: delete_jobs
 -- Take jobs out of service; history stays.
@@ -34,13 +36,16 @@ UPDATE job SET deleted_at = :now, updated_at = :now WHERE id = ANY(:ids) AND del
 RETURNING id, name, project;
 
 -- name: delete_schedules
--- A deleted job is never due again.
-DELETE FROM schedule WHERE job_id = ANY(:ids);
+-- A deleted job is never due again. The row stays: it is the gate of runs that are still to finish.
+UPDATE schedule SET next_at = NULL, held_from = NULL, waits = 0, version = version + 1
+WHERE job_id = ANY(:ids);
 
 -- name: move_schedule
 -- Pause, resume, enable, disable or skip, if the schedule has neither been moved nor fired meanwhile.
-UPDATE schedule SET next_at = :next_at, held_from = :held_from, version = version + 1
-WHERE job_id = :id AND version = :expected AND coalesce(next_at, -1) = coalesce(:expected_next_at, -1);
+UPDATE schedule SET next_at = :next_at, held_from = :held_from, version = version + 1,
+    answered_to = CASE WHEN answered_to < :answered_to THEN :answered_to ELSE answered_to END
+WHERE job_id = :id AND version = :expected
+    AND coalesce(next_at, -1) = coalesce(CAST(:expected_next_at AS BIGINT), -1);
 
 -- name: set_job_flags
 -- Whether a job is enabled and paused.
@@ -52,8 +57,9 @@ WHERE id = :id AND deleted_at IS NULL;
 -- Jobs in order of their names.
 SELECT * FROM current_job
 WHERE project = :project AND name > :after_name
-    AND (:name_like IS NULL OR name LIKE :name_like ESCAPE '\')
-    AND (:set_name IS NULL OR set_name = :set_name)
+    AND (CAST(:name_like AS TEXT) IS NULL OR lower(name) LIKE lower(:name_like) ESCAPE '\')
+    AND (CAST(:set_name AS TEXT) IS NULL OR set_name = :set_name)
+    AND (CAST(:created_by AS TEXT) IS NULL OR created_by = :created_by)
 ORDER BY name LIMIT :limit;
 
 -- name: select_jobs_by_id
@@ -115,18 +121,18 @@ SELECT id, expected_seconds FROM job WHERE id = ANY(:ids);
 UPDATE job SET expected_seconds = :seconds WHERE id = :id;
 
 -- name: congested_jobs
--- Scheduled runs that are due and not final, of jobs where some wait for others or began long ago.
-SELECT active.job_id, active.waiting, active.oldest_due_at, job.expected_seconds,
+-- Scheduled runs whose time has come, not final, of jobs where some wait for others or since long.
+SELECT active.job_id, active.waiting, active.oldest_release_at, job.expected_seconds,
     (SELECT cause FROM run WHERE run.job_id = active.job_id AND run.trigger = 'schedule'
         ORDER BY run.seq DESC LIMIT 1) AS newest_cause
-FROM (SELECT gate_job AS job_id, min(due_at) AS oldest_due_at,
+FROM (SELECT gate_job AS job_id, min(release_at) AS oldest_release_at,
         count(CASE WHEN state = 'BLOCKED' AND blocked_on = 'job:' || gate_job THEN 1 END) AS waiting
     FROM run
-    WHERE gate_job IS NOT NULL AND trigger = 'schedule' AND due_at <= :now
+    WHERE gate_job IS NOT NULL AND trigger = 'schedule' AND release_at <= :now
         AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN')
     GROUP BY gate_job) AS active
 JOIN job ON job.id = active.job_id
-WHERE (active.waiting > 0 OR active.oldest_due_at < :long_ago)
+WHERE (active.waiting > 0 OR active.oldest_release_at < :long_ago)
     AND job.paused = 0 AND job.deleted_at IS NULL;
 
 -- name: begin_stuck

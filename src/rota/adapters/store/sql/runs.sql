@@ -6,11 +6,11 @@
 INSERT INTO run (id, project, job_id, job, job_version, trigger, state, cause, due_at, release_at,
     eligible_at, deadline_at, late_at, drop_at, priority, pool, chain, shape, delivery, max_attempts,
     expected, blocked_on, reasons, inputs, created_by, created_at, queued_at, ended_at, retry_of, gate_job,
-    backfill)
+    backfill, caught_up)
 VALUES (:id, :project, :job_id, :job, :job_version, :trigger, :state, :cause, :due_at, :release_at,
     :eligible_at, :deadline_at, :late_at, :drop_at, :priority, :pool, :chain, :shape, :delivery,
     :max_attempts, :expected, :blocked_on, :reasons, :inputs, :created_by, :created_at, :queued_at,
-    :ended_at, :retry_of, :gate_job, :backfill);
+    :ended_at, :retry_of, :gate_job, :backfill, :caught_up);
 
 -- name: known_runs
 -- Which of these ids exist.
@@ -18,7 +18,7 @@ SELECT id FROM run WHERE id = ANY(:ids);
 
 -- name: active_runs
 -- What is due, not final, and counts at the gates of these jobs.
-SELECT id, seq, job_id, state, trigger, attempt, backfill FROM run
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up FROM run
 WHERE gate_job = ANY(:ids)
     AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN')
     AND due_at <= :now
@@ -32,8 +32,14 @@ WHERE gate_job IS NULL AND seq IN (SELECT seq FROM active_run WHERE coalesce(job
 
 -- name: waiting_runs
 -- Runs that wait on this key, oldest first.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, chain, pool, priority FROM run
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, chain, pool, priority FROM run
 WHERE state = 'BLOCKED' AND blocked_on = :key AND seq > :after ORDER BY seq LIMIT :limit;
+
+-- name: waiting_triggered_runs
+-- The same, without those that a schedule asked for.
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, chain, pool, priority FROM run
+WHERE state = 'BLOCKED' AND blocked_on = :key AND trigger <> 'schedule' AND seq > :after
+ORDER BY seq LIMIT :limit;
 
 -- name: waited_keys
 -- Keys after the given one that at least one run waits on.
@@ -85,8 +91,20 @@ WHERE id = ANY(:ids) AND state IN ('CLAIMED', 'PROCESSING') AND cancel_at IS NUL
 -- What decisions about these runs need, locked.
 SELECT id, seq, job_id, job, job_version, state, attempt, session, result, failures, losses, delivery,
     chain, capacity, expected, cancel_at, deadline_at, claimed_at, started_at, first_started_at,
-    release_at
+    release_at, backfill
 FROM run WHERE id = ANY(:ids);
+
+-- name: reported_runs
+-- How the latest attempts of these runs stand.
+SELECT id, attempt, session, result FROM run WHERE id = ANY(:ids);
+
+-- name: gates_of_runs
+-- The jobs at whose gates these runs count.
+SELECT DISTINCT gate_job AS job_id FROM run WHERE id = ANY(:ids) AND gate_job IS NOT NULL;
+
+-- name: jobs_of_runs
+-- The jobs of these runs.
+SELECT DISTINCT job_id FROM run WHERE id = ANY(:ids);
 
 -- name: waiting_runs_of_paused_jobs
 -- What the pause of these jobs holds.
@@ -118,9 +136,14 @@ RETURNING id, job, is_late;
 -- When the next waiting run may be released.
 SELECT min(eligible_at) AS eligible_at FROM run WHERE state = 'SCHEDULED';
 
+-- name: eligible_jobs
+-- The jobs of runs whose time has come.
+SELECT DISTINCT job_id FROM (SELECT job_id FROM run WHERE state = 'SCHEDULED' AND eligible_at <= :now
+    ORDER BY eligible_at, seq LIMIT :limit) AS eligible;
+
 -- name: eligible_runs
 -- Runs whose time has come.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, chain, pool, priority
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, chain, pool, priority
 FROM run WHERE state = 'SCHEDULED' AND eligible_at <= :now
 ORDER BY eligible_at, seq LIMIT :limit;
 
@@ -133,6 +156,16 @@ UPDATE run SET state = 'CLAIMED', attempt = attempt + 1, session = :session, cla
 WHERE seq = ANY(:seqs) AND state = 'QUEUED'
 RETURNING seq, id, attempt, job_id, job_version, due_at, deadline_at, inputs, chain, expected;
 
+-- name: named_runs
+-- Which of these runs a worker of a pool may take now.
+SELECT seq FROM run
+WHERE id = ANY(:ids) AND state = 'QUEUED' AND pool = :pool AND shape = ANY(:shapes)
+ORDER BY id LIMIT :limit;
+
+-- name: any_queued
+-- One of these runs that waits for a worker.
+SELECT id FROM run WHERE id = ANY(:ids) AND state = 'QUEUED' LIMIT 1;
+
 -- name: start_runs
 -- Execution begins.
 UPDATE run SET state = 'PROCESSING', started_at = :started_at,
@@ -141,20 +174,21 @@ WHERE id = :id AND state = 'CLAIMED' AND attempt = :attempt AND session = :sessi
 
 -- name: complete_runs
 -- Attempts that ended well and have little to tell: by far the most frequent end, so it takes one
--- statement. A report is [run, attempt, started_at, ended_at, outputs, cpu_seconds].
+-- statement.
 UPDATE run SET state = 'COMPLETED', result = 'COMPLETED', outputs = report.outputs,
     cpu_seconds = report.cpu_seconds,
     started_at = CASE WHEN report.started_at < claimed_at THEN claimed_at ELSE report.started_at END,
     first_started_at = coalesce(first_started_at,
         CASE WHEN report.started_at < claimed_at THEN claimed_at ELSE report.started_at END),
     ended_at = CASE WHEN report.ended_at < claimed_at THEN claimed_at ELSE report.ended_at END
-FROM (SELECT value ->> 0 AS id, value ->> 1 AS attempt, value ->> 2 AS started_at,
-        value ->> 3 AS ended_at, value ->> 4 AS outputs, value ->> 5 AS cpu_seconds
+FROM (SELECT value ->> 'id' AS id, value ->> 'attempt' AS attempt, value ->> 'started_at' AS started_at,
+        value ->> 'ended_at' AS ended_at, value ->> 'outputs' AS outputs, value ->> 'cpu_seconds' AS cpu_seconds
     FROM json_each(:reports)) AS report
 WHERE run.id = report.id AND run.attempt = report.attempt AND coalesce(run.session, '') = :session
     AND run.state IN ('CLAIMED', 'PROCESSING')
 RETURNING run.id, run.attempt, job_id, job, chain, capacity, expected, claimed_at, run.started_at,
-    run.ended_at, state, cause, run.first_started_at - release_at;
+    run.ended_at, state, cause,
+    CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay;
 
 -- name: end_attempt
 -- An attempt ended: the run is final, waits for the next attempt, or is unknown.
@@ -207,10 +241,11 @@ INSERT INTO start_delay (pool, up_to, count, seconds) VALUES (:pool, :up_to, :co
 ON CONFLICT (pool, up_to) DO UPDATE SET count = start_delay.count + excluded.count,
     seconds = start_delay.seconds + excluded.seconds;
 
--- name: find_idempotency
+-- name: find_answer
 -- The first answer to a caller's key.
 SELECT digest, answer FROM idempotency WHERE key = :key;
 
--- name: insert_idempotency
--- Remember the answer to a caller's key.
-INSERT INTO idempotency (key, digest, answer, created_at) VALUES (:key, :digest, :answer, :now);
+-- name: keep_answer
+-- Remember the answer to a caller's key, if it is the first one.
+INSERT INTO idempotency (key, digest, answer, created_at) VALUES (:key, :digest, :answer, :now)
+ON CONFLICT (key) DO NOTHING RETURNING key;

@@ -1,9 +1,10 @@
 -- name: due_schedules
--- Schedules with a due time before the given one, soonest first.
+-- Schedules of these shards with a due time before the given one, soonest first.
 SELECT schedule.job_id, schedule.next_at, schedule.version AS schedule_version, schedule.anchor,
-    job.version AS job_version
+    schedule.shard, job.version AS job_version
 FROM schedule JOIN job ON job.id = schedule.job_id
 WHERE schedule.next_at IS NOT NULL AND schedule.next_at < :before
+    AND schedule.shard = ANY(:shards)
 ORDER BY schedule.next_at LIMIT :limit;
 
 -- name: claimed_schedules
@@ -12,21 +13,24 @@ SELECT job_id, next_at, held_from, version FROM schedule WHERE job_id = ANY(:ids
 
 -- name: advance_schedule
 -- Move a schedule on from the due time that was answered.
-UPDATE schedule SET next_at = :next_at, waits = :waits
+UPDATE schedule SET next_at = :next_at, waits = :waits,
+    answered_to = CASE WHEN answered_to < :answered_to THEN :answered_to ELSE answered_to END
 WHERE job_id = :id AND next_at = :claimed AND version = :version;
 
 -- name: insert_unanswered
--- A stretch of due times that got no run; it lengthens the one that it goes on from.
+-- A stretch of due times that got no run; it lengthens the one that it goes on from. Should one
+-- begin at the same due time, the two are one: what has its answer keeps it, and none is lost.
 INSERT INTO unanswered (job_id, first, last, count, state, cause)
-SELECT :job, coalesce((SELECT before.first FROM (
+SELECT CAST(:job AS TEXT), coalesce((SELECT before.first FROM (
         SELECT first, last, state, cause FROM unanswered
         WHERE job_id = :job AND first <= :previous ORDER BY first DESC LIMIT 1) AS before
     WHERE before.last = :previous AND before.state = :state AND before.cause = :cause), :first),
-    :last, :count, :state, :cause
+    CAST(:last AS BIGINT), CAST(:count AS BIGINT), :state, :cause
 WHERE true
-ON CONFLICT (job_id, first) DO UPDATE SET last = excluded.last,
-    count = unanswered.count + excluded.count
-WHERE unanswered.last = :previous;
+ON CONFLICT (job_id, first) DO UPDATE SET
+    last = CASE WHEN unanswered.last < excluded.last THEN excluded.last ELSE unanswered.last END,
+    count = CASE WHEN unanswered.last = :previous THEN unanswered.count + excluded.count
+        WHEN unanswered.count < excluded.count THEN excluded.count ELSE unanswered.count END;
 
 -- name: ended_waits
 -- Schedules whose latest run has ended, which is what their next due time depends on.
@@ -46,9 +50,9 @@ SELECT 1 AS found FROM schedule WHERE waits = 1 AND job_id = ANY(:ids) LIMIT 1;
 
 -- name: rearm_schedule
 -- The due time after a run that has ended; held while the job is paused or disabled.
-UPDATE schedule SET waits = 0,
-    next_at = CASE WHEN job.enabled = 1 AND job.paused = 0 THEN :next_at END,
-    held_from = CASE WHEN job.enabled = 1 AND job.paused = 0 THEN NULL ELSE :next_at END
+UPDATE schedule SET waits = 0, version = schedule.version + 1,
+    next_at = CASE WHEN job.enabled = 1 AND job.paused = 0 THEN CAST(:next_at AS BIGINT) END,
+    held_from = CASE WHEN job.enabled = 1 AND job.paused = 0 THEN NULL ELSE CAST(:next_at AS BIGINT) END
 FROM job
 WHERE job.id = schedule.job_id AND schedule.job_id = :id AND schedule.version = :version
     AND waits = 1 AND next_at IS NULL AND held_from IS NULL;

@@ -1,13 +1,21 @@
 -- name: session
 -- A worker's presence, locked.
-SELECT * FROM session WHERE id = :id;
+SELECT session.*, (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining
+FROM session WHERE id = :id;
 
 -- name: insert_session
 -- A worker arrives.
 INSERT INTO session (id, worker, pool, slots, labels, functions, guard_mode, version, lease,
-    registered_at, expires_at)
+    registered_at, expires_at, server)
 VALUES (:id, :worker, :pool, :slots, :labels, :functions, :guard_mode, :version, :lease,
-    :now, :expires_at);
+    :now, :expires_at, :server);
+
+-- name: resume_session
+-- A worker has connected anew to the session it had, if that is still alive and its own.
+UPDATE session SET stream = stream + 1, server = :server, expires_at = :now + lease,
+    beats = beats + 1, stopping = 0
+WHERE id = :id AND worker = :worker AND pool = :pool AND alive = 1
+RETURNING id;
 
 -- name: sessions_of_worker
 -- Live presences of a worker.
@@ -17,7 +25,7 @@ SELECT id FROM session WHERE worker = :worker AND alive = 1;
 -- The lease is prolonged, if the session is still alive.
 UPDATE session SET expires_at = :now + lease, beats = beats + 1, stopping = :stopping
 WHERE id = :id AND alive = 1
-RETURNING id;
+RETURNING stream, (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining;
 
 -- name: expired_sessions
 -- Sessions whose lease has ended, locked.
@@ -30,12 +38,16 @@ UPDATE session SET alive = 0 WHERE id = ANY(:ids) AND alive = 1;
 -- name: held_runs
 -- What sessions hold.
 SELECT id, attempt, session, cancel_at FROM run
-WHERE session = ANY(:sessions) AND state IN ('CLAIMED', 'PROCESSING');
+WHERE session = ANY(:sessions) AND state IN ('CLAIMED', 'PROCESSING') ORDER BY seq;
 
 -- name: orphaned_sessions
--- Sessions that are over or missing, but still hold runs.
-SELECT DISTINCT run.session AS id FROM run LEFT JOIN session ON session.id = run.session
-WHERE run.state IN ('CLAIMED', 'PROCESSING') AND coalesce(session.alive, 0) = 0;
+-- Sessions that are over or missing, but still hold runs, or output that nobody will send.
+SELECT run.session AS id FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.state IN ('CLAIMED', 'PROCESSING') AND coalesce(session.alive, 0) = 0
+UNION SELECT run.session FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.output_state = 'pending' AND coalesce(session.alive, 0) = 0
+UNION SELECT attempt.session FROM attempt LEFT JOIN session ON session.id = attempt.session
+WHERE attempt.output_state = 'pending' AND coalesce(session.alive, 0) = 0;
 
 -- name: count_held
 -- How many attempts a session holds.
@@ -44,9 +56,24 @@ SELECT count(*) AS held FROM run WHERE session = :session AND state IN ('CLAIMED
 -- name: select_sessions
 -- Workers, the newest first.
 SELECT session.*, (SELECT count(*) FROM run WHERE run.session = session.id
-    AND run.state IN ('CLAIMED', 'PROCESSING')) AS held
-FROM session WHERE (:any OR alive = 1) ORDER BY registered_at DESC LIMIT :limit;
+    AND run.state IN ('CLAIMED', 'PROCESSING')) AS held,
+    (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining
+FROM session WHERE (:any = 1 OR alive = 1) ORDER BY registered_at DESC LIMIT :limit;
 
 -- name: count_sessions
 -- Workers by presence and pool.
 SELECT pool, alive, count(*) AS count FROM session WHERE alive = 1 GROUP BY pool, alive;
+
+-- name: drain_worker
+-- A worker gets nothing new, also in its next life.
+INSERT INTO drained_worker (name, drained_by, drained_at) VALUES (:name, :actor, :now)
+ON CONFLICT (name) DO NOTHING RETURNING name;
+
+-- name: undrain_worker
+-- A worker gets work again.
+DELETE FROM drained_worker WHERE name = :name RETURNING name;
+
+-- name: presences_of_worker
+-- Where a worker is or was, the newest first.
+SELECT id, pool, alive FROM session WHERE worker = :worker
+ORDER BY alive DESC, registered_at DESC LIMIT :limit;

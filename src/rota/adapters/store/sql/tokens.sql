@@ -1,7 +1,8 @@
 -- name: insert_token
 -- A right to call, known by the digest of its secret.
-INSERT INTO token (id, name, role, digest, kind, parent, created_by, created_at, expires_at)
-VALUES (:id, :name, :role, :digest, :kind, :parent, :created_by, :now, :expires_at);
+INSERT INTO token
+    (id, name, role, digest, kind, parent, created_by, created_at, expires_at, pool)
+VALUES (:id, :name, :role, :digest, :kind, :parent, :created_by, :now, :expires_at, :pool);
 
 -- name: token_by_digest
 -- A token that is valid now.
@@ -20,12 +21,12 @@ UPDATE token SET last_used_at = :now WHERE id = :id;
 UPDATE token SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL RETURNING id;
 
 -- name: select_tokens
--- API tokens, newest first.
-SELECT * FROM token WHERE kind = 'api' ORDER BY created_at DESC LIMIT 1000;
+-- Tokens of one kind, newest first.
+SELECT * FROM token WHERE kind = :kind ORDER BY created_at DESC LIMIT 1000;
 
 -- name: drop_stale_tokens
 -- Forget login links and sessions that ended long ago.
-DELETE FROM token WHERE kind <> 'api' AND expires_at < :before;
+DELETE FROM token WHERE kind IN ('login', 'session') AND expires_at < :before;
 
 -- name: set_meta
 -- A fact about the store itself.

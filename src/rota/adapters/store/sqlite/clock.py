@@ -3,13 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
-
-
-class Ticker(Protocol):
-    """Microseconds since 1970, never going back."""
-
-    def now(self) -> int: ...
 
 
 class FileClock:

@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from rota.adapters.store.queries import Statement, shared_statements
-from rota.adapters.store.script import MakeScript, Many, Query, Row, Rows, Script
-from rota.adapters.store.sqlite.clock import Ticker
+from rota.adapters.store.script import Lock, MakeScript, Query, Row, Rows, Script, Step
 from rota.adapters.store.sqlite.connection import connect, translated
 from rota.adapters.store.store import Urgency
+from rota.adapters.store.ticker import Ticker
 from rota.domain.errors import StaleTransition, Unavailable
 
 T = TypeVar("T")
@@ -96,8 +96,8 @@ class SqliteDriver:
             self._changed.notify()
         return await future
 
-    async def read(self, make: MakeScript[T]) -> T:
-        """Run a script that only reads, on a snapshot of its own."""
+    async def read(self, make: MakeScript[T], urgency: Urgency = Urgency.API) -> T:
+        """Run a script that only reads, on a snapshot of its own; there is no need to queue."""
         if self._is_closed:
             raise Unavailable("the store is closed")
         return await self._loop.run_in_executor(self._readers, self._read, make)
@@ -210,7 +210,9 @@ class SqliteDriver:
             answer: T = stop.value
             return answer
 
-    def _execute(self, connection: sqlite3.Connection, step: Query | Many) -> Rows:
+    def _execute(self, connection: sqlite3.Connection, step: Step) -> Rows:
+        if isinstance(step, Lock):
+            return ()  # there is no other writer
         prepared = self._statements[step.name]
         if isinstance(step, Query):
             rows: list[Row] = connection.execute(prepared.text, prepared.bind(step)).fetchall()

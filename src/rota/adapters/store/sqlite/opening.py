@@ -9,10 +9,11 @@ from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
 
-from rota.adapters.store.sqlite.clock import FileClock, Ticker
+from rota.adapters.store.sqlite.clock import FileClock
 from rota.adapters.store.sqlite.connection import connect, translated
 from rota.adapters.store.sqlite.driver import SqliteDriver
 from rota.adapters.store.store import SqlStore
+from rota.adapters.store.ticker import Ticker
 from rota.domain.errors import Conflict, Unavailable
 
 _MIGRATIONS = resources.files("rota.adapters.store.sqlite").joinpath("migrations")

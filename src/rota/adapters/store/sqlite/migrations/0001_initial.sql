@@ -221,8 +221,8 @@ CREATE TABLE calendar (
 -- Which calendars the schedules of jobs use.
 CREATE TABLE calendar_use (
     job_id   TEXT NOT NULL,
-    project  TEXT NOT NULL,
     calendar TEXT NOT NULL,
+    project  TEXT NOT NULL,
     PRIMARY KEY (job_id, calendar)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX calendar_users ON calendar_use (project, calendar);

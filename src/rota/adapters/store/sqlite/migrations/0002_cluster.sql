@@ -37,3 +37,27 @@ CREATE TABLE drained_worker (
 
 -- The only pool that a worker with this token may serve; NULL: any, or not a worker's token.
 ALTER TABLE token ADD COLUMN pool TEXT;
+
+-- The latest due time that has its answer, perhaps one to come that is skipped: it only grows.
+ALTER TABLE schedule ADD COLUMN answered_to INTEGER NOT NULL DEFAULT 0;
+UPDATE schedule SET answered_to = coalesce(
+    (SELECT max(last) FROM unanswered WHERE unanswered.job_id = schedule.job_id), 0);
+
+-- Whether the misfire policy promises that the run comes about: no other of its job is in its way.
+ALTER TABLE run ADD COLUMN caught_up INTEGER NOT NULL DEFAULT 0;
+
+DROP VIEW current_job;
+CREATE VIEW current_job AS
+    SELECT job.*, job_version.document, job_version.digest, schedule.next_at, schedule.held_from,
+        schedule.anchor, schedule.waits, schedule.answered_to,
+        schedule.version AS schedule_version,
+        (SELECT state FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT 1) AS last_state,
+        (SELECT ended_at FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT 1) AS last_ended_at
+    FROM job
+    JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
+    JOIN schedule ON schedule.job_id = job.id
+    WHERE job.deleted_at IS NULL;
+
+-- What ended attempts printed and is still on its worker: found when that session is over.
+CREATE INDEX run_output_pending ON run (session) WHERE output_state = 'pending';
+CREATE INDEX attempt_output_pending ON attempt (session) WHERE output_state = 'pending';

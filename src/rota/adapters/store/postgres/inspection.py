@@ -1,0 +1,36 @@
+"""A look at a PostgreSQL database, in a transaction that may not write."""
+
+from __future__ import annotations
+
+import asyncpg
+
+from rota.adapters.store.inspection import StoreInspection
+from rota.adapters.store.postgres.connections import DRIVER_ERRORS, connect_settings, translated
+from rota.domain.errors import Invalid
+
+_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_HAS_SCHEMA = "SELECT to_regclass('meta') IS NOT NULL"
+_SCHEMA = "SELECT value FROM meta WHERE key = 'schema'"
+
+
+async def inspect_postgres(address: str) -> StoreInspection:
+    """`Unavailable` where it cannot be reached or read."""
+    try:
+        connection = await asyncpg.connect(**connect_settings(address))
+        try:
+            return await _look(connection)
+        finally:
+            await connection.close()
+    except asyncpg.ClientConfigurationError as error:
+        raise Invalid(f"ROTA_STORE is no address of a database: {error}") from error
+    except DRIVER_ERRORS as error:
+        raise translated(error) from error
+
+
+async def _look(connection: asyncpg.Connection[asyncpg.Record]) -> StoreInspection:
+    async with connection.transaction(readonly=True):
+        has_schema = await connection.fetchval(_HAS_SCHEMA)
+        schema = await connection.fetchval(_SCHEMA) if has_schema else None
+        version = ".".join(map(str, connection.get_server_version()[:2]))
+        now = await connection.fetchval(_NOW)
+    return StoreInspection(f"PostgreSQL {version}", int(schema or 0), now)

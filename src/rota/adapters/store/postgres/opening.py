@@ -1,0 +1,88 @@
+"""Opening a database: migrations under a lock, pools."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import asyncpg
+
+from rota.adapters.store.postgres.connections import (
+    DRIVER_ERRORS,
+    Pools,
+    PoolSizes,
+    connect_settings,
+    translated,
+)
+from rota.adapters.store.postgres.driver import PostgresDriver
+from rota.adapters.store.store import SqlStore
+from rota.adapters.store.ticker import Ticker
+from rota.domain.errors import Conflict, Invalid
+
+_MIGRATIONS = resources.files("rota.adapters.store.postgres").joinpath("migrations")
+_MIGRATION_LOCK = 7_682_001  # any number, the same in every version
+_DEFAULT_SIZES = PoolSizes()
+
+
+class PostgresStore(SqlStore):
+    """A store in PostgreSQL, shared by any number of servers."""
+
+
+async def open_postgres(
+    address: str, *, clock: Ticker | None = None, sizes: PoolSizes = _DEFAULT_SIZES
+) -> PostgresStore:
+    """Open the store, and create or bring up to date its schema.
+
+    Without a `clock` PostgreSQL's own decides. `Unavailable` if the database cannot be used,
+    `Conflict` if a newer Rota has it.
+    """
+    try:
+        settings = connect_settings(address)
+        connection = await asyncpg.connect(**settings)
+        try:
+            await migrate(connection)
+        finally:
+            await connection.close()
+        pools = Pools(address, sizes)
+        await pools.open()
+    except ValueError as error:
+        raise Invalid(
+            "ROTA_STORE is no address of a database",
+            hint="write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
+        ) from error
+    except DRIVER_ERRORS as error:
+        raise translated(error) from error
+    return PostgresStore(PostgresDriver(pools, clock))
+
+
+async def migrate(connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Apply the migrations that are missing, all or none; a second server waits for the first."""
+    migrations = {int(file.name.split("_")[0]): file for file in _MIGRATIONS.iterdir()}
+    newest = max(migrations)
+    version = await _version(connection)
+    if version < newest:
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK)
+            version = await _version(connection)
+            for number in range(version + 1, newest + 1):
+                await connection.execute(migrations[number].read_text("utf-8"))
+                await _set_version(connection, number)
+    if version > newest:
+        raise Conflict(
+            f"the store was made by a newer Rota (schema {version}, this one knows {newest})",
+            code="store_is_newer",
+            hint="upgrade Rota",
+        )
+
+
+async def _version(connection: asyncpg.Connection[asyncpg.Record]) -> int:
+    if await connection.fetchval("SELECT to_regclass('meta') IS NULL"):
+        return 0
+    return int(await connection.fetchval("SELECT value FROM meta WHERE key = 'schema'") or 0)
+
+
+async def _set_version(connection: asyncpg.Connection[asyncpg.Record], number: int) -> None:
+    await connection.execute(
+        "INSERT INTO meta (key, value) VALUES ('schema', $1)"
+        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        str(number),
+    )

@@ -1,0 +1,32 @@
+-- A position in the history is the number of the transaction and the place of the event in it.
+-- Readers pass only what is below the oldest transaction under way: of what comes later nothing can
+-- have a smaller position.
+
+-- name: insert_event
+-- One batch transition or change.
+INSERT INTO event (seq, kind, at, actor, project, ids, data)
+SELECT mine.first + mine.count + new.place - 1, new.kind, new.at, new.actor, new.project, new.ids,
+    new.data
+FROM unnest(:kind::text[], :now::bigint[], :actor::text[], :project::text[], :ids::text[],
+        :data::text[]) WITH ORDINALITY AS new (kind, at, actor, project, ids, data, place),
+    (SELECT first, (SELECT count(*) FROM event WHERE seq >= first AND seq < first + 65536) AS count
+        FROM (SELECT pg_current_xact_id()::text::bigint << 16 AS first) AS own) AS mine;
+
+-- name: select_events
+-- Events past a position.
+SELECT * FROM event
+WHERE seq > :after AND seq < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 16
+ORDER BY seq LIMIT :limit;
+
+-- name: select_events_of
+-- Events past a position that name one of these.
+SELECT * FROM event
+WHERE seq > :after AND seq < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 16
+    AND EXISTS (SELECT 1 FROM json_array_elements_text(event.ids::json) AS named (value)
+        WHERE named.value = ANY(:ids))
+ORDER BY seq LIMIT :limit;
+
+-- name: last_event
+-- The end of what readers may pass.
+SELECT max(seq) AS seq FROM event
+WHERE seq < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 16;

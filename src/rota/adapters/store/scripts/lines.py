@@ -1,0 +1,112 @@
+"""The lines that runs wait in: which of them have runs, and what they were charged.
+
+Many transactions write to the same few lines, so each does it once, after everything else.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from rota.adapters.store.script import Many, Row, Script, lock, query
+from rota.domain.order import Chain, PoolTags, activation_tag
+
+
+@dataclass(frozen=True)
+class Line:
+    """The chain a run waits in."""
+
+    pool: str
+    priority: int
+    share: str
+
+    @cached_property
+    def id(self) -> str:
+        return f"{self.pool}/{self.priority}/{self.share}"
+
+
+def line_of(row: Row) -> Line:
+    """The chain of an existing run."""
+    return Line(row["pool"], row["priority"], row["chain"].split("/", 2)[2])
+
+
+def pool_of(chain: str) -> str:
+    """The pool whose workers a chain waits for."""
+    return chain.split("/", 1)[0]
+
+
+@dataclass(slots=True)
+class Lines:
+    """What a transaction does to lines; filled as it goes."""
+
+    _entered: dict[str, Line] = field(default_factory=dict)
+    _charges: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _left: set[str] = field(default_factory=set)
+
+    def enter(self, line: Line) -> None:
+        """A run waits there from now on."""
+        self._entered[line.id] = line
+
+    def leave(self, chains: Iterable[str]) -> None:
+        """Runs of these wait no more: they may have been the last ones."""
+        self._left.update(chains)
+
+    def charge(self, chain: str, cost: float) -> None:
+        self._charges[chain] += cost
+
+    def serving(self, pool: str) -> Script[list[Chain]]:
+        """The lines of a pool that have runs, as they will be once this is written."""
+        rows = yield query("active_chains", pool=pool)
+        chains = [Chain(row["id"], row["priority"], row["tag"], row["weight"]) for row in rows]
+        known = {chain.id for chain in chains}
+        entered = {k: line for k, line in self._entered.items() if line.pool == pool}
+        if not entered.keys() <= known:
+            for line, tag in (yield from _resting(entered)):
+                chains.append(Chain(line.id, line.priority, tag))
+        return [self._charged(chain) for chain in chains]
+
+    def _charged(self, chain: Chain) -> Chain:
+        charge = self._charges.get(chain.id)
+        return chain if charge is None else replace(chain, tag=chain.tag + charge / chain.weight)
+
+    def write(self) -> Script[None]:
+        """Runs that entered make a line active, charges move it, and one without runs rests."""
+        if self._entered:
+            yield from self._activate()
+        if self._charges:
+            charges = sorted(self._charges.items())
+            yield Many("charge_chain", [(cost, chain) for chain, cost in charges])
+        if self._left:
+            empty = [row["id"] for row in (yield query("empty_chains", ids=self._left))]
+            if empty:  # by a new look, now that nobody enters them
+                yield query("rest_chains", ids=empty)
+
+    def _activate(self) -> Script[None]:
+        resting = yield from _resting(self._entered)
+        if resting and self._charges:
+            changed = {line.id for line, _ in resting} | self._charges.keys()
+            yield lock("chains", ids=sorted(changed))
+        for line, tag in resting:
+            yield query(
+                "activate_chain",
+                id=line.id,
+                pool=line.pool,
+                priority=line.priority,
+                share=line.share,
+                tag=tag,
+            )
+
+
+def _resting(lines: Mapping[str, Line]) -> Script[list[tuple[Line, float]]]:
+    """Those of these lines that had no runs, with the tag that each of them starts again with."""
+    known = {row["id"]: row for row in (yield query("chains", ids=lines))}
+    resting = []
+    for chain, line in sorted(lines.items()):
+        row = known.get(chain)
+        if row is None or not row["active"]:
+            [tags] = yield query("pool_tags", pool=line.pool, priority=line.priority)
+            others = PoolTags(tags["least_of_priority"], tags["least"], tags["greatest"])
+            resting.append((line, activation_tag(0.0 if row is None else row["tag"], others)))
+    return resting

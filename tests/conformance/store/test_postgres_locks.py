@@ -1,0 +1,174 @@
+"""Who waits for whom on PostgreSQL, one step at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from tests.conformance.store.rivals import Rival, until_somebody_waits
+
+from rota.adapters.store.store import SqlStore
+from rota.domain.errors import Conflict
+from rota.domain.spec import Overlap
+from rota.domain.states import RunState
+from rota.ports.records import RunQuery
+from rota.testing.builders import Scene, new_calendar
+from rota.testing.servers.postgres import PostgresServer
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def store(postgres_store: SqlStore) -> SqlStore:
+    return postgres_store
+
+
+class TestLinesAtRest:
+    """A run in a line that rests would never be found."""
+
+    async def test_whoever_enters_waits_for_whoever_puts_it_to_rest(
+        self,
+        scene: Scene,
+        rival: Rival,
+        postgres_server: PostgresServer,
+    ) -> None:
+        job_id, worker = await scene.job(), await scene.worker()
+        await scene.trigger(job_id)
+        await rival.execute("BEGIN; SELECT FROM chain FOR UPDATE; UPDATE chain SET active = 0")
+
+        entering = asyncio.create_task(scene.trigger(job_id))
+        await until_somebody_waits(postgres_server)
+        await rival.execute("COMMIT")
+        await entering
+
+        assert len(await scene.claim(worker)) == 2
+
+    async def test_a_line_that_somebody_enters_is_not_put_to_rest(
+        self, scene: Scene, rival: Rival
+    ) -> None:
+        job_id, worker = await scene.job(), await scene.worker()
+        await scene.trigger(job_id)
+        await rival.execute("BEGIN; SELECT FROM chain FOR KEY SHARE")
+
+        await scene.claim(worker)
+
+        assert await rival.fetchval("SELECT active FROM chain") == 1
+        await rival.execute("COMMIT")
+
+    async def test_a_later_claim_puts_it_to_rest(self, scene: Scene, rival: Rival) -> None:
+        job_id, worker = await scene.job(), await scene.worker()
+        await scene.trigger(job_id)
+        await rival.execute("BEGIN; SELECT FROM chain FOR KEY SHARE")
+        await scene.claim(worker)
+        await rival.execute("COMMIT")
+
+        await scene.claim(worker)
+
+        assert await rival.fetchval("SELECT active FROM chain") == 0
+
+
+class TestLeases:
+    async def test_a_session_that_is_being_renewed_is_not_reaped(
+        self, scene: Scene, rival: Rival, postgres_server: PostgresServer
+    ) -> None:
+        worker = await scene.worker(lease=timedelta(seconds=30))
+        scene.advance(timedelta(seconds=31))
+        await rival.execute("BEGIN; UPDATE session SET beats = 1, expires_at = expires_at + lease")
+
+        reaping = asyncio.create_task(scene.store.reap({worker: 0}))
+        await until_somebody_waits(postgres_server)
+        await rival.execute("COMMIT")
+
+        assert (await reaping)[0] == frozenset()
+
+    async def test_what_a_claim_has_in_hand_is_lost_with_its_session(
+        self, scene: Scene, rival: Rival, postgres_server: PostgresServer
+    ) -> None:
+        [run] = await scene.trigger(await scene.job(overlap=Overlap.ALLOW))
+        worker = await scene.worker()
+        claim = (
+            f"UPDATE run SET state = 'CLAIMED', session = '{worker}', attempt = 1, claimed_at = 0"
+        )
+        await rival.execute("BEGIN; SELECT FROM session FOR NO KEY UPDATE; " + claim)
+
+        ending = asyncio.create_task(scene.store.end_session(worker))
+        await until_somebody_waits(postgres_server)
+        await rival.execute("COMMIT")
+        await ending
+
+        assert await scene.state(run) is RunState.SCHEDULED
+
+
+class TestCalendars:
+    async def test_one_that_a_job_begins_to_use_is_not_deleted(
+        self, scene: Scene, rival: Rival, postgres_server: PostgresServer
+    ) -> None:
+        await scene.store.save_calendars([new_calendar("nights")], actor="editor")
+        job_id = await scene.job()
+        use = f"INSERT INTO calendar_use VALUES ('{job_id}', 'nights', 'default')"
+        await rival.execute("BEGIN; SELECT FROM calendar FOR SHARE; " + use)
+
+        deleting = asyncio.create_task(
+            scene.store.delete_calendar("default", "nights", expected_version=1, actor="editor")
+        )
+        await until_somebody_waits(postgres_server)
+        await rival.execute("COMMIT")
+
+        with pytest.raises(Conflict):
+            await deleting
+
+    async def test_one_that_is_being_deleted_is_not_used(
+        self, scene: Scene, rival: Rival, postgres_server: PostgresServer
+    ) -> None:
+        await scene.store.save_calendars([new_calendar("nights")], actor="editor")
+        await rival.execute("BEGIN; DELETE FROM calendar")
+
+        saving = asyncio.create_task(scene.job(calendars=["nights"]))
+        await until_somebody_waits(postgres_server)
+        await rival.execute("COMMIT")
+
+        with pytest.raises(Conflict):
+            await saving
+
+
+class TestGates:
+    async def test_an_end_waits_for_whoever_looks_at_the_gate_it_counts_at(
+        self, scene: Scene, rival: Rival, postgres_server: PostgresServer
+    ) -> None:
+        job_id = await scene.job(max_concurrency=1)
+        runs = await scene.trigger(job_id, 2)
+        worker = await scene.worker()
+        works = await scene.claim(worker)
+        await rival.execute("BEGIN; SELECT FROM schedule FOR NO KEY UPDATE")
+
+        ending = asyncio.create_task(scene.finish(worker, works))
+        await until_somebody_waits(postgres_server)
+        await rival.execute("COMMIT")
+        await ending
+
+        assert await scene.states(runs) == [RunState.COMPLETED, RunState.QUEUED]
+
+    async def test_an_end_that_counts_at_no_gate_waits_for_nobody(
+        self, scene: Scene, rival: Rival
+    ) -> None:
+        [run] = await scene.trigger(await scene.job(overlap=Overlap.ALLOW))
+        worker = await scene.worker()
+        works = await scene.claim(worker)
+        await rival.execute("BEGIN; SELECT FROM schedule FOR NO KEY UPDATE")
+
+        await asyncio.wait_for(scene.finish(worker, works), 10)
+
+        assert await scene.state(run) is RunState.COMPLETED
+        await rival.execute("COMMIT")
+
+    async def test_those_who_submit_without_a_limit_do_not_wait_for_one_another(
+        self, scene: Scene, rival: Rival
+    ) -> None:
+        job_id = await scene.job(overlap=Overlap.ALLOW)
+        await rival.execute("BEGIN; SELECT FROM schedule FOR SHARE")
+
+        await asyncio.wait_for(scene.trigger(job_id), 10)
+
+        assert len(await scene.store.runs(RunQuery())) == 1
+        await rival.execute("COMMIT")
