@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
 
-from rota.domain.errors import NotFound
+from rota.dispatcher.desk import Desk, moved
+from rota.domain.errors import NotFound, StaleStream
 from rota.domain.ids import JobId, SessionId, micros
 from rota.domain.run import AttemptResult
 from rota.operations import output, serving
 from rota.operations.backends import Backends
-from rota.ports.queue import CANCELLED, WATCHED, work
+from rota.operations.specs import Ref
+from rota.ports.queue import CANCELLED, WATCHED, Taker, Ticket
 from rota.ports.queue import output as output_topic
-from rota.ports.records import Session
 from rota.ports.work import (
     Beat,
     BeatAnswer,
@@ -48,23 +49,7 @@ class FloorConfig:
     lease: timedelta = timedelta(seconds=30)
     poll_interval: timedelta = timedelta(seconds=2)  # how often an idle worker is looked at anyway
     batch_size: int = 500  # runs claimed in one transaction
-
-
-@dataclass(slots=True)
-class _Desk:
-    """One connected worker."""
-
-    session: Session
-    orders: asyncio.Queue[Order] = field(default_factory=asyncio.Queue)
-    held: set[Fence] = field(default_factory=set)  # what this server believes it holds
-    known_specs: set[tuple[str, int]] = field(default_factory=set)
-    suspects: frozenset[Fence] = frozenset()  # held by the store's book, not by the worker's
-    has_room: asyncio.Event = field(default_factory=asyncio.Event)
-    is_stopping: bool = False
-
-    def free(self, after: int = 0) -> int:
-        """Slots that are free, or will be after that many attempts have ended."""
-        return 0 if self.is_stopping else self.session.slots - len(self.held) + after
+    known_specs: int = 10_000  # job versions that a worker is thought to know
 
 
 class Floor:
@@ -72,42 +57,57 @@ class Floor:
 
     name = "dispatcher"
 
-    def __init__(self, backends: Backends, config: FloorConfig | None = None) -> None:
+    def __init__(
+        self, backends: Backends, config: FloorConfig | None = None, server: str = ""
+    ) -> None:
         self._backends = backends
         self._config = config or FloorConfig()
-        self._desks: dict[str, _Desk] = {}
-        self._specs: dict[tuple[str, int], SpecEntry] = {}
+        self._server = server  # who we are, for the sessions of our workers
+        self._desks: dict[str, Desk] = {}
         self._changed = asyncio.Event()
 
     # --- what workers say
 
     async def register(self, hello: Hello) -> Welcome:
-        session, welcome = await serving.register(self._backends, hello, self._config.lease)
-        self._desks[session.id] = _Desk(session)
-        self._changed.set()
+        session, welcome = await serving.register(
+            self._backends, hello, self._config.lease, self._server
+        )
+        former = self._desks.get(session.id)
+        if former is None or former.session.stream < session.stream:
+            self._dismiss(former)
+            self._desks[session.id] = Desk.resumed(session) if hello.resumes else Desk(session)
+            self._changed.set()
         return welcome
 
     async def beat(self, session: str, beat: Beat) -> BeatAnswer:
         desk = self._desk(session)
-        desk.is_stopping = beat.stopping
+        desk.takes_nothing |= beat.stopping
         believed = frozenset(desk.held)
         renewal = await serving.renew(self._backends, SessionId(session), stopping=beat.stopping)
         now = micros(renewal.now)
         if not renewal.alive:
             return BeatAnswer(alive=False, store_now=now)
+        if renewal.stream != desk.session.stream:
+            self._dismiss(desk)
+            raise moved(session)
+        desk.takes_nothing = beat.stopping or renewal.draining
         ours, theirs = frozenset(renewal.held), frozenset(beat.held)
         # A dispatch may be on its way; what is missing twice in a row never arrived. A worker that
         # stops beats once more at once, which proves nothing: its leaving settles the rest.
         missing = frozenset[Fence]() if beat.stopping else ours - theirs
-        lost = missing & desk.suspects
-        desk.suspects = missing
+        lost = missing & desk.suspects if desk.is_settled else missing
+        desk.suspects, desk.is_settled = missing, True
         if lost:
             await serving.lose(self._backends, SessionId(session), tuple(lost))
         # The store's book is the true one: whatever went wrong here costs a beat, not a slot.
         desk.held -= lost | (believed - ours)
         desk.has_room.set()
         return BeatAnswer(
-            alive=True, store_now=now, cancel=renewal.cancel, unknown=tuple(theirs - ours)
+            alive=True,
+            store_now=now,
+            cancel=renewal.cancel,
+            unknown=tuple(theirs - ours),
+            draining=renewal.draining,
         )
 
     async def start(self, session: str, starts: Sequence[Start]) -> StartAnswer:
@@ -115,12 +115,13 @@ class Floor:
 
     async def report(self, session: str, outcomes: Sequence[Outcome]) -> ReportAnswer:
         desk = self._desk(session)
-        room = min(desk.free(after=len(outcomes)), self._config.batch_size)
+        room = max(min(desk.free(after=len(outcomes)), self._config.batch_size), 0)
         finished = await serving.finish(
-            self._backends, SessionId(session), outcomes, claim=max(room, 0)
+            self._backends, desk.session.id, outcomes, claim=room, stream=desk.session.stream
         )
         desk.held.difference_update(finished.accepted, finished.fenced)
-        await self._dispatch(desk, finished.claimed)
+        if room:
+            await self._dispatch(desk, list(finished.claimed), room)
         desk.has_room.set()
         return ReportAnswer(finished.accepted, finished.fenced)
 
@@ -130,20 +131,30 @@ class Floor:
     async def progress(self, session: str, items: Sequence[Progress]) -> None:
         await serving.record_progress(self._backends, SessionId(session), items)
 
-    async def next_order(self, session: str) -> Order:
-        return await self._desk(session).orders.get()
+    async def next_order(self, session: str, stream: int) -> Order:
+        desk = self._desk(session)
+        if desk.session.stream != stream:
+            raise moved(session)
+        return await desk.next_order()
 
     async def leave(self, session: str) -> None:
         """The worker has stopped and holds nothing."""
         await serving.leave(self._backends, SessionId(session))
-        await self.disconnected(session)
+        self._dismiss(self._desks.get(session))
 
-    async def disconnected(self, session: str) -> None:
+    async def disconnected(self, session: str, stream: int) -> None:
         """The connection is gone; the lease decides about the session."""
-        self._desks.pop(session, None)
-        self._changed.set()
+        desk = self._desks.get(session)
+        if desk is not None and desk.session.stream == stream:
+            self._dismiss(desk)
 
-    def _desk(self, session: str) -> _Desk:
+    def _dismiss(self, desk: Desk | None) -> None:
+        if desk is not None and self._desks.get(desk.session.id) is desk:
+            del self._desks[desk.session.id]
+            desk.close()
+            self._changed.set()
+
+    def _desk(self, session: str) -> Desk:
         desk = self._desks.get(session)
         if desk is None:
             raise NotFound(f"no worker session {session}", code="session_not_found")
@@ -153,7 +164,7 @@ class Floor:
 
     async def run(self) -> None:
         """Keep every connected worker supplied, until cancelled."""
-        feeders: dict[str, asyncio.Task[None]] = {}
+        feeders: dict[Desk, asyncio.Task[None]] = {}
         self._changed.set()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._pass_on_cancels())
@@ -161,65 +172,86 @@ class Floor:
             while True:
                 await self._changed.wait()
                 self._changed.clear()
-                for session in feeders.keys() - self._desks.keys():
-                    feeders.pop(session).cancel()
-                for session in self._desks.keys() - feeders.keys():
-                    feeders[session] = group.create_task(self._feed(session))
+                desks = set(self._desks.values())
+                for desk in feeders.keys() - desks:
+                    feeders.pop(desk).cancel()
+                for desk in desks - feeders.keys():
+                    feeders[desk] = group.create_task(self._feed(desk))
 
-    async def _feed(self, session: str) -> None:
+    async def _feed(self, desk: Desk) -> None:
         """Claim for one worker whenever there is work and it has room."""
-        desk = self._desks[session]
-        listener = self._backends.queue.listen(work(desk.session.pool))
+        taker = self._backends.queue.takes(desk.session.pool)
         try:
-            while session in self._desks:
-                claimed = await self.claim_for(session)
-                if claimed and desk.free() > 0:
-                    continue
-                if desk.free() > 0:
-                    await listener.wait(self._config.poll_interval)
-                else:
-                    desk.has_room.clear()
-                    await desk.has_room.wait()
+            while True:
+                await self._feed_once(desk, taker)
+        except StaleStream:
+            self._dismiss(desk)  # the worker is another server's
         finally:
-            listener.close()
+            taker.close()
+
+    async def _feed_once(self, desk: Desk, taker: Taker) -> None:
+        if desk.free() <= 0:
+            await desk.wait_for_room()
+        elif desk.has_backlog:
+            await self._claim(desk)
+        else:
+            ticket = await taker.take(self._config.poll_interval)
+            claimed = await self._claim(desk, ticket.runs if ticket else ())
+            if ticket:
+                await self._settle(taker, ticket, desk, claimed)
+
+    async def _settle(
+        self, taker: Taker, ticket: Ticket, desk: Desk, claimed: Sequence[Work]
+    ) -> None:
+        """A ticket that was given to us alone may be of use to others too."""
+        if ticket.is_sole and await self._is_useful(ticket, desk, claimed):
+            taker.pass_on(ticket)
+        else:
+            taker.done(ticket)
+
+    async def _is_useful(self, ticket: Ticket, desk: Desk, claimed: Sequence[Work]) -> bool:
+        if not ticket.runs:
+            return desk.has_backlog
+        left = set(ticket.runs) - {item.run for item in claimed}
+        return bool(left) and await serving.any_queued(self._backends, tuple(left))
 
     async def claim_for(self, session: str) -> int:
         """One claim for a connected worker; returns how many runs it got."""
-        desk = self._desk(session)
+        return len(await self._claim(self._desk(session)))
+
+    async def _claim(self, desk: Desk, runs: Sequence[str] = ()) -> list[Work]:
         slots = min(desk.free(), self._config.batch_size)
         if slots <= 0:
-            return 0
-        claimed = await serving.claim(self._backends, SessionId(session), slots)
-        await self._dispatch(desk, claimed)
-        return len(claimed)
+            return []
+        session = desk.session
+        claimed = await serving.claim(self._backends, session.id, slots, session.stream, runs)
+        await self._dispatch(desk, claimed, slots)
+        return claimed
 
-    async def _dispatch(self, desk: _Desk, claimed: Sequence[Work]) -> None:
+    async def _dispatch(self, desk: Desk, claimed: list[Work], asked: int) -> None:
+        desk.give(claimed, asked)
         if not claimed:
             return
-        desk.held.update(item.fence for item in claimed)
-        refs = {(item.job_id, item.job_version) for item in claimed}
+        refs = {(JobId(item.job_id), item.job_version) for item in claimed}
         specs = await self._new_specs(desk, refs)
         known = desk.known_specs
         readable = [item for item in claimed if (item.job_id, item.job_version) in known]
         if readable:
-            desk.orders.put_nowait(Dispatch(tuple(readable), specs))
+            desk.order(Dispatch(tuple(readable), specs))
             self._tell_watched(desk, readable)
         if len(readable) < len(claimed):
             await self._refuse(desk, [item for item in claimed if item not in readable])
 
-    async def _new_specs(self, desk: _Desk, refs: set[tuple[str, int]]) -> tuple[SpecEntry, ...]:
+    async def _new_specs(self, desk: Desk, refs: set[Ref]) -> tuple[SpecEntry, ...]:
+        """What the worker must be told; what it was told long ago is told again."""
+        if len(desk.known_specs) > self._config.known_specs:
+            desk.known_specs.clear()
         unseen = refs - desk.known_specs
-        missing = [
-            (JobId(job), version) for job, version in unseen if (job, version) not in self._specs
-        ]
-        if missing:
-            for entry in await serving.specs(self._backends, missing):
-                self._specs[entry.job_id, entry.job_version] = entry
-        readable = unseen & self._specs.keys()
-        desk.known_specs |= readable
-        return tuple(self._specs[ref] for ref in readable)
+        specs = await self._backends.specs.find(self._backends.store, unseen)
+        desk.known_specs |= specs.keys()
+        return tuple(SpecEntry(*ref, spec) for ref, spec in specs.items())
 
-    async def _refuse(self, desk: _Desk, unreadable: Sequence[Work]) -> None:
+    async def _refuse(self, desk: Desk, unreadable: Sequence[Work]) -> None:
         """End what no worker could understand, so that it stands in nobody's way."""
         message = "this version of Rota cannot read the job's definition"
         outcomes = [
@@ -238,7 +270,7 @@ class Floor:
                 for session in await listener.wait(self._config.poll_interval):
                     if session in self._desks:
                         fences = await self._backends.store.cancels(SessionId(session))
-                        self._desks[session].orders.put_nowait(Cancel(fences))
+                        self._desks[session].order(Cancel(fences))
         finally:
             listener.close()
 
@@ -254,7 +286,7 @@ class Floor:
 
     def _tell_watched(
         self,
-        desk: _Desk,
+        desk: Desk,
         attempts: Iterable[Fence | Work],
         announced: frozenset[str] = frozenset(),
     ) -> None:
@@ -263,4 +295,4 @@ class Floor:
         runs = [each.run for each in attempts]
         watched = [run for run in runs if run in announced or is_followed_here(output_topic(run))]
         if watched:
-            desk.orders.put_nowait(Watch(tuple(watched)))
+            desk.order(Watch(tuple(watched)))

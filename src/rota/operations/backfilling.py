@@ -25,7 +25,8 @@ from rota.domain.jobfile import read_job
 from rota.domain.run import Trigger
 from rota.domain.schedule import Timetable
 from rota.operations.backends import Backends
-from rota.operations.definitions import require_enabled, timetable
+from rota.operations.definitions import require_enabled
+from rota.operations.timetables import timetable_of
 from rota.ports.records import Idempotency, NewRun
 
 
@@ -63,7 +64,7 @@ def _refuse_range(request: BackfillRequest, now: datetime) -> None:
 
 
 def _timetable(job: Job) -> Timetable:
-    table = timetable(read_job(job.document), job.anchor)
+    table = timetable_of(job)
     if table is None:
         reason = "has no schedule"
     elif table.after_previous:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rota.domain.calendars import (
@@ -165,7 +165,7 @@ async def _replaced(
 
 
 async def _stored(backends: Backends, file: JobFile) -> dict[Ref, StoredCalendar]:
-    projects = {entry.spec.project for entry in file.jobs if _names_of(entry.spec)}
+    projects = {entry.spec.project for entry in file.jobs if entry.calendars}
     projects |= {file.project} if file.calendars else set()
     found = [each for project in projects for each in await backends.store.calendars(project)]
     return {(each.project, each.calendar.name): each for each in found}
@@ -176,7 +176,7 @@ def _planned(
 ) -> PlannedCalendars:
     ours = {(file.project, calendar.name): calendar for calendar in file.calendars}
     changes = {ref: _change_of(calendar, stored.get(ref)) for ref, calendar in ours.items()}
-    used = {(entry.spec.project, name) for entry in file.jobs for name in _names_of(entry.spec)}
+    used = {(entry.spec.project, name) for entry in file.jobs for name in entry.calendars}
     planned = PlannedCalendars(
         changes=tuple(changes.values()),
         new=tuple(
@@ -201,12 +201,12 @@ def _problems_in(file: JobFile, planned: PlannedCalendars, now: datetime) -> Ite
     for project, name in planned.known:
         known[project].append(name)
     for index, entry in enumerate(file.jobs):
-        unknown = unknown_calendars(_names_of(entry.spec), known[entry.spec.project])
+        names = known[entry.spec.project]
+        unknown = unknown_calendars(entry.calendars, entry.calendars_at.names, names)
         for problem in unknown:
-            path = f"jobs[{index}].{problem.path}"
-            yield Problem(problem.message, path, entry.line, hint=problem.hint)
+            yield replace(problem, path=f"jobs[{index}].{problem.path}")
         if not unknown and end_of_blackout(planned.blackouts_of(entry.spec), now) is None:
-            yield Problem(_NEVER, f"jobs[{index}].calendars", entry.line)
+            yield Problem(_NEVER, f"jobs[{index}].calendars", entry.calendars_at.line)
 
 
 async def _refuse_starving(

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rota.domain.errors import Conflict, NotFound, Problem
 from rota.domain.ids import JobId, new_job_id
 from rota.domain.job import Job, rules_of
-from rota.domain.jobfile import JobEntry, JobFile, read_job
-from rota.domain.schedule import (
-    MissedRange,
-    Timetable,
-    answered_until,
-    clock_changes,
-    compile_schedule,
-    describe,
-    pass_over,
-)
+from rota.domain.jobfile import JobEntry, JobFile
+from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import JobSpec
-from rota.domain.states import RunState
 from rota.operations.backends import Backends
-from rota.operations.calendars import (
-    CalendarChange,
-    PlannedCalendars,
-    calendar_effects,
-    plan_calendars,
-)
+from rota.operations.calendars import CalendarChange, PlannedCalendars, plan_calendars
+from rota.operations.coming import Prospect, prospect, schedule_notes
 from rota.operations.differences import Change, difference, differences, digest_of
+from rota.operations.overdue import after_firing, overdue_firing
+from rota.operations.standing import Standing, removed_job, standing
+from rota.operations.timetables import timetable, words_of
 from rota.ports.calendars import NewCalendar
-from rota.ports.records import JobQuery, NewJob, Unanswered, Wakes
+from rota.ports.records import Firing, JobQuery, NewJob, RemovedJob
 
 _ALL = 1_000_000
-_NOTED = 5  # due times that a plan looks ahead
 _TRIES = 5  # a schedule may fire while its change is prepared
 
 
@@ -46,7 +37,7 @@ class PlannedChange:
     change: Change
     job_id: JobId | None  # None: it would be created
     schedule: str  # in words; "" on demand
-    next_at: datetime | None
+    next_at: datetime | None  # the next due time that runs, on the clocks of the schedule's zone
     differences: tuple[str, ...] = ()  # of a changed job: "steps[0].run  a → b"
     notes: tuple[str, ...] = ()  # what a person should know: clock changes, run_once, …
 
@@ -71,19 +62,32 @@ class Plan:
 class _Prepared:
     plan: Plan
     new: tuple[NewJob, ...]
-    removed: tuple[JobId, ...]
+    removed: tuple[RemovedJob, ...]
     calendars: tuple[NewCalendar, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
-    """Where the schedule of a saved job goes on."""
+class _Edit:
+    """A job of the file, beside the one that it replaces."""
 
-    anchor: datetime
-    next_at: datetime | None  # while the job is held: where it will go on
-    restarts: bool = True  # the due times are others than before
-    claimed_cursor: datetime | None = None  # where it stood, if that is what it moves on from
-    unanswered: tuple[Unanswered, ...] = ()
+    entry: JobEntry
+    index: int  # of the entry in the file
+    set_name: str
+    digest: str
+    old: Job | None  # as it stands once what is overdue is answered; None: it would be created
+    overdue: Firing | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        old = self.old
+        return old is not None and (old.digest, old.set_name) == (self.digest, self.set_name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    change: PlannedChange
+    new: NewJob | None  # None: nothing is to be saved
+    warnings: tuple[Problem, ...]
 
 
 async def plan(backends: Backends, file: JobFile, *, prune: bool = False) -> Plan:
@@ -145,185 +149,145 @@ async def _save(backends: Backends, prepared: _Prepared, actor: str) -> None:
 
 async def _prepare(backends: Backends, file: JobFile, prune: bool) -> _Prepared:
     now = await backends.store.now()
-    by_project: dict[str, list[JobEntry]] = {}
-    for entry in file.jobs:
-        by_project.setdefault(entry.spec.project, []).append(entry)
-    existing: dict[tuple[str, str], Job] = {}
-    for project, entries in (by_project or {file.project: []}).items():
-        names = [entry.name for entry in entries]
-        found = await backends.store.jobs(JobQuery(project=project, names=names, limit=_ALL))
-        existing.update(((job.project, job.name), job) for job in found)
+    existing = await _existing(backends, file)
     calendars = await plan_calendars(backends, file, now)
-    changes, new = [], []
-    for entry in file.jobs:
-        old = existing.get((entry.spec.project, entry.name))
-        digest = digest_of(entry.document)
-        planned, job = _planned(entry, old, digest, file.set_name, now)
-        if job is not None:
-            new.append(job)
-            planned = _with_calendar_notes(planned, entry.spec, job, calendars)
-        changes.append(planned)
-    removed = await _dropped(backends, file) if prune else []
-    changes += [_removal(job) for job in removed]
-    etag = _etag([*existing.values(), *removed], calendars.versions)
+    edits = [
+        await _with_overdue(backends, edit, now)
+        for edit in (_edit(file, index, existing) for index in range(len(file.jobs)))
+    ]
+    # Schedules and long holds take a while to be counted, and leases are renewed on this loop.
+    planned = await asyncio.to_thread(lambda: [_planned(edit, calendars, now) for edit in edits])
+    warnings = [problem for each in planned for problem in each.warnings]
+    dropped = await _dropped(backends, file) if prune else []
+    changes = [*(each.change for each in planned), *map(_removal, dropped)]
+    etag = _etag([*existing.values(), *dropped], calendars.versions)
     return _Prepared(
-        Plan(tuple(changes), calendars.changes, file.warnings, etag),
-        tuple(new),
-        tuple(job.id for job in removed),
+        Plan(tuple(changes), calendars.changes, (*file.warnings, *warnings), etag),
+        tuple(each.new for each in planned if each.new is not None),
+        tuple(removed_job(job, now) for job in dropped),
         calendars.new,
     )
 
 
-def _planned(
-    entry: JobEntry, old: Job | None, digest: str, set_name: str, now: datetime
-) -> tuple[PlannedChange, NewJob | None]:
-    if old is not None and old.digest == digest and old.set_name == set_name:
+async def _existing(backends: Backends, file: JobFile) -> dict[tuple[str, str], Job]:
+    """The jobs in the store that a file names."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for entry in file.jobs:
+        names[entry.spec.project].append(entry.name)
+    found = [
+        job
+        for project, wanted in names.items()
+        for job in await backends.store.jobs(JobQuery(project=project, names=wanted, limit=_ALL))
+    ]
+    return {(job.project, job.name): job for job in found}
+
+
+def _edit(file: JobFile, index: int, existing: Mapping[tuple[str, str], Job]) -> _Edit:
+    entry = file.jobs[index]
+    old = existing.get((entry.spec.project, entry.name))
+    return _Edit(entry, index, file.set_name, digest_of(entry.document), old)
+
+
+async def _with_overdue(backends: Backends, edit: _Edit, now: datetime) -> _Edit:
+    """What the version before owes is answered by its own rules, not lost with them."""
+    if edit.old is None or edit.is_empty:
+        return edit
+    overdue = await overdue_firing(backends, edit.old, now)
+    if overdue is None:
+        return edit
+    return replace(edit, old=after_firing(edit.old, overdue), overdue=overdue)
+
+
+def _planned(edit: _Edit, calendars: PlannedCalendars, now: datetime) -> _Planned:
+    change, new = _change(edit, now)
+    ahead = _prospect(edit.entry.spec, new or edit.old, calendars)
+    told = _on_clocks(_with_prospect(change, ahead), edit.entry.spec)
+    return _Planned(told, new, _ruled_out(ahead, edit))
+
+
+def _change(edit: _Edit, now: datetime) -> tuple[PlannedChange, NewJob | None]:
+    entry, old = edit.entry, edit.old
+    if old is not None and edit.is_empty:
         words = words_of(entry.spec, old.anchor)
         return PlannedChange(entry.name, Change.UNCHANGED, old.id, words, old.next_at), None
-    standing = _standing(entry.spec, old, now)
-    new = _new_job(entry, old, digest, set_name, standing)
+    stands = standing(entry.spec, old, now)
+    new = _new_job(edit, stands)
     planned = PlannedChange(
         name=entry.name,
         change=Change.NEW if old is None else Change.CHANGED,
         job_id=None if old is None else old.id,
-        schedule=words_of(entry.spec, standing.anchor),
+        schedule=words_of(entry.spec, stands.anchor),
         next_at=new.next_at,
-        differences=() if old is None else tuple(_changes_of(old, entry, set_name)),
-        notes=tuple(_notes(entry.spec, standing, now)),
+        differences=() if old is None else tuple(_changes_of(old, entry, edit.set_name)),
+        notes=_notes(entry.spec, stands, now),
     )
     return planned, new
 
 
-def _new_job(
-    entry: JobEntry, old: Job | None, digest: str, set_name: str, standing: _Standing
-) -> NewJob:
-    is_held = _is_held(entry.spec, old)
+def _new_job(edit: _Edit, stands: Standing) -> NewJob:
+    spec, old = edit.entry.spec, edit.old
+    is_held = not spec.enabled or (old is not None and old.paused)
     return NewJob(
         id=old.id if old is not None else new_job_id(),
-        project=entry.spec.project,
-        name=entry.name,
-        document=entry.document,
-        digest=digest,
-        rules=rules_of(entry.spec),
-        set_name=set_name,
-        next_at=None if is_held else standing.next_at,
-        held_from=standing.next_at if is_held else None,
-        anchor=standing.anchor,
-        enabled=entry.spec.enabled,
+        project=spec.project,
+        name=edit.entry.name,
+        document=edit.entry.document,
+        digest=edit.digest,
+        rules=rules_of(spec),
+        set_name=edit.set_name,
+        next_at=None if is_held else stands.next_at,
+        held_from=stands.next_at if is_held else None,
+        anchor=stands.anchor,
+        enabled=spec.enabled,
         expected_version=old.version if old is not None else 0,
-        restarts=standing.restarts,
-        claimed_cursor=standing.claimed_cursor,
-        unanswered=standing.unanswered,
-        calendars=entry.spec.schedule.calendars if entry.spec.schedule else (),
+        expected_schedule_version=None if old is None else old.schedule_version,
+        overdue=edit.overdue,
+        restarts=stands.restarts,
+        claimed_cursor=stands.claimed_cursor,
+        unanswered=stands.unanswered,
+        calendars=edit.entry.calendars,
     )
 
 
-def _is_held(spec: JobSpec, old: Job | None) -> bool:
-    return not spec.enabled or (old is not None and old.paused)
-
-
-def _standing(spec: JobSpec, old: Job | None, now: datetime) -> _Standing:
-    """Where saving a job leaves its schedule: it moves forwards or stays, and replays nothing."""
-    if old is None:
-        return _Standing(now, _next_after(spec, now, now))
-    old_spec = read_job(old.document)
-    if _times_of(old_spec) == _times_of(spec):
-        return _kept_standing(spec, old, now)
-    table = timetable(old_spec, old.anchor)
-    if table is None or old.cursor is None:
-        return _Standing(now, _next_after(spec, now, now))
-    next_at = _next_after(spec, now, answered_until(table, old.cursor, now))
-    passed = pass_over(table, old.cursor, now).passed
-    if passed is None:
-        return _Standing(now, next_at)
-    return _Standing(now, next_at, True, old.cursor, (_unanswered(old, passed),))
-
-
-def _kept_standing(spec: JobSpec, old: Job, now: datetime) -> _Standing:
-    """The due times stay the same; only what the job file's `enabled` did may move the schedule."""
-    is_held = _is_held(spec, old)
-    if old.cursor is None or is_held == (old.held_from is not None):
-        return _Standing(old.anchor, old.cursor, restarts=False)
-    table = timetable(spec, old.anchor)
-    if is_held or table is None:
-        return _Standing(old.anchor, old.cursor, False, old.cursor)
-    over = pass_over(table, old.cursor, now)
-    unanswered = () if over.passed is None else (_unanswered(old, over.passed),)
-    return _Standing(old.anchor, over.next_at, False, old.cursor, unanswered)
-
-
-def _unanswered(old: Job, passed: MissedRange) -> Unanswered:
-    """What a save finds unanswered: a hold was the reason, or nobody fired it in time."""
-    is_missed = old.held_from is None
-    return Unanswered(
-        passed.first,
-        passed.last,
-        passed.count,
-        RunState.MISSED if is_missed else RunState.SKIPPED,
-        "schedule changed" if is_missed else old.hold_cause,
-    )
-
-
-def _next_after(spec: JobSpec, anchor: datetime, after: datetime) -> datetime | None:
-    table = timetable(spec, anchor)
-    return table.next_after(after) if table else None
-
-
-def _times_of(spec: JobSpec) -> object:
-    """What decides the due times: if it stays, a change of the job does not move the schedule."""
-    schedule = spec.schedule
-    if schedule is None:
-        return None
-    return (
-        schedule.expressions,
-        schedule.timezone,
-        schedule.dst,
-        schedule.run_once,
-        schedule.starts,
-        schedule.ends,
-        schedule.interval_from,
-    )
-
-
-def timetable(spec: JobSpec, anchor: datetime) -> Timetable | None:
-    """The due times of a job; None: on demand only."""
-    if spec.schedule is None:
-        return None
-    return compile_schedule(spec.schedule, key=f"{spec.project}/{spec.name}", anchor=anchor)
-
-
-def words_of(spec: JobSpec, anchor: datetime) -> str:
-    """The schedule in words; "" on demand."""
-    table = timetable(spec, anchor)
-    return describe(table) if table else ""
-
-
-def _notes(spec: JobSpec, standing: _Standing, now: datetime) -> list[str]:
-    table = timetable(spec, standing.anchor)
+def _notes(spec: JobSpec, stands: Standing, now: datetime) -> tuple[str, ...]:
+    table = timetable(spec, stands.anchor)
     if table is None or spec.schedule is None:
-        return []
-    notes, next_at = [], standing.next_at
-    if next_at is None and not table.after_previous:
-        notes.append("its schedule has no due time left: it will never run by itself")
-    elif spec.schedule.run_once and next_at is not None:
-        notes.append(
-            f"run_once: next start {next_at:%Y-%m-%d %H:%M:%S} UTC, then the job is finished"
-        )
-    notes += [change.text for change in clock_changes(table, now) if change.is_affected]
-    return notes
+        return ()
+    return tuple(schedule_notes(spec.schedule, table, stands.next_at, now))
 
 
-def _with_calendar_notes(
-    planned: PlannedChange, spec: JobSpec, job: NewJob, calendars: PlannedCalendars
-) -> PlannedChange:
-    """The change, with which of its next due times calendars will skip or move."""
-    table = timetable(spec, job.anchor)
+def _prospect(
+    spec: JobSpec, job: NewJob | Job | None, calendars: PlannedCalendars
+) -> Prospect | None:
+    """What calendars will do to the job's next due times; None if it has no such."""
     blackouts = calendars.blackouts_of(spec)
-    next_at = job.next_at or job.held_from
-    if table is None or next_at is None or not blackouts:
+    if job is None or not blackouts:
+        return None
+    table, next_at = timetable(spec, job.anchor), job.next_at or job.held_from
+    return prospect(table, blackouts, next_at) if table and next_at else None
+
+
+def _with_prospect(planned: PlannedChange, ahead: Prospect | None) -> PlannedChange:
+    if ahead is None:
         return planned
-    effects = calendar_effects(blackouts, *due_times_from(table, next_at, _NOTED))
-    return replace(planned, notes=(*planned.notes, *(effect.words for effect in effects)))
+    next_at = ahead.next_at if planned.next_at else None
+    if planned.change is Change.UNCHANGED:
+        return replace(planned, next_at=next_at)
+    notes = (*planned.notes, *(effect.words for effect in ahead.effects))
+    return replace(planned, next_at=next_at, notes=notes)
+
+
+def _on_clocks(planned: PlannedChange, spec: JobSpec) -> PlannedChange:
+    if planned.next_at is None or spec.schedule is None:
+        return planned
+    return replace(planned, next_at=load_zone(spec.schedule.timezone).local(planned.next_at))
+
+
+def _ruled_out(ahead: Prospect | None, edit: _Edit) -> tuple[Problem, ...]:
+    if ahead is None or not ahead.warning:
+        return ()
+    path, line = f"jobs[{edit.index}].calendars", edit.entry.calendars_at.line
+    return (Problem(f"{edit.entry.name}: {ahead.warning}", path, line, warning=True),)
 
 
 def _changes_of(old: Job, entry: JobEntry, set_name: str) -> list[str]:
@@ -371,26 +335,16 @@ async def find_job(backends: Backends, name_or_id: str, *, project: str = "defau
 
 async def delete(backends: Backends, job: Job, *, actor: str) -> None:
     """Take a job out of service; live runs finish, history stays."""
-    wakes: Wakes = await backends.store.save_jobs([], removed=[job.id], actor=actor)
-    backends.announce(wakes)
-
-
-async def upcoming(backends: Backends, job: Job, limit: int) -> tuple[datetime, ...]:
-    """The next due times of a job, as far as they are known; empty while it is held."""
-    table = timetable(read_job(job.document), job.anchor)
-    if table is None or job.next_at is None:
-        return ()
-    return due_times_from(table, job.next_at, limit)[0]
-
-
-def due_times_from(
-    table: Timetable, next_at: datetime, limit: int
-) -> tuple[tuple[datetime, ...], datetime | None]:
-    """The due times from a cursor on, and the one after these, as far as they are known."""
-    if table.run_once or table.after_previous:
-        return (next_at,), None
-    known = (next_at, *table.upcoming(next_at, limit))
-    return known[:limit], known[limit] if len(known) > limit else None
+    for tries_left in reversed(range(_TRIES)):
+        now = await backends.store.now()
+        removed = await asyncio.to_thread(removed_job, job, now)
+        try:
+            backends.announce(await backends.store.save_jobs([], removed=[removed], actor=actor))
+            return
+        except Conflict as conflict:
+            if conflict.code != "schedule_moved" or not tries_left:
+                raise
+        job = await find_job(backends, job.id, project=job.project)
 
 
 def require_enabled(job: Job) -> None:

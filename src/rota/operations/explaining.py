@@ -71,13 +71,24 @@ def _waits_for_time(run: Run) -> Explanation:
         summary = f"scheduled: {run.reasons[0].message}"
         return Explanation(run, summary, run.reasons, ("time",), since=run.due_at)
     what = "its retry's back-off" if run.attempt else "its time"
-    until = f"{what} ends" if run.attempt else "it is due"
-    reason = Reason(
-        gate="time",
-        message=f"{until} at {run.eligible_at:%Y-%m-%d %H:%M:%S} UTC",
-        eligible_at=run.eligible_at,
-    )
+    reason = Reason(gate="time", message=_time_words(run), eligible_at=run.eligible_at)
     return Explanation(run, f"scheduled: waits for {what}", (reason,), (), since=run.created_at)
+
+
+def _time_words(run: Run) -> str:
+    """Until when it waits; a spread or jitter moves the release, never the due time."""
+    if run.eligible_at is None:
+        return "it is due"
+    release = _stamp(run.eligible_at)
+    if run.attempt:
+        return f"its retry's back-off ends at {release}"
+    if run.eligible_at <= run.due_at:
+        return f"it is due at {release}"
+    return f"it is due at {_stamp(run.due_at)}, and its spread or jitter releases it at {release}"
+
+
+def _stamp(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
 async def _waits_for_worker(backends: Backends, run: Run) -> Explanation:

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 import structlog
 
 from rota.domain.calendars import Answers, DueStart, FiringRules, answer_due_times
-from rota.domain.errors import Conflict, Invalid, NotFound
+from rota.domain.errors import Invalid
 from rota.domain.ids import JobId
 from rota.domain.jobfile import read_job
 from rota.domain.run import Reason
 from rota.domain.schedule import Timetable
 from rota.domain.states import RunState
-from rota.operations import holding
 from rota.operations.backends import Backends
-from rota.operations.definitions import timetable
-from rota.ports.records import DueSchedule, Fired, Firing, PlannedRun, Rearmed, Released, Unanswered
+from rota.operations.timetables import timetable
+from rota.ports.records import (
+    DueSchedule,
+    Fired,
+    Firing,
+    Ownership,
+    PlannedRun,
+    Rearmed,
+    Released,
+    Unanswered,
+    Wakes,
+)
 
 log = structlog.get_logger()
 
+_QUICKLY_COUNTED = timedelta(hours=6)
 MISFIRE_GRACE = timedelta(seconds=2)  # what is less late than this was not missed, only late
 
 
@@ -37,6 +48,15 @@ def plan_firing(
     else:
         answers = answer_due_times(rules, due.next_at, now)
     return _firing(due, table, answers)
+
+
+async def planned_firing(
+    due: DueSchedule, rules: FiringRules, next_at: datetime | None, now: datetime
+) -> Firing:
+    """The same, beside the loop where a long outage of several expressions is to be counted."""
+    if len(rules.timetable.sources) > 1 and now - due.next_at > _QUICKLY_COUNTED:
+        return await asyncio.to_thread(plan_firing, due, rules, next_at, now)
+    return plan_firing(due, rules, next_at, now)
 
 
 def _firing(due: DueSchedule, table: Timetable, answers: Answers) -> Firing:
@@ -57,7 +77,8 @@ def _firing(due: DueSchedule, table: Timetable, answers: Answers) -> Firing:
 def _planned(table: Timetable, start: DueStart) -> PlannedRun:
     """Spread and jitter count from the end of a blackout too: that is when many want to start."""
     release_at = table.release_at(start.due) + (start.not_before - start.due)
-    return PlannedRun(start.due, release_at, _reason(start.calendar, release_at))
+    reason = _reason(start.calendar, release_at)
+    return PlannedRun(start.due, release_at, reason, start.is_caught_up)
 
 
 def _reason(calendar: str, until: datetime) -> Reason | None:
@@ -83,9 +104,9 @@ def _unanswered(answers: Answers) -> list[Unanswered]:
     return missed + skipped
 
 
-async def fire(backends: Backends, firings: Sequence[Firing]) -> Fired:
+async def fire(backends: Backends, firings: Sequence[Firing], ownership: Ownership) -> Fired:
     """Insert the runs, advance the schedules, wake the dispatchers."""
-    fired = await backends.store.fire(firings)
+    fired = await backends.store.fire(firings, ownership)
     backends.announce(fired.wakes)
     return fired
 
@@ -98,25 +119,17 @@ async def rearm(backends: Backends, limit: int) -> int:
     documents = await backends.store.documents([(w.job_id, w.job_version) for w in waits])
     rearmed = []
     for wait in waits:
-        with _others_go_on(wait.job_id):
+        with others_go_on(wait.job_id):
             table = timetable(read_job(documents[wait.job_id, wait.job_version]), wait.anchor)
             next_at = table.after_completion(wait.ended_at) if table else None
             rearmed.append(Rearmed(wait.job_id, wait.schedule_version, next_at))
     await backends.store.rearm(rearmed)
+    backends.announce(Wakes(times=True))
     return len(rearmed)
 
 
-async def end_pauses(backends: Backends, limit: int) -> int:
-    """Resume jobs that were paused until now."""
-    jobs = await backends.store.ended_pauses(limit)
-    for job in jobs:
-        with _others_go_on(job.id), suppress(Conflict, NotFound):  # somebody else moved it
-            await holding.resume(backends, job, actor="scheduler")
-    return len(jobs)
-
-
 @contextmanager
-def _others_go_on(job_id: JobId) -> Iterator[None]:
+def others_go_on(job_id: JobId) -> Iterator[None]:
     """A schedule that this version cannot read must not stop the others."""
     try:
         yield

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from rota.domain.errors import Conflict, Invalid
+from rota.domain.calendars import skip_next_start
+from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.job import Job
-from rota.domain.jobfile import read_job
-from rota.domain.schedule import MissedRange, following, pass_over
+from rota.domain.schedule import MissedRange, pass_over
 from rota.domain.states import RunState
 from rota.operations.backends import Backends
-from rota.operations.definitions import find_job, timetable
+from rota.operations.calendars import blackouts_of
+from rota.operations.definitions import find_job
+from rota.operations.firing import others_go_on
+from rota.operations.overdue import after_firing, overdue_firing
+from rota.operations.timetables import timetable_of
 from rota.ports.records import ScheduleMove, Unanswered
 
 _TRIES = 5  # a schedule may fire between the look at it and the move
 _MICROSECOND = timedelta(microseconds=1)
 
-Decide = Callable[[Job, datetime], ScheduleMove | None]  # None: nothing to do
+# Given the job as it stands once it has answered what is overdue; None: nothing to do.
+Decide = Callable[[Job, datetime], ScheduleMove | None]
 
 
-async def pause(backends: Backends, job: Job, *, actor: str, until: datetime | None = None) -> Job:
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A job after a change of its schedule's standing."""
+
+    job: Job
+    answered: tuple[Unanswered, ...] = ()  # what the change wrote into the ledger
+
+
+async def pause(
+    backends: Backends, job: Job, *, actor: str, until: datetime | None = None
+) -> Moved:
     """Nothing of the job starts until it is resumed, or until a time; due times meanwhile are
     SKIPPED. Pausing again changes that time."""
 
@@ -32,78 +49,103 @@ async def pause(backends: Backends, job: Job, *, actor: str, until: datetime | N
             )
         if job.paused and job.paused_until == until:
             return None
-        return replace(_hold(job, "paused"), paused=True, paused_until=until)
+        return replace(_turn(job, replace(job, paused=True), "paused", now), paused_until=until)
 
     return await _move(backends, job, decide, actor)
 
 
-async def resume(backends: Backends, job: Job, *, actor: str) -> Job:
+async def resume(backends: Backends, job: Job, *, actor: str) -> Moved:
     """End a pause; what fell into it is recorded as skipped, not caught up."""
 
     def decide(job: Job, now: datetime) -> ScheduleMove | None:
         if not job.paused:
             return None
-        gone_on = _let_go(job, "resumed", _end_of_pause(job, now))
-        if not job.enabled:
-            gone_on = replace(gone_on, next_at=None, held_from=gone_on.next_at)
-        return replace(gone_on, paused=False, paused_until=None)
+        move = _turn(job, replace(job, paused=False), "resumed", _end_of_pause(job, now))
+        return replace(move, paused_until=None)
 
     return await _move(backends, job, decide, actor)
 
 
-async def disable(backends: Backends, job: Job, *, actor: str) -> Job:
+async def disable(backends: Backends, job: Job, *, actor: str) -> Moved:
     """Switch a job off: no due times, no triggers. What runs goes on."""
 
-    def decide(job: Job, _: datetime) -> ScheduleMove | None:
-        return replace(_hold(job, "disabled"), enabled=False) if job.enabled else None
+    def decide(job: Job, now: datetime) -> ScheduleMove | None:
+        if not job.enabled:
+            return None
+        return _turn(job, replace(job, enabled=False), "disabled", now)
 
     return await _move(backends, job, decide, actor)
 
 
-async def enable(backends: Backends, job: Job, *, actor: str) -> Job:
+async def enable(backends: Backends, job: Job, *, actor: str) -> Moved:
     """Switch a job on; what fell into the time it was off is skipped, not caught up."""
 
     def decide(job: Job, now: datetime) -> ScheduleMove | None:
         if job.enabled:
             return None
-        move = _hold(job, "enabled") if job.paused else _let_go(job, "enabled", now)
-        return replace(move, enabled=True)
+        return _turn(job, replace(job, enabled=True), "enabled", now)
 
     return await _move(backends, job, decide, actor)
 
 
-async def skip_next(backends: Backends, job: Job, *, actor: str) -> Job:
-    """Leave out the next due time; the ledger says so."""
+async def skip_next(backends: Backends, job: Job, *, actor: str) -> Moved:
+    """Leave out the next due time that would run; the ledger says so.
+
+    What calendars rule out before it gets its answer with it.
+    """
+    names = job.document.get("calendars", ())
+    blackouts = await blackouts_of(backends, job.project, names) if names else ()
 
     def decide(job: Job, _: datetime) -> ScheduleMove:
-        table = timetable(read_job(job.document), job.anchor)
-        if job.next_at is None or table is None:
+        table = timetable_of(job)
+        skip = skip_next_start(table, blackouts, job.next_at) if table and job.next_at else None
+        if skip is None:
             raise Conflict(
                 f"job {job.name} has no due time to skip",
                 code="nothing_due",
                 hint=f"rota job show {job.name} tells why",
             )
-        skipped = Unanswered(job.next_at, job.next_at, 1, RunState.SKIPPED, "skip next")
-        next_at = following(table, job.next_at)
-        return replace(_stay(job, "skipped"), next_at=next_at, ranges=(skipped,))
+        ruled_out = [_skipped(it.stretch, it.cause) for it in skip.ruled_out]
+        skipped = _skipped(MissedRange(skip.due, skip.due, 1), "skip next")
+        return replace(_stay(job, "skipped"), next_at=skip.next_at, ranges=(*ruled_out, skipped))
 
     return await _move(backends, job, decide, actor)
 
 
-async def _move(backends: Backends, job: Job, decide: Decide, actor: str) -> Job:
+async def end_pauses(backends: Backends, limit: int) -> int:
+    """Resume jobs that were paused until now."""
+    jobs = await backends.store.ended_pauses(limit)
+    for job in jobs:
+        with others_go_on(job.id), suppress(Conflict, NotFound):  # somebody else moved it
+            await resume(backends, job, actor="scheduler")
+    return len(jobs)
+
+
+async def _move(backends: Backends, job: Job, decide: Decide, actor: str) -> Moved:
     """Move a schedule as decided, and decide again if it fired meanwhile."""
-    for tries_left in reversed(range(_TRIES)):
-        move = decide(job, await backends.store.now())
-        if move is None:
-            return job
+    tries_left = _TRIES
+    while move := await _decided(backends, job, decide):
+        tries_left -= 1
         try:
             backends.announce(await backends.store.move_schedules([move], actor=actor))
-            break
         except Conflict:
             if not tries_left:
                 raise
-        job = await find_job(backends, job.id, project=job.project)
-    return await find_job(backends, job.id, project=job.project)
+            job = await find_job(backends, job.id, project=job.project)
+        else:
+            moved = await find_job(backends, job.id, project=job.project)
+            return Moved(moved, tuple(move.ranges))
+    return Moved(job)
+
+
+async def _decided(backends: Backends, job: Job, decide: Decide) -> ScheduleMove | None:
+    """The move, after an answer to what was due before it: a hold is not the cause of that."""
+    now = await backends.store.now()
+    overdue = await overdue_firing(backends, job, now)
+    stands = job if overdue is None else after_firing(job, overdue)
+    # A long hold takes a while to be counted, and leases are renewed on this loop.
+    move = await asyncio.to_thread(decide, stands, now)
+    return None if move is None else replace(move, overdue=overdue)
 
 
 def _stay(job: Job, kind: str) -> ScheduleMove:
@@ -121,25 +163,45 @@ def _stay(job: Job, kind: str) -> ScheduleMove:
     )
 
 
-def _hold(job: Job, kind: str) -> ScheduleMove:
-    """The schedule stops where it stands."""
-    return replace(_stay(job, kind), next_at=None, held_from=job.cursor)
+def _turn(job: Job, after: Job, kind: str, end: datetime) -> ScheduleMove:
+    """The schedule with another hold, or with none.
+
+    What fell into the hold before, until `end`, is answered where its cause is over.
+    """
+    cursor, ranges = job.cursor, tuple[Unanswered, ...]()
+    if job.hold_cause != after.hold_cause:
+        cursor, ranges = _answered(job, end, must_read=not after.is_held)
+    return replace(
+        _stay(after, kind),
+        next_at=None if after.is_held else cursor,
+        held_from=cursor if after.is_held else None,
+        ranges=ranges,
+    )
 
 
-def _let_go(job: Job, kind: str, end: datetime) -> ScheduleMove:
-    """The schedule goes on after a hold that lasted until `end`, this instant included."""
-    move = replace(_stay(job, kind), next_at=job.cursor, held_from=None)
-    table = timetable(read_job(job.document), job.anchor)
-    if table is None or job.held_from is None:
-        return move
-    over = pass_over(table, job.held_from, end)
-    return replace(move, next_at=over.next_at, ranges=_skipped(over.passed, job.hold_cause))
+def _answered(
+    job: Job, end: datetime, *, must_read: bool
+) -> tuple[datetime | None, tuple[Unanswered, ...]]:
+    """Where a schedule goes on after a hold, and what the hold left without a run.
+
+    A job that this release cannot read can be held by another cause, but not let go.
+    """
+    if job.held_from is None:
+        return job.cursor, ()
+    try:
+        table = timetable_of(job)
+    except Invalid:
+        if must_read:
+            raise
+        return job.cursor, ()
+    over = pass_over(table, job.held_from, end) if table else None
+    if over is None or over.passed is None:
+        return job.cursor, ()
+    return over.next_at, (_skipped(over.passed, job.hold_cause),)
 
 
-def _skipped(stretch: MissedRange | None, cause: str) -> tuple[Unanswered, ...]:
-    if stretch is None:
-        return ()
-    return (Unanswered(stretch.first, stretch.last, stretch.count, RunState.SKIPPED, cause),)
+def _skipped(stretch: MissedRange, cause: str) -> Unanswered:
+    return Unanswered(stretch.first, stretch.last, stretch.count, RunState.SKIPPED, cause)
 
 
 def _end_of_pause(job: Job, now: datetime) -> datetime:

@@ -1,81 +1,117 @@
-"""Schedules looked at before and after they are saved: in words, and with their coming times."""
+"""Jobs looked at beforehand: when they come next, and what calendars and clocks do to that."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from rota.domain.errors import Invalid, Problem
+from rota.domain.calendars import Blackout, Calendar, compile_calendar, next_start
+from rota.domain.errors import Invalid
+from rota.domain.ids import JobId, instant
 from rota.domain.job import Job
 from rota.domain.jobfile import read_job
-from rota.domain.schedule import (
-    Kind,
-    Timetable,
-    clock_changes,
-    compile_schedule,
-    describe,
-    warnings,
-)
-from rota.domain.spec import Schedule
+from rota.domain.schedule import ClockChange, Timetable, clock_changes, describe
+from rota.domain.schedule.sources import LAST_MICROS
 from rota.operations.backends import Backends
 from rota.operations.calendars import CalendarEffect, blackouts_of, calendar_effects
-from rota.operations.definitions import due_times_from, timetable, upcoming
+from rota.operations.coming import due_times_from
+from rota.operations.timetables import timetable, timetable_of
+from rota.ports.records import LedgerEntry
 
-_KEY = "preview"  # the seed of `H` in an expression that belongs to no job yet
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """What a schedule means."""
-
-    words: str
-    kinds: tuple[Kind, ...]  # of each expression, in the order written
-    times: tuple[datetime, ...]  # on the clocks of the schedule's zone
-    warnings: tuple[Problem, ...]
-    clock_changes: tuple[str, ...]
+_THE_END = instant(LAST_MICROS)
+_Calendars = Mapping[tuple[str, str], Calendar]  # by project and name
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """When a job comes next."""
 
-    times: tuple[datetime, ...]  # UTC; empty on demand, while held, or when it is over
-    words: str  # "" on demand
-    clock_changes: tuple[str, ...]
+    times: tuple[datetime, ...] = ()  # empty on demand, while held, or when it is over
+    words: str = ""  # "" on demand
+    clock_changes: tuple[ClockChange, ...] = ()
     calendars: tuple[CalendarEffect, ...] = ()  # on those of the times that they skip or move
-    problem: str = ""  # why the job cannot fire: a calendar that this server cannot read
-
-
-def preview(schedule: Schedule, start: datetime, count: int) -> Preview:
-    """The due times after `start` of a schedule; `Invalid` with all that is wrong with it."""
-    table = compile_schedule(schedule, key=_KEY, anchor=start)
-    return Preview(
-        words=describe(table),
-        kinds=table.kinds,
-        times=tuple(table.zone.local(due) for due in table.upcoming(start, count)),
-        warnings=tuple(warnings(schedule, key=_KEY)),
-        clock_changes=_changes(table, start),
-    )
+    answered: tuple[LedgerEntry, ...] = ()  # coming due times that are skipped already
+    problem: str = ""  # why the job cannot fire: this server cannot read it, or a calendar
 
 
 async def outlook(backends: Backends, job: Job, count: int) -> Outlook:
-    """The next due times of a job, and what changes of clocks will do to them."""
-    spec = read_job(job.document)
-    table = timetable(spec, job.anchor)
-    if table is None or spec.schedule is None:
-        return Outlook((), "", ())
-    times = await upcoming(backends, job, count)
-    now = await backends.store.now()
-    found = Outlook(times, describe(table), _changes(table, now))
-    if not spec.schedule.calendars or job.next_at is None:
-        return found
+    """The next due times of a job, and what calendars and changes of clocks will do to them."""
     try:
-        blackouts = await blackouts_of(backends, job.project, spec.schedule.calendars)
+        spec = read_job(job.document)
+        table = timetable(spec, job.anchor)
     except Invalid as error:
-        return replace(found, problem=f"{error}: {'; '.join(map(str, error.problems))}")
-    effects = calendar_effects(blackouts, *due_times_from(table, job.next_at, count))
-    return replace(found, calendars=effects)
+        return Outlook(problem=_reasons(error))
+    if table is None or spec.schedule is None:
+        return Outlook()
+    blackouts, problem = await _blackouts(backends, job, spec.schedule.calendars)
+    times, effects = _ahead(table, blackouts, job.next_at, count)
+    now = await backends.store.now()
+    ledger = await backends.store.ledger(job.id, now, _THE_END, count)
+    return Outlook(
+        times=times,
+        words=describe(table),
+        clock_changes=clock_changes(table, now),
+        calendars=effects,
+        answered=tuple(entry for entry in ledger if entry.run is None and entry.first > now),
+        problem=problem,
+    )
 
 
-def _changes(table: Timetable, after: datetime) -> tuple[str, ...]:
-    return tuple(change.text for change in clock_changes(table, after))
+async def next_starts(backends: Backends, jobs: Sequence[Job]) -> dict[JobId, datetime | None]:
+    """The next due time of each job that its calendars let run.
+
+    Where they cannot be read, nothing runs until they can: then it is the next due time.
+    """
+    projects = {job.project for job in jobs if _names(job)}
+    stored = [each for project in projects for each in await backends.store.calendars(project)]
+    calendars = {(each.project, each.calendar.name): each.calendar for each in stored}
+    # Holidays take a while to be looked up, and leases are renewed on this loop.
+    return await asyncio.to_thread(_next_starts, jobs, calendars)
+
+
+async def _blackouts(
+    backends: Backends, job: Job, names: Sequence[str]
+) -> tuple[tuple[Blackout, ...], str]:
+    """The calendars of a job, or why they cannot be read."""
+    if not names or job.next_at is None:
+        return (), ""
+    try:
+        return await blackouts_of(backends, job.project, names), ""
+    except Invalid as error:
+        return (), _reasons(error)
+
+
+def _reasons(error: Invalid) -> str:
+    return f"{error}: {'; '.join(map(str, error.problems))}"
+
+
+def _ahead(
+    table: Timetable, blackouts: Sequence[Blackout], next_at: datetime | None, count: int
+) -> tuple[tuple[datetime, ...], tuple[CalendarEffect, ...]]:
+    if next_at is None:
+        return (), ()
+    times, following = due_times_from(table, next_at, count)
+    return times, calendar_effects(blackouts, times, following)
+
+
+def _names(job: Job) -> Sequence[str]:
+    return job.document.get("calendars", ()) if job.next_at else ()
+
+
+def _next_starts(jobs: Sequence[Job], calendars: _Calendars) -> dict[JobId, datetime | None]:
+    return {job.id: _next_start(job, calendars) for job in jobs}
+
+
+def _next_start(job: Job, calendars: _Calendars) -> datetime | None:
+    names = _names(job)
+    if job.next_at is None or not names:
+        return job.next_at
+    try:
+        table = timetable_of(job)
+        blackouts = [compile_calendar(calendars[job.project, name]) for name in names]
+    except (Invalid, KeyError):
+        return job.next_at
+    start = next_start(table, blackouts, job.next_at) if table else None
+    return start.due if start else None

@@ -3,67 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
-from rota.domain.errors import Invalid
-from rota.domain.ids import JobId, SessionId, micros
-from rota.domain.jobfile import read_job
+from rota.domain.errors import NotFound
+from rota.domain.ids import SessionId, micros
 from rota.domain.portable import why_not_portable
 from rota.operations.backends import Backends
 from rota.ports.queue import output as output_topic
-from rota.ports.records import Finished, Renewal, Session
+from rota.ports.records import Finished, Renewal, Session, Wakes
 from rota.ports.work import (
     Fence,
     Hello,
     Outcome,
     Progress,
-    SpecEntry,
     Start,
     StartAnswer,
     Welcome,
     Work,
 )
 
-Ref = tuple[JobId, int]
 
-
-async def register(backends: Backends, hello: Hello, lease: timedelta) -> tuple[Session, Welcome]:
-    """A worker arrives, or comes back to the session it had."""
+async def register(
+    backends: Backends, hello: Hello, lease: timedelta, server: str = ""
+) -> tuple[Session, Welcome]:
+    """A worker arrives at a server, or comes back to the session it had."""
     if hello.resumes:
-        renewal = await backends.store.renew(SessionId(hello.resumes), stopping=False)
-        if renewal.alive:
-            known = await backends.store.sessions(alive_only=True)
-            for session in known:
-                if session.id == hello.resumes:
-                    return session, _welcome(session, micros(renewal.now))
-    session, wakes = await backends.store.register(hello, lease)
+        resumed = await backends.store.resume(hello, server)
+        if resumed is not None:
+            return resumed, _welcome(resumed, resumed.expires_at - resumed.lease)
+    session, wakes = await backends.store.register(hello, lease, server)
     backends.announce(wakes)
-    return session, _welcome(session, micros(session.registered_at))
+    return session, _welcome(session, session.registered_at)
 
 
-def _welcome(session: Session, now: int) -> Welcome:
-    return Welcome(session.id, session.lease.total_seconds(), now)
+def _welcome(session: Session, now: datetime) -> Welcome:
+    return Welcome(session.id, session.lease.total_seconds(), micros(now), session.stream)
 
 
-async def claim(backends: Backends, session: SessionId, slots: int) -> list[Work]:
-    """Runs for a worker with room, in order of service."""
-    return await backends.store.claim(session, slots)
+async def claim(
+    backends: Backends,
+    session: SessionId,
+    slots: int,
+    stream: int = 1,
+    runs: Sequence[str] = (),
+) -> list[Work]:
+    """Runs for a worker with room: those named, then others in order of service."""
+    return await backends.store.claim(session, slots, stream, runs)
 
 
-async def specs(backends: Backends, refs: Sequence[Ref]) -> list[SpecEntry]:
-    """The specs of job versions, for workers that have not seen them.
-
-    What this version of Rota cannot read is left out.
-    """
-    documents: Mapping[Ref, Mapping[str, object]] = await backends.store.documents(refs)
-    entries = []
-    for job, version in refs:
-        with suppress(Invalid):
-            entries.append(SpecEntry(job, version, read_job(documents[job, version])))
-    return entries
+async def any_queued(backends: Backends, runs: Sequence[str]) -> bool:
+    """Whether one of these runs still waits for a worker."""
+    return await backends.store.any_queued(runs)
 
 
 async def start(backends: Backends, session: SessionId, starts: Sequence[Start]) -> StartAnswer:
@@ -72,10 +64,17 @@ async def start(backends: Backends, session: SessionId, starts: Sequence[Start])
 
 
 async def finish(
-    backends: Backends, session: SessionId, outcomes: Sequence[Outcome], *, claim: int = 0
+    backends: Backends,
+    session: SessionId,
+    outcomes: Sequence[Outcome],
+    *,
+    claim: int = 0,
+    stream: int = 1,
 ) -> Finished:
     """Take a worker's word for how attempts ended, and give it the next runs in the same breath."""
-    finished = await backends.store.finish(session, list(map(_bounded, outcomes)), claim=claim)
+    finished = await backends.store.finish(
+        session, list(map(_bounded, outcomes)), claim=claim, stream=stream
+    )
     backends.announce(finished.wakes)
     for fence in finished.accepted:
         backends.queue.announce(output_topic(fence.run))
@@ -103,6 +102,20 @@ async def lose(backends: Backends, session: SessionId, fences: Sequence[Fence]) 
 async def leave(backends: Backends, session: SessionId) -> None:
     """A worker says goodbye."""
     backends.announce(await backends.store.end_session(session))
+
+
+async def drain(backends: Backends, worker: str, *, actor: str) -> None:
+    """Let a worker finish what it holds and give it nothing new, also after a restart."""
+    known = await backends.store.sessions(alive_only=False)
+    if worker not in {session.worker for session in known}:
+        raise NotFound(f"no worker {worker!r} was ever here", code="worker_not_found")
+    await backends.store.drain_worker(worker, actor=actor)
+    backends.announce(Wakes())
+
+
+async def undrain(backends: Backends, worker: str, *, actor: str) -> None:
+    """Give a drained worker work again."""
+    backends.announce(await backends.store.undrain_worker(worker, actor=actor))
 
 
 async def record_progress(

@@ -1,22 +1,28 @@
-"""Who may call: tokens for programs, login links and sessions for people."""
+"""Who may call: tokens for programs and workers, login links and sessions for people."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rota.domain.errors import Denied, NotFound
+from rota.domain.errors import Denied, Invalid, NotFound
+from rota.domain.schedule.quoting import quoted
 from rota.operations.backends import Backends
+from rota.ports.link import WorkerIdentity
 from rota.ports.records import NewToken, Role, Token
 from rota.ports.store import Store
 
 API_PREFIX = "rota_"  # lets secret scanners recognise a leaked token
+WORKER_PREFIX = "rotaw_"
 LOGIN_LIFETIME = timedelta(hours=12)
 SESSION_LIFETIME = timedelta(days=7)
 _SECRET_BYTES = 24
 _RANK = {role: rank for rank, role in enumerate(Role)}
+_CALLERS = frozenset({"api", "session"})  # kinds of tokens that may call the API
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,24 @@ async def create_token(
     return await _create(store, name, role, "api", actor, lifetime)
 
 
+async def create_worker_token(
+    store: Store,
+    *,
+    name: str,
+    pool: str | None,
+    actor: str,
+    lifetime: timedelta | None = None,
+) -> tuple[str, str]:
+    """A new credential as (id, secret) for the worker of this name, in this pool or in any."""
+    for value, what in ((name, "worker"), (pool or name, "pool")):
+        if not _NAME.fullmatch(value):
+            raise Invalid(
+                f"{what}: {quoted(value)} is not a name",
+                hint="use letters, digits, '.', '_' and '-', at most 128",
+            )
+    return await _create(store, name, Role.VIEWER, "worker", actor, lifetime, pool=pool)
+
+
 async def create_login_link_secret(store: Store, *, actor: str) -> str:
     """The secret of a link that logs its first user in as an admin, once."""
     _, secret = await _create(store, actor, Role.ADMIN, "login", actor, LOGIN_LIFETIME)
@@ -78,7 +102,7 @@ async def log_out(backends: Backends, caller: Caller) -> None:
 async def authenticate(backends: Backends, secret: str) -> Caller:
     """Who holds this secret. `Denied` says the same for unknown, expired and revoked ones."""
     found = await backends.store.token_by_digest(digest(secret))
-    if found is None or found[1] == "login":
+    if found is None or found[1] not in _CALLERS:
         raise Denied(
             "not logged in",
             code="unauthenticated",
@@ -88,8 +112,24 @@ async def authenticate(backends: Backends, secret: str) -> Caller:
     return Caller(token.name, token.role, token.id)
 
 
+async def authenticate_worker(backends: Backends, secret: str) -> WorkerIdentity:
+    """Which worker holds this secret. `Denied` says the same whatever is wrong with it."""
+    found = await backends.store.token_by_digest(digest(secret))
+    if found is None or found[1] != "worker":
+        raise Denied(
+            "this worker token is not valid (any more)",
+            code="unauthenticated",
+            hint="make one with rota worker token create, and set ROTA_WORKER_TOKEN",
+        )
+    return WorkerIdentity(found[0].name, found[0].pool)
+
+
 async def list_tokens(backends: Backends) -> list[Token]:
     return await backends.store.tokens()
+
+
+async def list_worker_tokens(backends: Backends) -> list[Token]:
+    return await backends.store.tokens("worker")
 
 
 async def revoke_token(backends: Backends, token_id: str, *, actor: str) -> None:
@@ -105,10 +145,12 @@ async def _create(
     actor: str,
     lifetime: timedelta | None,
     parent: str | None = None,
+    pool: str | None = None,
 ) -> tuple[str, str]:
     token_id = f"t_{secrets.token_hex(6)}"
-    secret = API_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
+    prefix = WORKER_PREFIX if kind == "worker" else API_PREFIX
+    secret = prefix + secrets.token_urlsafe(_SECRET_BYTES)
     await store.add_token(
-        NewToken(token_id, name, role, digest(secret), kind, actor, lifetime, parent)
+        NewToken(token_id, name, role, digest(secret), kind, actor, lifetime, parent, pool)
     )
     return token_id, secret

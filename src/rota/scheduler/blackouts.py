@@ -23,21 +23,24 @@ class Blackouts:
     def __init__(self, store: CalendarStore) -> None:
         self._store = store
         self._known: dict[_Ref, tuple[Calendar, Blackout | None]] = {}
+        self._earlier: dict[_Ref, tuple[Calendar, Blackout | None]] = {}
+
+    def begin_look(self) -> None:
+        """What is not read from here on will be forgotten."""
+        self._earlier, self._known = self._known, {}
 
     async def look(self, refs: Iterable[_Ref]) -> None:
-        """Read these calendars and forget all others; compile what has changed."""
+        """Read those calendars that this look has not read yet; compile what has changed."""
         names: dict[str, list[str]] = defaultdict(list)
-        for project, name in refs:
+        for project, name in set(refs) - self._known.keys():
             names[project].append(name)
-        found: dict[_Ref, tuple[Calendar, Blackout | None]] = {}
         for project, wanted in names.items():
             for stored in await self._store.calendars(project, wanted):
                 ref, calendar = (project, stored.calendar.name), stored.calendar
-                known = self._known.get(ref)
+                known = self._earlier.get(ref)
                 if known is None or known[0] != calendar:
                     known = calendar, await _compiled(project, calendar)
-                found[ref] = known
-        self._known = found
+                self._known[ref] = known
 
     def of(self, project: str, names: Sequence[str]) -> tuple[Blackout, ...] | None:
         """Those of a schedule; None: one cannot be read, so nothing may be fired."""

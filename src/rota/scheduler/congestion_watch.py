@@ -7,6 +7,7 @@ from datetime import timedelta
 from rota.operations.backends import Backends
 from rota.operations.watching import watch_congestion
 from rota.ports.clock import Clock
+from rota.scheduler.held_shards import HeldShards
 
 
 class CongestionWatch:
@@ -15,14 +16,19 @@ class CongestionWatch:
     name = "congestion-watch"
 
     def __init__(
-        self, backends: Backends, clock: Clock, interval: timedelta = timedelta(seconds=30)
+        self,
+        backends: Backends,
+        clock: Clock,
+        shards: HeldShards,
+        interval: timedelta = timedelta(seconds=30),
     ) -> None:
         self._backends = backends
         self._clock = clock
+        self._shards = shards
         self._interval = interval
 
     async def run_once(self) -> int:
-        return await watch_congestion(self._backends)
+        return await watch_congestion(self._backends) if self._shards.is_leading else 0
 
     async def run(self) -> None:
         while True:

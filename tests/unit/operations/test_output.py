@@ -23,7 +23,7 @@ from rota.operations.output import (
     tail,
 )
 from rota.ports.queue import output as output_topic
-from rota.ports.work import Fence
+from rota.ports.work import Fence, OutputChunk
 
 pytestmark = pytest.mark.anyio
 
@@ -332,3 +332,88 @@ class TestFollowing:
             await waiting
 
         assert not job.backends.queue.is_watched(output_topic(job.run))
+
+
+class TestOutputLeftOnTheWorker:
+    async def ended_with_pending_output(self, job: Printing) -> list[OutputChunk]:
+        """The attempt has ended; a chunk has arrived, and these have not."""
+        await job.prints(numbered(0, 3))
+        left = job.chunks(numbered(3, 2))
+        await job.ends()
+        return left
+
+    async def test_its_size_and_place_are_known(self, job: Printing) -> None:
+        await self.ended_with_pending_output(job)
+
+        window = await read_window(job.backends, job.run, 1)
+
+        assert numbers(window) == [0, 1, 2]
+        assert (window.is_complete, window.pending_bytes, window.worker) == (False, 14, "w")
+
+    async def test_it_is_complete_once_it_has_arrived(self, job: Printing) -> None:
+        left = await self.ended_with_pending_output(job)
+
+        answer = await store_chunks(job.backends, job.session, left)
+
+        assert answer.accepted == (Fence(job.run, 1),)
+        window = await read_window(job.backends, job.run, 1)
+        assert numbers(window) == [0, 1, 2, 3, 4]
+        assert (window.is_last, window.pending_bytes) == (True, 0)
+
+    async def test_a_follower_gets_it_when_it_comes(
+        self, job: Printing, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(output, "_SLOW_POLL", timedelta(hours=1))
+        left = await self.ended_with_pending_output(job)
+        windows = follow(job.backends, job.run, 1)
+        assert numbers(await anext(windows)) == [0, 1, 2]
+
+        await store_chunks(job.backends, job.session, left)
+
+        found = [number async for window in windows for number in numbers(window)]
+        assert found == [3, 4]
+
+    async def test_a_follower_does_not_wait_for_ever(
+        self, job: Printing, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(output, "_SLOW_POLL", timedelta(milliseconds=5))
+        await self.ended_with_pending_output(job)
+
+        async with asyncio.timeout(10):
+            windows = [window async for window in follow(job.backends, job.run, 1)]
+
+        assert numbers(windows[0]) == [0, 1, 2]
+        assert not windows[-1].is_complete
+
+
+class TestBlobStoreAway:
+    async def test_a_failure_keeps_nothing_and_can_be_repeated(
+        self, job: Printing, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        chunks = job.chunks(numbered(0, 3))
+        with monkeypatch.context() as away:
+            away.setattr(job.blobs, "put", _refuse)
+            with pytest.raises(Unavailable):
+                await store_chunks(job.backends, job.session, chunks)
+            assert await whole(job) == b""
+
+        await store_chunks(job.backends, job.session, chunks)
+
+        assert await whole(job) == numbered(0, 3)
+
+    async def test_a_store_that_hangs_is_given_up(
+        self, job: Printing, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(output, "_STORING", timedelta(milliseconds=20))
+        monkeypatch.setattr(job.blobs, "put", _hang)
+
+        with pytest.raises(Unavailable, match="does not answer"):
+            await store_chunks(job.backends, job.session, job.chunks(b"text\n"))
+
+
+async def _refuse(key: str, data: bytes) -> None:
+    raise Unavailable("away")
+
+
+async def _hang(key: str, data: bytes) -> None:
+    await asyncio.Event().wait()

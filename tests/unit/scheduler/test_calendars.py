@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from tests.unit.scheduler.timeline import Answer, Timeline
 
 from rota.domain.calendars import Calendar, Holidays, Inside, holiday_sets
+from rota.domain.errors import Invalid
 from rota.domain.jobfile import read_file
 from rota.domain.states import RunState
 from rota.operations import calendars, definitions
@@ -160,7 +161,7 @@ async def test_an_interval_from_completion_goes_on_after_the_window(timeline: Ti
     await apply(timeline, "every 1h", "daily 13:30-17:30", interval_from="completion")
     await timeline.pass_time(HOUR)
     await timeline.end_runs()
-    await timeline.timekeeper.run_once()
+    await timeline.scheduler.run_once()
 
     await timeline.pass_time(6 * HOUR)
 
@@ -172,7 +173,7 @@ async def test_what_was_missed_inside_was_ruled_out_anyway(timeline: Timeline) -
     await apply(timeline, "every 1h")
     timeline.be_down(6.5 * HOUR)
 
-    await timeline.timekeeper.run_once()
+    await timeline.scheduler.run_once()
 
     assert await timeline.due_times() == hours(6)
     assert (await timeline.ledger())[:3] == [
@@ -187,7 +188,7 @@ async def test_the_policy_chooses_among_due_times_outside(timeline: Timeline) ->
     await apply(timeline, "every 1h")
     timeline.be_down(3.5 * HOUR)
 
-    await timeline.timekeeper.run_once()
+    await timeline.scheduler.run_once()
 
     [run] = await timeline.runs()
     assert (run.due_at - START, run.state) == (HOUR, RunState.SCHEDULED)
@@ -199,7 +200,7 @@ async def test_a_day_of_a_one_second_job_inside_is_one_row(timeline: Timeline) -
 
     await timeline.pass_time(20 * SECOND)
     timeline.be_down(DAY)
-    await timeline.timekeeper.run_once()
+    await timeline.scheduler.run_once()
 
     assert await timeline.ledger() == [skipped(SECOND, DAY + 20 * SECOND, DAY // SECOND + 20)]
 
@@ -214,16 +215,41 @@ async def test_a_changed_calendar_counts_from_the_next_due_time_on(timeline: Tim
     assert await timeline.due_times() == hours(1, 3)
 
 
+async def apply_beside_weekdays(timeline: Timeline) -> None:
+    """The job uses a second calendar, which leaves it only the weekends."""
+    weekdays = Calendar("weekdays", ("Mon-Fri",))
+    await calendars.save_calendar(timeline.backends, "default", weekdays, actor="test")
+    await apply(timeline, "every 1h", names=("quiet", "weekdays"))
+
+
+async def test_a_calendar_that_leaves_a_job_no_time_is_refused(timeline: Timeline) -> None:
+    await apply_beside_weekdays(timeline)
+
+    with pytest.raises(Invalid, match="job job"):
+        await save(timeline, "Sat,Sun")
+
+
+async def test_a_calendar_may_leave_no_time_to_a_job_that_its_file_frees(
+    timeline: Timeline,
+) -> None:
+    await apply_beside_weekdays(timeline)
+
+    await apply(timeline, "every 1h", "Sat,Sun", names=("quiet",))
+    await timeline.pass_time(2 * HOUR)
+
+    assert await timeline.due_times() == hours(1, 2)
+
+
 async def test_a_change_between_look_and_fire_is_obeyed(timeline: Timeline) -> None:
     await apply(timeline, "every 1m", "daily 20:00-21:00")
     timeline.be_down(59 * SECOND)
-    await timeline.timekeeper.run_once()  # the schedule is in memory now
+    await timeline.scheduler.run_once()  # the schedule is in memory now
 
     await save(timeline, "daily 12:00-13:00")
     timeline.be_down(SECOND)
-    timeline.timekeeper._look_at = float("inf")
-    await timeline.timekeeper.run_once()
-    await timeline.timekeeper.run_once()
+    await timeline.scheduler.timekeeper.fire_due()
+    assert await timeline.ledger() == []
+    await timeline.scheduler.run_once()
 
     assert await timeline.ledger() == [skipped(MINUTE, MINUTE, 1)]
 
@@ -250,8 +276,8 @@ async def test_without_the_package_of_holidays_nothing_fires_and_the_log_says_so
 
     with capture_logs() as logs:
         timeline.be_down(HOUR)
-        await timeline.timekeeper.run_once()
-        await timeline.timekeeper.run_once()
+        await timeline.scheduler.run_once()
+        await timeline.scheduler.run_once()
 
     assert await timeline.ledger() == []
     assert await timeline.due_times("free") == hours(1)

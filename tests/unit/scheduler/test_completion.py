@@ -153,9 +153,20 @@ async def test_downtime_delays_and_makes_no_crowd(timeline: Timeline) -> None:
     await timeline.pass_time(MINUTE)
     timeline.be_down(10 * HOUR)
 
-    await timeline.timekeeper.run_once()
+    await timeline.scheduler.run_once()
 
     assert await timeline.due_times() == [HOUR, 2 * HOUR]
+
+
+async def test_a_missed_due_time_has_no_run_to_wait_for(timeline: Timeline) -> None:
+    await define(timeline, misfire={"policy": "none"})
+    timeline.be_down(HOUR + MINUTE)
+
+    await timeline.scheduler.run_once()
+
+    assert not (await timeline.job()).waits
+    await timeline.pass_time(HOUR)
+    assert await timeline.due_times() == [2 * HOUR + MINUTE]
 
 
 async def test_it_ends_where_the_schedule_does(timeline: Timeline) -> None:

@@ -7,7 +7,9 @@ from datetime import timedelta
 import pytest
 from tests.unit.scheduler.timeline import Timeline
 
+from rota.domain.calendars import Calendar, Inside
 from rota.domain.ids import micros
+from rota.ports.calendars import NewCalendar
 from rota.ports.work import Outcome
 from rota.scheduler.congestion_watch import CongestionWatch
 from rota.testing.clock import FakeClock
@@ -19,7 +21,7 @@ HOUR = timedelta(hours=1)
 
 
 async def look(timeline: Timeline) -> None:
-    await CongestionWatch(timeline.backends, FakeClock(timeline.ticker)).run_once()
+    await CongestionWatch(timeline.backends, FakeClock(timeline.ticker), timeline.shards).run_once()
 
 
 async def is_stuck(timeline: Timeline) -> bool:
@@ -84,4 +86,18 @@ async def test_more_than_a_hundred_waiting_runs_are_noticed_at_once(timeline: Ti
     await timeline.pass_time(timedelta(seconds=1))
     await look(timeline)
 
+    assert await is_stuck(timeline)
+
+
+async def test_the_time_that_a_calendar_kept_a_run_does_not_count(timeline: Timeline) -> None:
+    calendar = Calendar("quiet", ("daily 13:00-23:30",), inside=Inside.RUN_AFTER)
+    await timeline.store.save_calendars([NewCalendar("default", calendar, 0)], actor="test")
+    await timeline.apply("every 6h", calendars=["quiet"])  # due at 18:00, and again at midnight
+
+    await timeline.pass_time(12 * HOUR + 10 * MINUTE)
+    await look(timeline)
+    assert not await is_stuck(timeline)
+
+    await timeline.pass_time(25 * MINUTE)
+    await look(timeline)
     assert await is_stuck(timeline)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.scheduler.timeline import Answer, Timeline
+from tests.unit.scheduler.timeline import Answer, Timeline, new_scheduler
 
 from rota.domain.states import RunState
 
@@ -27,7 +27,7 @@ async def outage(timeline: Timeline, length: timedelta, **misfire: Any) -> None:
     await timeline.apply("every 1h", misfire=misfire, overlap="allow")
     await timeline.pass_time(2 * HOUR + MINUTE)
     timeline.be_down(length)
-    await timeline.timekeeper.run_once()
+    await timeline.scheduler.run_once()
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ async def test_a_day_of_a_one_second_job_costs_a_handful_of_rows(timeline: Timel
     rows_before = len(await timeline.entries())
     timeline.be_down(DAY)
 
-    await timeline.timekeeper.run_once()
+    await timeline.scheduler.run_once()
 
     ledger = await timeline.ledger()
     assert len(ledger) - rows_before <= 5
@@ -88,7 +88,7 @@ async def test_what_is_a_little_late_is_not_missed(timeline: Timeline) -> None:
     await timeline.apply("every 1s", misfire={"policy": "none"}, overlap="allow")
     timeline.be_down(2 * SECOND)
 
-    await timeline.timekeeper.run_once()
+    await timeline.scheduler.run_once()
 
     assert await timeline.due_times() == [SECOND, 2 * SECOND]
 
@@ -97,7 +97,7 @@ async def test_a_one_off_time_runs_however_late(timeline: Timeline) -> None:
     await timeline.apply("2030-01-02T00:00:00Z")
     timeline.be_down(400 * DAY)
 
-    await timeline.timekeeper.run_once()
+    await timeline.scheduler.run_once()
 
     [run] = await timeline.runs()
     assert (run.due_at.day, run.state) == (2, RunState.QUEUED)
@@ -107,18 +107,18 @@ async def test_a_one_off_time_with_a_window_is_missed_after_it(timeline: Timelin
     await timeline.apply("2030-01-02T00:00:00Z", misfire={"within": "1h"})
     timeline.be_down(400 * DAY)
 
-    await timeline.timekeeper.run_once()
+    await timeline.scheduler.run_once()
 
     assert await timeline.ledger() == [Answer(12 * HOUR, 12 * HOUR, 1, "MISSED", "downtime")]
 
 
 async def test_two_schedulers_answer_each_due_time_once(timeline: Timeline) -> None:
     await timeline.apply("every 1h", misfire={"policy": "all"}, overlap="allow")
-    other = type(timeline.timekeeper)(timeline.backends, timeline.timekeeper._clock)
+    other = new_scheduler(timeline.backends, timeline.shards, timeline.ticker)
     await other.run_once()
     timeline.be_down(3 * HOUR)
 
-    await timeline.timekeeper.run_once()
+    await timeline.scheduler.run_once()
     await other.run_once()
 
     assert await timeline.due_times() == hours(1, 2, 3)
@@ -131,7 +131,7 @@ async def test_a_scheduler_that_restarts_more_often_than_the_interval_fires(
     await timeline.apply("every 1m")
 
     for _ in range(12):
-        again = type(timeline.timekeeper)(timeline.backends, timeline.timekeeper._clock)
+        again = new_scheduler(timeline.backends, timeline.shards, timeline.ticker)
         timeline.be_down(10 * SECOND)
         await again.run_once()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests.unit.scheduler.timeline import Answer, Timeline
@@ -27,7 +28,7 @@ async def test_another_expression_counts_from_the_edit(timeline: Timeline) -> No
 
 
 async def test_another_zone_replays_nothing(timeline: Timeline) -> None:
-    """Noon in New York comes after noon in Berlin: no second run on the same day is a replay."""
+    """Three in Berlin was an hour before three in UTC, which has run."""
     await timeline.apply("0 15 * * *", timezone="UTC", overlap="allow")
     await timeline.pass_time(4 * HOUR)
 
@@ -46,6 +47,28 @@ async def test_an_edit_of_something_else_does_not_move_the_schedule(timeline: Ti
 
     assert changed.version == 2
     assert await timeline.due_times() == [HOUR]
+
+
+@pytest.mark.parametrize(
+    ("change", "still_due"),
+    [
+        ({"dst": {"gap": "skip"}}, [2.5, 3.5]),
+        ({"starts": "2030-01-01T15:00:00Z"}, [3]),
+        ({"ends": "2030-01-01T13:45:00Z"}, []),
+        ({"run_once": True}, [2.5]),
+        ({"interval_from": "completion"}, [2.5]),
+    ],
+)
+async def test_an_edit_of_what_decides_the_due_times_counts_from_the_edit(
+    timeline: Timeline, change: dict[str, Any], still_due: list[float]
+) -> None:
+    await timeline.apply("every 1h", overlap="allow")
+    await timeline.pass_time(1.5 * HOUR)
+
+    await timeline.apply("every 1h", overlap="allow", **change)
+    await timeline.pass_time(2 * HOUR)
+
+    assert await timeline.due_times() == [HOUR, *(hour * HOUR for hour in still_due)]
 
 
 async def test_going_back_to_an_older_schedule_replays_nothing(timeline: Timeline) -> None:
@@ -70,15 +93,57 @@ async def test_a_skipped_due_time_stays_skipped_through_an_edit(timeline: Timeli
     assert sum(answer.count for answer in await timeline.ledger()) == 2
 
 
-async def test_what_an_outage_left_open_is_answered_by_the_edit(timeline: Timeline) -> None:
+async def test_a_skipped_due_time_stays_skipped_through_two_edits(timeline: Timeline) -> None:
+    job = await timeline.apply("0 * * * *", overlap="allow")
+    await holding.skip_next(timeline.backends, job, actor="test")
+    await timeline.apply("30 * * * *", overlap="allow")
+
+    await timeline.apply("0 * * * *", overlap="allow")
+    await timeline.pass_time(2 * HOUR)
+
+    assert await timeline.due_times() == [2 * HOUR]
+
+
+async def test_the_only_due_time_stays_skipped_though_others_are_added(timeline: Timeline) -> None:
+    job = await timeline.apply("2030-01-01T13:00:00Z", overlap="allow")
+    await holding.skip_next(timeline.backends, job, actor="test")
+
+    await timeline.apply(["2030-01-01T13:00:00Z", "2030-01-01T15:00:00Z"], overlap="allow")
+    await timeline.pass_time(4 * HOUR)
+
+    assert await timeline.due_times() == [3 * HOUR]
+
+
+async def test_what_a_pause_holds_after_a_skip_and_two_edits_is_in_the_ledger(
+    timeline: Timeline,
+) -> None:
+    job = await timeline.apply("0 * * * *")
+    await holding.skip_next(timeline.backends, job, actor="test")
+    await timeline.apply("30 * * * *")
     await timeline.apply("0 * * * *")
+    await holding.pause(timeline.backends, await timeline.job(), actor="test")
+    await timeline.pass_time(4 * HOUR)
+
+    await holding.resume(timeline.backends, await timeline.job(), actor="test")
+
+    assert await timeline.ledger() == [
+        Answer(HOUR, HOUR, 1, "SKIPPED", "skip next"),
+        Answer(2 * HOUR, 4 * HOUR, 3, "SKIPPED", "paused"),
+    ]
+
+
+async def test_what_an_outage_left_open_is_answered_by_the_old_schedule(
+    timeline: Timeline,
+) -> None:
+    await timeline.apply("0 * * * *", overlap="allow")
     timeline.be_down(3 * HOUR + MINUTE)
 
-    await timeline.apply("30 * * * *")
+    await timeline.apply("30 * * * *", overlap="allow")
     await timeline.pass_time(29 * MINUTE)
 
     assert await timeline.ledger() == [
-        Answer(HOUR, 3 * HOUR, 3, "MISSED", "schedule changed"),
+        Answer(HOUR, 2 * HOUR, 2, "MISSED", "downtime"),
+        Answer(3 * HOUR, 3 * HOUR, 1, "QUEUED", ""),
         Answer(3 * HOUR + 30 * MINUTE, 3 * HOUR + 30 * MINUTE, 1, "QUEUED", ""),
     ]
 
@@ -151,10 +216,22 @@ class TestRunOnce:
 
         assert await timeline.due_times() == [HOUR, 90 * MINUTE]
 
+    async def test_it_is_not_finished_by_due_times_that_were_missed(
+        self, timeline: Timeline
+    ) -> None:
+        await timeline.apply("0 * * * *", run_once=True, misfire={"policy": "none"})
+        timeline.be_down(HOUR + MINUTE)
+        await timeline.scheduler.run_once()
+        assert (await timeline.job()).finished_at is None
+
+        await timeline.pass_time(HOUR)
+
+        assert await timeline.due_times() == [2 * HOUR]
+
     async def test_downtime_does_not_lose_it(self, timeline: Timeline) -> None:
         await timeline.apply("0 * * * *", run_once=True)
         timeline.be_down(30 * DAY)
 
-        await timeline.timekeeper.run_once()
+        await timeline.scheduler.run_once()
 
         assert await timeline.due_times() == [HOUR]

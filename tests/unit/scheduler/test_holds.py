@@ -48,7 +48,7 @@ async def test_pause_disable_and_downtime_are_told_apart(timeline: Timeline) -> 
     await timeline.pass_time(3 * HOUR)
     await enable(timeline)
     timeline.be_down(4 * HOUR)
-    await timeline.timekeeper.run_once()
+    await timeline.scheduler.run_once()
 
     assert await timeline.ledger() == [
         Answer(1 * HOUR, 2 * HOUR, 2, "SKIPPED", "paused"),
@@ -69,6 +69,23 @@ async def test_a_pause_inside_a_disable_keeps_its_own_stretch(timeline: Timeline
     assert await timeline.ledger() == [
         Answer(1 * HOUR, 1 * HOUR, 1, "SKIPPED", "paused"),
         Answer(2 * HOUR, 2 * HOUR, 1, "SKIPPED", "disabled"),
+    ]
+
+
+async def test_a_disable_is_the_cause_until_the_pause_inside_it_begins(timeline: Timeline) -> None:
+    await timeline.apply("every 1h")
+    await disable(timeline)
+    await timeline.pass_time(2 * HOUR)
+    await pause(timeline)
+    await timeline.pass_time(HOUR)
+    await resume(timeline)
+    await timeline.pass_time(HOUR)
+    await enable(timeline)
+
+    assert await timeline.ledger() == [
+        Answer(1 * HOUR, 2 * HOUR, 2, "SKIPPED", "disabled"),
+        Answer(3 * HOUR, 3 * HOUR, 1, "SKIPPED", "paused"),
+        Answer(4 * HOUR, 4 * HOUR, 1, "SKIPPED", "disabled"),
     ]
 
 
@@ -111,11 +128,25 @@ async def test_a_pause_that_ended_while_nobody_was_there_ends_in_the_ledger_wher
     await pause(timeline, until=2 * HOUR + MINUTE)
     timeline.be_down(4 * HOUR + MINUTE)
 
-    await timeline.timekeeper.run_once()
+    await timeline.scheduler.run_once()
 
     assert await timeline.ledger() == [
         Answer(1 * HOUR, 2 * HOUR, 2, "SKIPPED", "paused"),
         Answer(3 * HOUR, 4 * HOUR, 2, "MISSED", "downtime"),
+    ]
+
+
+async def test_a_pause_that_is_ended_early_holds_nothing_more(timeline: Timeline) -> None:
+    await timeline.apply("every 1h", overlap="allow")
+    await pause(timeline, until=5 * HOUR)
+    await timeline.pass_time(HOUR + MINUTE)
+
+    await resume(timeline)
+    await timeline.pass_time(HOUR)
+
+    assert await timeline.ledger() == [
+        Answer(1 * HOUR, 1 * HOUR, 1, "SKIPPED", "paused"),
+        Answer(2 * HOUR, 2 * HOUR, 1, "QUEUED", ""),
     ]
 
 

@@ -22,12 +22,13 @@ from rota.operations.definitions import find_job
 from rota.ports.blobs import Blobs
 from rota.ports.records import LedgerEntry, RunQuery
 from rota.ports.store import Store
+from rota.scheduler.held_shards import HeldShards
+from rota.scheduler.releaser import Releaser
 from rota.scheduler.timekeeper import Timekeeper, TimekeeperConfig
-from rota.testing.builders import Scene, hello
+from rota.testing.builders import ALL_SHARDS, Scene, hello
 from rota.testing.clock import START, FakeClock, FakeTicker
 
 EVER = timedelta(days=36_500)
-ALWAYS_LOOK = TimekeeperConfig(look_again=timedelta(0))
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,26 @@ class Answer:
     cause: str
 
 
+@dataclass(frozen=True)
+class Scheduler:
+    """The loops of time of one server."""
+
+    timekeeper: Timekeeper
+    releaser: Releaser
+
+    async def run_once(self) -> None:
+        await self.releaser.run_once()
+        await self.timekeeper.run_once()
+
+
 @dataclass
 class Timeline:
     """Jobs, the scheduler that fires them, and a worker that ends their runs when told."""
 
     backends: Backends
     ticker: FakeTicker
-    timekeeper: Timekeeper
+    shards: HeldShards
+    scheduler: Scheduler
     scene: Scene
     session: SessionId
 
@@ -64,7 +78,10 @@ class Timeline:
     async def apply_all(self, documents: Sequence[Mapping[str, Any]]) -> None:
         """Define jobs, each with a step that does nothing."""
         jobs = [{"steps": [{"run": "true"}], **document} for document in documents]
-        file = read_file(json.dumps({"jobs": jobs}), name="test")
+        await self.apply_file({"jobs": jobs})
+
+    async def apply_file(self, document: Mapping[str, Any]) -> None:
+        file = read_file(json.dumps(document), name="test")
         await definitions.apply(self.backends, file, actor="test")
 
     async def job(self, name: str = "job") -> Job:
@@ -75,9 +92,9 @@ class Timeline:
         end = self.ticker.instant + duration
         while (moment := await self._next_moment(end)) < end:
             self._move_to(moment)
-            await self.timekeeper.run_once()
+            await self.scheduler.run_once()
         self._move_to(end)
-        await self.timekeeper.run_once()
+        await self.scheduler.run_once()
 
     def be_down(self, duration: timedelta) -> None:
         """Let time pass with nobody there."""
@@ -114,7 +131,7 @@ class Timeline:
         ]
 
     async def _next_moment(self, end: datetime) -> datetime:
-        due = await self.store.due_schedules(end, 1)
+        due = await self.store.due_schedules(end, 1, ALL_SHARDS)
         moments = [
             due[0].next_at if due else None,
             await self.store.next_eligible_at(),
@@ -126,6 +143,24 @@ class Timeline:
         self.ticker.advance(max(moment - self.ticker.instant, timedelta(0)))
 
 
+async def all_shards(scene: Scene) -> HeldShards:
+    """Those of the only server there is, for ever."""
+    held = await scene.ownership()
+    shards = HeldShards(held.server, FakeClock(scene.clock))
+    shards.hold(held.epochs, float("inf"))
+    return shards
+
+
+def new_scheduler(
+    backends: Backends,
+    shards: HeldShards,
+    ticker: FakeTicker,
+    config: TimekeeperConfig | None = None,
+) -> Scheduler:
+    clock = FakeClock(ticker)
+    return Scheduler(Timekeeper(backends, clock, shards, config), Releaser(backends, clock, shards))
+
+
 @asynccontextmanager
 async def open_timeline(folder: Path, start: datetime = START) -> AsyncIterator[Timeline]:
     ticker = FakeTicker(start)
@@ -135,7 +170,9 @@ async def open_timeline(folder: Path, start: datetime = START) -> AsyncIterator[
         backends = Backends(store, LocalQueue(), blobs)
         scene = Scene(store, ticker)
         session, _ = await store.register(hello(slots=1_000), EVER)
-        timekeeper = Timekeeper(backends, FakeClock(ticker), ALWAYS_LOOK)
-        yield Timeline(backends, ticker, timekeeper, scene, session.id)
+        shards = await all_shards(scene)
+        yield Timeline(
+            backends, ticker, shards, new_scheduler(backends, shards, ticker), scene, session.id
+        )
     finally:
         await store.close()

@@ -1,0 +1,37 @@
+"""The due times of jobs, as their documents say."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rota.domain.errors import Invalid
+from rota.domain.job import Job
+from rota.domain.jobfile import read_job
+from rota.domain.schedule import Timetable, compile_schedule, describe
+from rota.domain.spec import JobSpec
+
+
+def timetable(spec: JobSpec, anchor: datetime) -> Timetable | None:
+    """The due times of a job; None: on demand only."""
+    if spec.schedule is None:
+        return None
+    return compile_schedule(spec.schedule, key=f"{spec.project}/{spec.name}", anchor=anchor)
+
+
+def timetable_of(job: Job) -> Timetable | None:
+    """Those of a job in the store. `Invalid` if this release cannot read it."""
+    return timetable(read_job(job.document), job.anchor)
+
+
+def words_of(spec: JobSpec, anchor: datetime) -> str:
+    """The schedule in words; "" on demand."""
+    table = timetable(spec, anchor)
+    return describe(table) if table else ""
+
+
+def words_if_readable(job: Job) -> str:
+    """The same of a job in the store; "" too if this release cannot read it."""
+    try:
+        return words_of(read_job(job.document), job.anchor)
+    except Invalid:
+        return ""

@@ -1,0 +1,44 @@
+"""The loop that notices workers which are gone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import uniform
+
+from rota.domain.ids import SessionId
+from rota.domain.lease import Sight, is_silent, look_at
+from rota.operations import serving
+from rota.operations.backends import Backends
+from rota.ports.clock import Clock
+
+
+class LeaseReaper:
+    """Ends the sessions of workers that stopped renewing.
+
+    Twice careful: the lease must have ended by the store's clock, and this server must have seen
+    no beat for a whole lease on its own. Every server looks, each at a pace of its own: so a
+    worker and a server may die together, and its runs wait no longer.
+    """
+
+    name = "lease-reaper"
+
+    def __init__(
+        self, backends: Backends, clock: Clock, interval: timedelta = timedelta(seconds=1)
+    ) -> None:
+        self._backends = backends
+        self._clock = clock
+        self._interval = interval
+        self._sights: dict[SessionId, Sight] = {}
+
+    async def run_once(self) -> int:
+        """Look at all sessions; returns how many ended."""
+        sessions = await self._backends.store.sessions(alive_only=True)
+        now = self._clock.monotonic()
+        self._sights = {s.id: look_at(self._sights.get(s.id), s.beats, now) for s in sessions}
+        silent = {s.id: s.beats for s in sessions if is_silent(self._sights[s.id], s.lease, now)}
+        return len(await serving.reap(self._backends, silent))
+
+    async def run(self) -> None:
+        while True:
+            await self.run_once()
+            await self._clock.sleep(self._interval * uniform(0.75, 1.25))  # noqa: S311 - no secret

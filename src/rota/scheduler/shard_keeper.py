@@ -1,0 +1,96 @@
+"""A server's presence, and its share of the shards."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+
+import structlog
+
+from rota.domain.lease import guard_margin, renewal_interval
+from rota.operations.backends import Backends
+from rota.ports.clock import Clock
+from rota.ports.queue import SHARDS
+from rota.ports.records import Holding, NewServer
+from rota.scheduler.held_shards import HeldShards
+
+log = structlog.get_logger()
+
+_AFTER_AN_END = timedelta(milliseconds=20)  # how soon a lease that was not renewed is looked at
+
+
+class ShardKeeper:
+    """Keeps this server's lease, takes the shards that fall to it, and gives up those that do not.
+
+    A shard that is given up or left behind is announced, so that its next owner need not wait for
+    its turn to renew; the end of another server's lease is waited for.
+    """
+
+    name = "shard-keeper"
+
+    def __init__(
+        self, backends: Backends, clock: Clock, server: NewServer, held: HeldShards
+    ) -> None:
+        self._backends = backends
+        self._clock = clock
+        self._server = server
+        self._held = held
+        self._is_stopping = False
+        self._turn = asyncio.Lock()
+        self._pause = timedelta(0)
+
+    async def run(self) -> None:
+        listener = self._backends.queue.listen(SHARDS)
+        try:
+            while True:
+                await self.run_once()
+                await listener.wait(self._pause)
+        finally:
+            listener.close()
+
+    async def run_once(self) -> int:
+        """Renew; returns how many shards are held then."""
+        async with self._turn:
+            sent_at = self._clock.monotonic()
+            holding = await self._renew()
+            # Counted from the sending, so that it is over here before it is over in the store.
+            lasts = self._server.lease - guard_margin(self._server.lease)
+            self._held.hold(holding.shards, sent_at + lasts.total_seconds())
+            self._pause = self._until_next(holding)
+        if holding.given:
+            log.info("shards.given", count=len(holding.given))
+            self._backends.queue.announce(SHARDS)
+        return len(holding.shards)
+
+    async def hand_over(self) -> None:
+        """Give up all shards and take none from here on, while this server finishes its work."""
+        self._is_stopping = True
+        self._held.hold({}, 0.0)
+        await self.run_once()
+
+    async def leave(self) -> None:
+        """Say goodbye. Nothing may renew after this."""
+        self._held.hold({}, 0.0)
+        async with self._turn:
+            await self._backends.store.leave_cluster(self._server.id)
+        self._backends.queue.announce(SHARDS)
+
+    async def _renew(self) -> Holding:
+        store = self._backends.store
+        holding = await store.keep_shards(self._server.id, stopping=self._is_stopping)
+        if not holding.alive:
+            await store.join(self._server)
+            log.info("server.joined", server=self._server.id)
+            self._backends.queue.announce(SHARDS)
+            holding = await store.keep_shards(self._server.id, stopping=self._is_stopping)
+        return holding
+
+    def _until_next(self, holding: Holding) -> timedelta:
+        """Until this lease is to be renewed, or another's may have ended."""
+        pause = renewal_interval(self._server.lease)
+        ends = [_left(it.expires_at, holding) for it in holding.servers if it.id != self._server.id]
+        return min([pause, *ends])
+
+
+def _left(expires_at: datetime, holding: Holding) -> timedelta:
+    return expires_at - holding.now + _AFTER_AN_END

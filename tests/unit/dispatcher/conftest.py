@@ -1,0 +1,38 @@
+"""Servers' floors over one store with a clock that tests move."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rota.adapters.blobs.files import open_files
+from rota.adapters.queue.local import LocalQueue
+from rota.adapters.store.sqlite.opening import open_sqlite
+from rota.dispatcher.floor import Floor, FloorConfig
+from rota.operations.backends import Backends
+from rota.testing.builders import Scene
+from rota.testing.clock import FakeTicker
+
+CONFIG = FloorConfig(lease=timedelta(seconds=30))
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    clock = FakeTicker()
+    store = await open_sqlite(tmp_path / "rota.db", clock=clock)
+    yield Scene(store, clock)
+    await store.close()
+
+
+@pytest.fixture
+async def backends(scene: Scene, tmp_path: Path) -> AsyncIterator[Backends]:
+    async with await open_files(tmp_path / "blobs") as blobs:
+        yield Backends(scene.store, LocalQueue(), blobs)
+
+
+@pytest.fixture
+def floor(backends: Backends) -> Floor:
+    return Floor(backends, CONFIG, "s_1")
