@@ -7,13 +7,16 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version=3.11 \
 	--generate-hashes --no-emit-index-url --no-header $(LOCK_OPTIONS)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check lint fmt docs bench build lock clean runtime dev
+.PHONY: help up cluster test check lint fmt docs bench build lock clean runtime dev
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 up: runtime ## Start Rota with the example jobs; Ctrl-C stops it
 	@exec $(BIN)/rota up --apply examples/welcome.yaml
+
+cluster: dev ## Start a whole cluster on this machine; Ctrl-C stops it
+	@exec $(BIN)/python tools/cluster.py
 
 test: lint ## Everything CI runs: all checks, all tests
 	@$(PYTHON) tools/system_packages.py

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from rota.testing.servers.azurite import Azurite
+    from rota.testing.servers.s3 import S3Server
 
 SYSTEM_TESTS = Path(__file__).parent / "system"
 
@@ -25,3 +31,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A real S3 server for all tests of this process: each uses a prefix of its own."""
+    from rota.testing.servers.s3 import S3Server
+
+    with S3Server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """A stand-in for Azure for all tests of this process: each uses a prefix of its own."""
+    from rota.testing.servers.azurite import Azurite
+
+    with Azurite(tmp_path_factory.mktemp("azure")) as server:
+        yield server

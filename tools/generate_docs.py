@@ -12,6 +12,7 @@ A page is written by hand around blocks that this tool fills:
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import pkgutil
 import re
@@ -22,6 +23,7 @@ from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 
+from cyclopts import App
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
@@ -41,7 +43,7 @@ from rota.domain.states import (
     RunState,
 )
 from rota.gateway.openapi import role_of
-from rota.runtime.config import MEANINGS, Settings
+from rota.runtime.settings import MEANINGS, Settings
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -95,10 +97,14 @@ def command_lines() -> Iterator[tuple[str, ...]]:
     """Every command and every verb, in the order of `rota --help`."""
     program = build()
     for command in COMMANDS:
-        yield (command.name,)
-        for verb in program[command.name]:
-            if not verb.startswith("-"):
-                yield command.name, verb
+        yield from _with_verbs(program[command.name], (command.name,))
+
+
+def _with_verbs(app: App, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    yield words
+    for verb in app:
+        if not verb.startswith("-"):
+            yield from _with_verbs(app[verb], (*words, verb))
 
 
 def routes() -> str:
@@ -159,7 +165,8 @@ def _documented_routes() -> Iterator[APIRoute]:
 
 
 def _summary(route: APIRoute) -> str:
-    return (route.endpoint.__doc__ or "").strip().splitlines()[0]
+    first, _, _ = inspect.cleandoc(route.endpoint.__doc__ or "").partition("\n\n")
+    return first.replace("\n", " ")
 
 
 def _by_state() -> list[tuple[tuple[RunState, RunEvent], RunState]]:

@@ -93,10 +93,10 @@ class TestStarting:
         [
             ({"listen": "0.0.0.0:0"}, "0.0.0.0 would expose"),
             ({"listen": "nowhere"}, "not host:port"),
-            ({"lease": "10ms"}, "between 1s and 24h"),
+            ({"lease": "10ms"}, "between 1s and 1d"),
             ({"lease": "soon"}, "lease"),
             ({"slots": "many"}, "slots"),
-            ({"store": "postgresql://db"}, "not available in this version"),
+            ({"store": "mysql://db"}, "no address of a store"),
             ({"log_level": "loud"}, "debug, info, warning, error"),
         ],
     )

@@ -106,7 +106,7 @@ async def live(timeline: Timeline, jobs: list[Sample], random: Random) -> None:
             case _:
                 pass
         timeline.be_down(min(step, END - timeline.ticker.instant))
-        await timeline.timekeeper.run_once()
+        await timeline.scheduler.run_once()
 
 
 def check(due_times: tuple[datetime, ...], ledger: list[LedgerEntry]) -> Counter[str]:
@@ -131,7 +131,7 @@ async def test_every_due_time_of_three_years_has_one_answer(tmp_path: Path) -> N
         await live(timeline, jobs, Random(8))
         for job in jobs:  # what a pause still holds is answered when it ends
             await holding.resume(timeline.backends, await timeline.job(job.name), actor="test")
-        await timeline.timekeeper.run_once()
+        await timeline.scheduler.run_once()
         answers = Counter[str]()
         for job in jobs:
             answers += check(job.due_times, await timeline.entries(job.name))

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 from tests.system.conftest import Up
-from tests.system.faketime import WallClock
+from tests.system.faketime import wall_clock
 from tests.system.jobs import apply, job
 
 from rota.sdk import calls
 from rota.testing.processes import RotaUp
 from rota.testing.waiting import eventually
+from rota.testing.wall_clock import WallClock
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -26,7 +27,7 @@ _CLOCKS = "import time; print(time.time(), time.clock_gettime(time.CLOCK_BOOTTIM
 
 @pytest.fixture
 def clock(tmp_path: Path) -> WallClock:
-    return WallClock(tmp_path / "offset")
+    return wall_clock(tmp_path / "offset")
 
 
 def define(rota: RotaUp) -> None:
@@ -110,7 +111,7 @@ def test_a_worker_whose_clock_is_an_hour_off_tells_the_right_times(
     up: Up, tmp_path: Path, offset: timedelta
 ) -> None:
     """Starts and ends are told in the store's time, whatever the worker's clock shows."""
-    clock = WallClock(tmp_path / "offset")
+    clock = wall_clock(tmp_path / "offset")
     rota = up(environ=clock.environ)
     clock.set(offset)
     eventually(lambda: wall_is_off_by(rota, offset))

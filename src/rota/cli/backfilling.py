@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from rota.cli import times
 from rota.cli.asking import Answered, ask
 from rota.cli.exits import Exit
 from rota.cli.failures import counted
 from rota.cli.inert import inert
 from rota.cli.instants import Instant
+from rota.cli.job_views import span
 from rota.cli.options import Remote
 from rota.cli.printing import print_one
 from rota.cli.terminal import Terminal
@@ -108,17 +107,9 @@ def _write(terminal: Terminal, backfill: Backfill, job: str) -> None:
 def _runs(backfill: Backfill) -> str:
     if backfill.first is None or backfill.last is None:
         return "nothing"
-    return f"{counted(backfill.runs, 'due time')} ({_span(backfill.first, backfill.last)})"
+    return f"{counted(backfill.runs, 'due time')} ({span(backfill.first, backfill.last)})"
 
 
 def _left_out(group: SkippedDueTimes) -> str:
     cause = inert(_CAUSES.get(group.cause, group.cause))
-    return f"{group.count:,} {cause} ({_span(group.first, group.last)})"
-
-
-def _span(first: datetime, last: datetime) -> str:
-    return (
-        times.absolute(first)
-        if first == last
-        else f"{times.absolute(first)} … {times.absolute(last)}"
-    )
+    return f"{group.count:,} {cause} ({span(group.first, group.last)})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
@@ -69,12 +69,8 @@ def set_(
     of a window keeps its time.
     """
     source = read_text(file)
-    document = _document(source)
-    name = document.get("name")
-    if not isinstance(name, str):
-        hint = "begin the file with a line such as name: weekends"
-        raise CommandFailed(f"{source.label} has no name", code=Exit.INVALID_FILE, hint=hint)
-    call = calls.put_calendar(name, document, plan=writing.dry_run, if_match=if_match)
+    name = _name_in(source)
+    call = calls.put_calendar(name, source.text, plan=writing.dry_run, if_match=if_match)
     try:
         with writing.connect() as client:
             change = ask(client, call)
@@ -99,10 +95,14 @@ def delete(calendar: Name, /, *, destroying: Destroying = DESTROYING) -> None:
     terminal.tell(f"deleted calendar {inert(found.name)}")
 
 
-def _document(source: NamedText) -> dict[str, Any]:
+def _name_in(source: NamedText) -> str:
     from rota.runtime import offline  # slow to import, and not for the other verbs
 
     try:
-        return dict(offline.read_mapping(source.text))
+        name = offline.read_mapping(source.text).get("name")
     except offline.Invalid as error:
         raise FileRefused(source.label, "the calendar cannot be read", error.problems) from error
+    if not isinstance(name, str):
+        hint = "begin the file with a line such as name: weekends"
+        raise CommandFailed(f"{source.label} has no name", code=Exit.INVALID_FILE, hint=hint)
+    return name

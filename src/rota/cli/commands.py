@@ -19,7 +19,8 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
         "Start",
         (
             Command("up", "rota.cli.up:up", "Server and worker in one command, data in ./.rota"),
-            Command("worker", "rota.cli.worker:app", "Start a worker, or list them"),
+            Command("server", "rota.cli.server:app", "Start a server of a cluster, show them all"),
+            Command("worker", "rota.cli.worker:app", "Start a worker; list and drain them"),
         ),
     ),
     (

@@ -12,13 +12,14 @@ from rota.cli.printing import print_data
 from rota.cli.table import Column, write_table
 from rota.runtime import config
 from rota.runtime.config import Origin
+from rota.runtime.settings import MEANINGS
 
 app = App(name="config", help="Settings, and where each comes from.")
 
 _NAME: Column[Origin] = Column("SETTING", lambda setting: setting.name)
 _VALUE: Column[Origin] = Column("VALUE", lambda setting: setting.value or "–")
 _ORIGIN: Column[Origin] = Column("FROM", lambda setting: setting.origin)
-_MEANING: Column[Origin] = Column("MEANING", lambda setting: config.MEANINGS[setting.name])
+_MEANING: Column[Origin] = Column("MEANING", lambda setting: MEANINGS[setting.name])
 
 
 @app.command

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from rota.cli import times
-from rota.cli.exits import CommandFailed, Exit
 from rota.cli.inert import inert
 from rota.cli.local_errors import told_as_failures
 from rota.cli.options import DISPLAY, Display, Format
 from rota.cli.printing import print_data
-from rota.runtime.offline import DueTime, ExplainedSchedule
-from rota.runtime.offline import explain as explain_schedule
+from rota.cli.terminal import Terminal
+from rota.runtime import offline
+from rota.runtime.offline import MOST_EXPLAINED, Explanation
 
 app = App(name="cron", help="Explain a schedule, show its next times.")
 
@@ -26,11 +28,33 @@ Expressions = Annotated[
         help='Cron expression, interval, @daily or ISO time, in quotes: "0 2 * * *".',
     ),
 ]
-Zone = Annotated[str, Parameter(name="--tz", help="Time zone, such as Europe/Berlin.")]
-Start = Annotated[
-    str | None, Parameter(name="--from", help="Times after this one, ISO 8601. Default: now.")
+Count = Annotated[
+    int, Parameter(validator=Number(gte=1, lte=MOST_EXPLAINED), help="How many times.")
 ]
-_MOST = 10_000
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a schedule's meaning depends on besides its text."""
+
+    tz: Annotated[str, Parameter(help="Time zone, such as Europe/Berlin.")] = "UTC"
+    from_: Annotated[
+        str | None,
+        Parameter(name="--from", help="Times after this one, ISO 8601. Default: now."),
+    ] = None
+    gap: Annotated[
+        Literal["run_after", "skip"], Parameter(help="A time that clocks going forward leave out.")
+    ] = "run_after"
+    fold: Annotated[
+        Literal["first", "both"], Parameter(help="A time that clocks going back repeat.")
+    ] = "first"
+    job: Annotated[
+        str, Parameter(metavar="NAME", help="Job whose own times H stands for.", show_default=False)
+    ] = ""
+
+
+_USUAL = Setting()
 
 
 @app.command
@@ -38,26 +62,23 @@ def explain(
     expression: Expressions,
     /,
     *,
-    tz: Zone = "UTC",
-    from_: Start = None,
-    count: Annotated[
-        int, Parameter(validator=Number(gte=1, lte=_MOST), help="How many times.")
-    ] = 3,
+    setting: Setting = _USUAL,
+    count: Count = 3,
     display: Display = DISPLAY,
 ) -> None:
     """Say in words when a schedule is due, and what a change of clocks does to it."""
-    explained = _explained(expression, tz, from_, count)
+    explained = _explained(expression, setting, times.now(), count)
     if display.format in (Format.JSON, Format.JSONL, Format.YAML):
         print_data(display, _document(explained))
         return
     terminal = display.terminal()
     terminal.write(inert(explained.words))
-    shown = " · ".join(_due(time) for time in explained.next)
+    shown = " · ".join(_due_times(explained))
     terminal.write(f"  {shown} …" if shown else "  no due time is to come")
+    terminal.write(f"  type: {', '.join(explained.kinds)}")
     for change in explained.clock_changes:
-        terminal.write(f"  clocks: {inert(change)}")
-    for warning in explained.warnings:
-        terminal.tell(inert(f"warning: {warning.message}"))
+        terminal.write(f"  clocks: {inert(change.text)}")
+    _warn(terminal, explained)
 
 
 @app.command(name="next")
@@ -65,15 +86,12 @@ def next_(
     expression: Expressions,
     /,
     *,
-    tz: Zone = "UTC",
-    from_: Start = None,
-    count: Annotated[
-        int, Parameter(validator=Number(gte=1, lte=_MOST), help="How many times.")
-    ] = 5,
+    setting: Setting = _USUAL,
+    count: Count = 5,
     display: Display = DISPLAY,
 ) -> None:
     """Print the next due times, one a line, with their offset from UTC."""
-    explained = _explained(expression, tz, from_, count)
+    explained = _explained(expression, setting, times.now(), count)
     due_times = [time.at.isoformat() for time in explained.next]
     if display.format in (Format.JSON, Format.YAML):
         print_data(display, due_times)
@@ -82,40 +100,55 @@ def next_(
     for time, text in zip(explained.next, due_times, strict=True):
         remark = f"  {time.remark}" if time.remark and display.format is Format.TABLE else ""
         terminal.write(f"{text}{remark}")
-    for warning in explained.warnings:
-        terminal.tell(inert(f"warning: {warning.message}"))
+    _warn(terminal, explained)
 
 
 def _explained(
-    expressions: tuple[str, ...], zone: str, start: str | None, count: int
-) -> ExplainedSchedule:
+    expressions: tuple[str, ...], setting: Setting, present: datetime, count: int
+) -> Explanation:
     with told_as_failures():
-        return explain_schedule(expressions, timezone=zone, after=_instant(start), count=count)
+        return offline.explain(
+            expressions,
+            timezone=setting.tz,
+            after=setting.from_ or present,
+            count=count,
+            dst=(offline.Gap(setting.gap), offline.Fold(setting.fold)),
+            job=setting.job,
+        )
 
 
-def _instant(text: str | None) -> datetime:
-    """Without an offset it is a time on the clocks of the schedule's zone."""
-    if text is None:
-        return times.now()
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        message = f'--from "{text}" is not an ISO 8601 time'
-        raise CommandFailed(message, code=Exit.USAGE, hint="--from 2026-03-27T00:00") from None
+def _warn(terminal: Terminal, explained: Explanation) -> None:
+    for warning in explained.warnings:
+        hint = f" — {warning.hint}" if warning.hint else ""
+        terminal.tell(inert(f"warning: {warning.message}{hint}"))
 
 
-def _due(time: DueTime) -> str:
-    at = time.at
-    clock = f"{at:%H:%M:%S}" if at.second or at.microsecond else f"{at:%H:%M}"
-    remark = f" ({time.remark})" if time.remark else ""
-    return f"{at:%a} {at.day} {at:%b} {clock}{remark}"
+def _due_times(explained: Explanation) -> Iterator[str]:
+    """Each with its year, if that is not the year of the one before."""
+    year = explained.after.year
+    for time in explained.next:
+        remark = f" ({time.remark})" if time.remark else ""
+        yield f"{_date(time.at, year)} {_clock(time.at)}{remark}"
+        year = time.at.year
 
 
-def _document(explained: ExplainedSchedule) -> dict[str, object]:
+def _date(at: datetime, year: int) -> str:
+    return f"{at:%a} {at.day} {at:%b}" + (f" {at.year}" if at.year != year else "")
+
+
+def _clock(at: datetime) -> str:
+    if at.microsecond:
+        return f"{at:%H:%M:%S.%f}".rstrip("0")
+    return f"{at:%H:%M:%S}" if at.second else f"{at:%H:%M}"
+
+
+def _document(explained: Explanation) -> dict[str, object]:
     return {
         "words": explained.words,
         "kinds": list(explained.kinds),
         "next": [time.at.isoformat() for time in explained.next],
-        "clock_changes": list(explained.clock_changes),
+        "clock_changes": [
+            {"at": change.at.isoformat(), "text": change.text} for change in explained.clock_changes
+        ],
         "warnings": [problem.message for problem in explained.warnings],
     }

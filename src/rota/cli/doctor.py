@@ -10,7 +10,7 @@ from rota.cli.options import DISPLAY, Display, Format
 from rota.cli.printing import print_data
 from rota.cli.table import Column, write_table
 from rota.runtime import doctor as examination
-from rota.runtime.doctor import Finding, Verdict
+from rota.runtime.findings import Finding, Verdict
 
 _COLUMNS: tuple[Column[Finding], ...] = (
     Column("CHECK", lambda finding: finding.subject),
@@ -21,7 +21,7 @@ _COLUMNS: tuple[Column[Finding], ...] = (
 
 
 def doctor(*, display: Display = DISPLAY) -> Exit:
-    """Check Python, data folder, store, clock, time zones, server and guardian; change nothing."""
+    """Check Python, data folder, store, clock, queue, blobs, servers, guardian; change nothing."""
     findings = examination.run(load_settings())
     if display.format in (Format.JSON, Format.JSONL, Format.YAML):
         print_data(display, [asdict(finding) for finding in findings])

@@ -15,14 +15,14 @@ from rota.cli.durations import Duration
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.inert import inert
 from rota.cli.instants import Instant
-from rota.cli.job_views import JOBS, LEDGER, write_job, write_skip
+from rota.cli.job_views import JOBS, LEDGER, LEDGER_OF_RANGE, write_job, write_moved, write_skip
 from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Format, Limit, Remote, Writing
 from rota.cli.printing import print_data, print_list, print_one
 from rota.cli.references import JobReference, JobReferences, job_named
 from rota.cli.run_views import RUNS
 from rota.cli.triggering import NOW, Request, request_run
 from rota.sdk import calls
-from rota.sdk.answers import Job
+from rota.sdk.answers import MovedJob
 from rota.sdk.exchange import Call
 
 app = App(name="job", help="List, show, trigger, pause, delete … jobs.")
@@ -72,7 +72,7 @@ def pause(
     /,
     *,
     until: Annotated[
-        Instant | None, Parameter(help="Resume by itself at this time, ISO 8601.")
+        Instant | None, Parameter(help="Resume by itself at this time (11:00, 2026-06-01T22:00).")
     ] = None,
     lasting: Annotated[
         Duration | None, Parameter(name="--for", help="Resume by itself after this time (2h).")
@@ -90,11 +90,11 @@ def pause(
 
 @app.command
 def skip(job: JobReference, /, *, writing: Writing = WRITING) -> None:
-    """Leave out the next due time of a job."""
+    """Leave out the next due time of a job that would run."""
     name = job_named(job)
     with writing.connect() as client:
         if writing.dry_run:
-            due = times.moment(client.get_job(name).next_at, times.now())
+            due = times.due(client.get_job(name).next_at, times.now())
             writing.terminal().tell(f"would skip the next due time: {due}")
             return
         skipped = ask(client, calls.skip_next(name))
@@ -132,16 +132,23 @@ def ledger(
     job: JobReference,
     /,
     *,
-    since: Annotated[Instant | None, Parameter(help="From this time on, ISO 8601.")] = None,
-    until: Annotated[Instant | None, Parameter(help="Up to this time, ISO 8601.")] = None,
+    from_: Annotated[
+        Instant | None, Parameter(name=["--from", "--since"], help="From this time on.")
+    ] = None,
+    to: Annotated[
+        Instant | None, Parameter(name=["--to", "--until"], help="Up to this time.")
+    ] = None,
     limit: Limit = 100,
     remote: Remote = REMOTE,
 ) -> None:
-    """Show what became of each due time: a run, or why there is none."""
+    """Show what became of each due time: a run, or why there is none.
+
+    Times without an offset are on the clocks of the job's zone.
+    """
     with remote.connect() as client:
-        call = calls.get_ledger(job_named(job), since=since, until=until)
+        call = calls.get_ledger(job_named(job), since=from_, until=to)
         listing = ask_list(client, call, limit=limit)
-    print_list(remote, listing, LEDGER)
+    print_list(remote, listing, LEDGER_OF_RANGE if from_ or to else LEDGER)
 
 
 @app.command(usage="rota job backfill JOB --from TIME [OPTIONS]")
@@ -169,7 +176,7 @@ def export(
         if not names:
             names = [job.id for job in client.each(calls.list_jobs(limit=1_000))]
         documents = [client.get_job(name).document for name in names]
-        used = {name for job in documents if "schedule" in job for name in job.get("calendars", ())}
+        used = {name for job in documents for name in job.get("calendars", ())}
         calendars = [client.get_calendar(name).document for name in sorted(used)]
     if remote.format in (Format.JSON, Format.JSONL):
         print_data(remote, {"calendars": calendars, "jobs": documents})
@@ -196,7 +203,7 @@ def delete(job: JobReference, /, *, destroying: Destroying = DESTROYING) -> None
     terminal.tell(f"deleted job {inert(found.name)}; its history stays")
 
 
-def _change(job: str, change: Callable[[str], Call[Job]], done: str, writing: Writing) -> None:
+def _change(job: str, change: Callable[[str], Call[MovedJob]], done: str, writing: Writing) -> None:
     name = job_named(job)
     terminal = writing.terminal()
     with writing.connect() as client:
@@ -209,5 +216,5 @@ def _change(job: str, change: Callable[[str], Call[Job]], done: str, writing: Wr
         writing,
         changed,
         name=lambda job: job.name,
-        page=lambda terminal, job: terminal.tell(f"{done} job {inert(job.name)}"),
+        page=lambda terminal, job: write_moved(terminal, job, done),
     )

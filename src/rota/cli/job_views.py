@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from rota.cli import times
+from rota.cli.failures import counted
 from rota.cli.inert import inert
 from rota.cli.printing import ListView
 from rota.cli.table import Column, write_pairs
 from rota.cli.terminal import Terminal
-from rota.sdk.answers import CalendarEffect, Job, JobDetail, LedgerEntry, Upcoming
+from rota.sdk.answers import (
+    Answered,
+    CalendarEffect,
+    Job,
+    JobDetail,
+    LedgerEntry,
+    MovedJob,
+    Schedule,
+    Upcoming,
+)
 
 _NOTHING = "–"
 _ON_DEMAND = "on demand"
@@ -22,7 +33,7 @@ def _words(job: Job) -> str:
 
 
 def _next(job: Job) -> str:
-    return times.moment(job.next_at, times.now())
+    return times.due(job.next_at, times.now())
 
 
 def _last(job: Job) -> str:
@@ -54,9 +65,10 @@ JOBS: ListView[Job] = ListView(
 )
 
 
-def _span(entry: LedgerEntry) -> str:
-    first = times.absolute(entry.first)
-    return first if entry.first == entry.last else f"{first} … {times.absolute(entry.last)}"
+def span(first: datetime, last: datetime) -> str:
+    """A stretch of due times, or the only one."""
+    begin = times.absolute(first)
+    return begin if first == last else f"{begin} … {times.absolute(last)}"
 
 
 def _cause(entry: LedgerEntry) -> str:
@@ -66,7 +78,7 @@ def _cause(entry: LedgerEntry) -> str:
 
 LEDGER: ListView[LedgerEntry] = ListView(
     columns=(
-        Column("DUE", _span),
+        Column("DUE", lambda entry: span(entry.first, entry.last)),
         Column("COUNT", lambda entry: f"{entry.count:,}"),
         Column("STATE", lambda entry: entry.state.lower(), is_state=True),
         Column("CAUSE", _cause),
@@ -75,6 +87,9 @@ LEDGER: ListView[LedgerEntry] = ListView(
     name=lambda entry: entry.run or times.absolute(entry.first),
     empty="no due times yet",
 )
+
+
+LEDGER_OF_RANGE = replace(LEDGER, empty="no due times in this range")
 
 
 def _status(job: Job, present: datetime) -> str:
@@ -94,10 +109,44 @@ def _lateness(job: JobDetail) -> str:
     return f"{figures} of the last {late.count}"
 
 
-def write_skip(terminal: Terminal, job: Job) -> None:
-    """What a skip left: the due time after it."""
-    due = times.moment(job.next_at, times.now())
-    terminal.tell(f"skipped a due time of job {inert(job.name)}; the next one is {due}")
+def write_skip(terminal: Terminal, job: MovedJob) -> None:
+    """Which due time was skipped, and the one after it."""
+    skipped = times.absolute(job.answered[-1].last) if job.answered else "its next due time"
+    after = times.due(job.next_at, times.now())
+    terminal.tell(f"job {inert(job.name)} skips {skipped}; the next one that runs is {after}")
+
+
+def write_moved(terminal: Terminal, job: MovedJob, done: str) -> None:
+    """That a job was paused, resumed, …, and what that left out."""
+    terminal.tell(f"{done} job {inert(job.name)}")
+    left_out = sum(stretch.count for stretch in job.answered if stretch.state == "SKIPPED")
+    if left_out:
+        since = job.answered[0].first.isoformat().replace("+00:00", "Z")
+        terminal.tell(
+            f"  {counted(left_out, 'due time')} left out meanwhile; to run them after all:"
+        )
+        terminal.tell(inert(f"  rota job backfill {job.name} --from {since} --only missing"))
+
+
+def _later(job: Job, upcoming: Upcoming) -> list[datetime]:
+    """The due times after the next one, without those that calendars skip."""
+    skipped = {effect.due for effect in upcoming.calendars if effect.released_at is None}
+    first = job.next_at
+    return [time for time in upcoming.times if time not in skipped and (not first or time > first)]
+
+
+def _answered(stretch: Answered) -> str:
+    return f"{span(stretch.first, stretch.last)} ({stretch.cause})"
+
+
+def _release(schedule: Schedule) -> str:
+    """How spread and jitter shift the starts of runs, never their due times."""
+    parts = []
+    if schedule.spread_seconds:
+        parts.append(f"{times.length(schedule.spread_seconds)} after the due time (spread)")
+    if schedule.jitter_seconds:
+        parts.append(f"up to {times.length(schedule.jitter_seconds)} later (jitter)")
+    return ", ".join(parts)
 
 
 def _effect(effect: CalendarEffect) -> str:
@@ -115,8 +164,11 @@ def write_job(terminal: Terminal, job: JobDetail, upcoming: Upcoming, present: d
             ("description", job.description),
             ("status", _status(job, present)),
             ("schedule", _words(job)),
-            ("next", times.moment(job.next_at, present)),
-            ("then", " · ".join(times.absolute(time) for time in upcoming.times[1:])),
+            ("type", ", ".join(job.schedule.kinds) if job.schedule else ""),
+            ("next", times.due(job.next_at, present)),
+            ("then", " · ".join(map(times.local, _later(job, upcoming)))),
+            ("skipped", " · ".join(map(_answered, upcoming.answered))),
+            ("released", _release(job.schedule) if job.schedule else ""),
             ("calendars", ", ".join(job.schedule.calendars) if job.schedule else ""),
             ("last", _last(job)),
             ("usually takes", times.length(expected) if expected is not None else ""),
@@ -132,7 +184,7 @@ def write_job(terminal: Terminal, job: JobDetail, upcoming: Upcoming, present: d
     if upcoming.problem:
         terminal.write(f"  it does not fire: {inert(upcoming.problem)}")
     for change in upcoming.clock_changes:
-        terminal.write(f"  clocks: {inert(change)}")
+        terminal.write(f"  clocks: {inert(change.text)}")
     terminal.write()
     for line in job.yaml.rstrip("\n").split("\n"):
         terminal.write(inert(line))

@@ -14,7 +14,7 @@ from msgspec import to_builtins
 from msgspec.json import encode
 
 from rota.cli.exits import CommandFailed, Exit
-from rota.cli.inert import inert_json, inert_output
+from rota.cli.inert import inert, inert_json, inert_output
 from rota.cli.options import REMOTE, Format, Remote
 from rota.cli.paging import paged
 from rota.cli.printing import print_data
@@ -59,6 +59,7 @@ class Selection:
 
 
 _EVERYTHING = Selection()
+_PAST_THE_END = 10**12  # a window without lines: only what is known about them
 
 
 def logs(
@@ -71,15 +72,24 @@ def logs(
     selection.check()
     with remote.connect() as client:
         found = run_or_latest(client, run)
-        if selection.raw:
-            _copy_raw(client, found, selection.attempt)
-            return Exit.DONE
         try:
-            _print(_lines(client, found, selection), found, selection, remote)
+            if selection.raw:
+                _copy_raw(client, found, selection.attempt)
+            else:
+                _print(_lines(client, found, selection), found, selection, remote)
+            _tell_what_is_pending(client, found, selection.attempt, remote)
         except KeyboardInterrupt:
             remote.terminal().tell(f"stopped following; {found} goes on · rota logs {found} -f")
             return Exit.INTERRUPTED
     return Exit.DONE
+
+
+def _tell_what_is_pending(client: Client, run: str, attempt: int | None, remote: Remote) -> None:
+    """Output that ended attempts left on their worker, because nobody could take it yet."""
+    window = client.get_log(run, attempt=attempt, first_line=_PAST_THE_END, limit=1)
+    if window.pending_bytes:
+        size = f"{window.pending_bytes:,} bytes"
+        remote.terminal().tell(f"output is still on worker {inert(window.worker)}, {size}")
 
 
 def _copy_raw(client: Client, run: str, attempt: int | None) -> None:

@@ -67,4 +67,4 @@ def _when(change: Change, present: datetime) -> str:
     words = str(change.schedule or "on demand")
     if change.next_at is None:
         return words
-    return f"{words}, next {times.moment(change.next_at, present)}"
+    return f"{words}, next {times.due(change.next_at, present)}"

@@ -18,7 +18,10 @@ from rota.cli.inert import inert
 from rota.sdk.errors import RotaApiError
 
 _COMPLETE = "__complete"  # what completion scripts call
-_BARE = {("worker", "start"): "rota worker"}  # verbs that go without saying
+_BARE = {
+    ("worker", "start"): "rota worker",
+    ("server", "start"): "rota server",
+}  # verbs that go without saying
 _NAMES = frozenset(command.name for command in COMMANDS) | {_COMPLETE}
 
 

@@ -31,14 +31,27 @@ def relative(at: datetime, present: datetime) -> str:
 
 
 def absolute(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return local(at.astimezone(UTC))
 
 
 def moment(at: datetime | None, present: datetime) -> str:
-    """Both forms; the date only where it is not today's."""
+    """Both forms, in UTC; the date only where it is not today's."""
+    return "–" if at is None else due(at.astimezone(UTC), present)
+
+
+def due(at: datetime | None, present: datetime) -> str:
+    """The same on the clocks of the schedule's zone, whose offset a due time has."""
     if at is None:
         return "–"
-    local = at.astimezone(UTC)
-    is_today = local.date() == present.astimezone(UTC).date()
-    stamp = f"{local:%H:%M:%S} UTC" if is_today else absolute(at)
+    is_today = at.date() == present.astimezone(at.tzinfo).date()
+    stamp = f"{at:%H:%M:%S} {_offset(at)}" if is_today else local(at)
     return f"{relative(at, present)} · {stamp}"
+
+
+def local(at: datetime) -> str:
+    """`2027-03-28 03:00:00 +02:00`, by its own offset."""
+    return f"{at:%Y-%m-%d %H:%M:%S} {_offset(at)}"
+
+
+def _offset(at: datetime) -> str:
+    return at.isoformat()[-6:] if at.utcoffset() else "UTC"

@@ -14,14 +14,15 @@ from rota.cli.options import DESTROYING, REMOTE, Destroying, Format, Remote
 from rota.cli.printing import ListView, print_data, print_list
 from rota.cli.table import Column
 from rota.sdk import calls
-from rota.sdk.answers import Token
+from rota.sdk.answers import Token, WorkerToken
 
 app = App(name="token", help="Create, list and revoke API tokens.")
 
 Role = Literal["viewer", "operator", "editor", "admin"]
 
 
-def _state(token: Token) -> str:
+def state_of(token: Token | WorkerToken) -> str:
+    """valid, expired or revoked."""
     if token.revoked_at is not None:
         return "revoked"
     is_over = token.expires_at is not None and token.expires_at <= times.now()
@@ -33,7 +34,7 @@ TOKENS: ListView[Token] = ListView(
         Column("ID", lambda token: token.id, is_whole=True),
         Column("NAME", lambda token: token.name),
         Column("ROLE", lambda token: token.role),
-        Column("STATE", _state),
+        Column("STATE", state_of),
         Column("EXPIRES", lambda token: times.moment(token.expires_at, times.now())),
         Column("LAST USED", lambda token: times.moment(token.last_used_at, times.now())),
         Column("CREATED BY", lambda token: token.created_by, only_wide=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TextIO
 
 from rota.cli import times
@@ -11,6 +12,7 @@ from rota.cli.steps import failed_steps, output_tail, step_line
 from rota.cli.terminal import Terminal
 from rota.sdk.answers import Attempt, LogLine, RunDetail
 from rota.sdk.client import Client
+from rota.sdk.errors import Unavailable
 
 _WAITING = frozenset({"SCHEDULED", "BLOCKED", "QUEUED"})
 _LINES_LOOKED_AT = 500
@@ -73,6 +75,8 @@ class Transcript:
                 self._quote(output_tail(lines, number))
         if not attempt.steps:
             self._quote(output_tail(lines, None))
+        if attempt.output.state == "pending":
+            self._line(f"  output is still on worker {inert(attempt.worker)}")
         if attempt.message and not bad_steps:
             self._line(f"  {inert(attempt.message)}")
         if not (run.is_settled and attempt.number == run.attempt):
@@ -83,7 +87,9 @@ class Transcript:
     def _last_lines(self, run: RunDetail, attempt: Attempt) -> Sequence[LogLine]:
         if attempt.result == "COMPLETED" or not attempt.output.lines:
             return ()
-        return self._client.get_log(run.id, attempt=attempt.number, tail=_LINES_LOOKED_AT).lines
+        with suppress(Unavailable):  # the run has an end to tell, also while its output is away
+            return self._client.get_log(run.id, attempt=attempt.number, tail=_LINES_LOOKED_AT).lines
+        return ()
 
     def _take_end(self, run: RunDetail) -> None:
         if self._is_new("end"):

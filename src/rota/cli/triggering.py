@@ -32,7 +32,7 @@ class Request:
             name=["--input", "-i"], metavar="NAME=VALUE", help="An input of the job; repeatable."
         ),
     ] = ()
-    at: Annotated[Instant | None, Parameter(help="Not now but at this time, ISO 8601.")] = None
+    at: Annotated[Instant | None, Parameter(help="Not now but at this time.")] = None
     priority: Annotated[int | None, Parameter(metavar="N", help="0 to 9; 9 goes first.")] = None
     key: Annotated[
         str | None,

@@ -14,10 +14,10 @@ from rota.cli.files import read_text
 from rota.cli.local_errors import told_as_failures
 from rota.cli.local_settings import load_settings
 from rota.cli.options import Display
-from rota.runtime import up as runtime
-from rota.runtime.config import Settings
+from rota.runtime import foreground
 from rota.runtime.offline import check_file
 from rota.runtime.server import Running
+from rota.runtime.settings import Settings
 
 
 def up(
@@ -40,7 +40,7 @@ def up(
     settings = load_settings(home=home, listen=listen, slots=slots, app=app, log_level=log_level)
     _check(apply)
     with told_as_failures():
-        runtime.main(settings, apply, lambda running: _greet(settings, running))
+        foreground.run_machine(settings, apply, lambda running: _greet(settings, running))
     return Exit.DONE
 
 

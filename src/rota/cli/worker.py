@@ -1,4 +1,4 @@
-"""`rota worker`: start a worker, or list them."""
+"""`rota worker`: start a worker; list and drain them; tokens for them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from cyclopts import App, Parameter
 
 from rota.cli import times
 from rota.cli.asking import ask_all
-from rota.cli.options import REMOTE, Remote
+from rota.cli.draining import held_by, wait_until_empty
+from rota.cli.inert import inert
+from rota.cli.options import REMOTE, WRITING, Remote, Writing
 from rota.cli.printing import ListView, print_list
 from rota.cli.table import Column
+from rota.cli.worker_token import app as token_app
 from rota.sdk import calls
 from rota.sdk.answers import Worker
 
-app = App(name="worker", help="Start a worker, or list them.")
+app = App(name="worker", help="Start a worker; list and drain them.")
+app.command(token_app)
+
+Name = Annotated[str, Parameter(help="Name of a worker.")]
 
 WORKERS: ListView[Worker] = ListView(
     columns=(
@@ -26,6 +32,7 @@ WORKERS: ListView[Worker] = ListView(
         Column("LABELS", lambda worker: ",".join(f"{k}={v}" for k, v in worker.labels.items())),
         Column("ID", lambda worker: worker.id, only_wide=True),
         Column("VERSION", lambda worker: worker.version, only_wide=True),
+        Column("SERVER", lambda worker: worker.server, only_wide=True),
         Column("GUARD", lambda worker: worker.guard_mode, only_wide=True),
         Column("FUNCTIONS", lambda worker: ",".join(worker.functions), only_wide=True),
     ),
@@ -37,6 +44,13 @@ WORKERS: ListView[Worker] = ListView(
 @app.default
 def start(
     *,
+    server: Annotated[
+        str | None,
+        Parameter(
+            metavar="HOST:PORT,…",
+            help="The servers it serves, any of them. Default: that of this data folder.",
+        ),
+    ] = None,
     name: Annotated[str | None, Parameter(help="Name of the worker. Default: the host's.")] = None,
     pool: Annotated[str | None, Parameter(help="Pool it serves.")] = None,
     slots: Annotated[int | None, Parameter(help="Attempts it runs at once.")] = None,
@@ -48,13 +62,18 @@ def start(
     ] = None,
     log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None,
 ) -> None:
-    """Start a worker for the server of this data folder; Ctrl-C lets its runs finish, then ends."""
+    """Start a worker; Ctrl-C lets its runs finish, then ends.
+
+    For servers elsewhere it needs a token of its own, from `rota worker token create`, in
+    ROTA_WORKER_TOKEN or in the file that ROTA_WORKER_TOKEN_FILE names.
+    """
     # Listing workers must not wait for all that running one needs.
     from rota.cli.local_errors import told_as_failures
     from rota.cli.local_settings import load_settings
     from rota.runtime import worker
 
     settings = load_settings(
+        server=server,
         worker_name=name,
         pool=pool,
         slots=slots,
@@ -76,3 +95,40 @@ def list_(
     with remote.connect() as client:
         listing = ask_all(client, calls.list_workers(all=all_))
     print_list(remote, listing, WORKERS)
+
+
+@app.command
+def drain(
+    worker: Name,
+    /,
+    *,
+    off: Annotated[bool, Parameter(help="Let it have work again (= worker resume).")] = False,
+    wait: Annotated[bool, Parameter(help="Until it holds nothing any more.")] = False,
+    writing: Writing = WRITING,
+) -> None:
+    """Let a worker finish what it holds and take nothing new, also after a restart."""
+    if off:
+        resume(worker, writing=writing)
+        return
+    terminal = writing.terminal()
+    if writing.dry_run:
+        terminal.tell(f"would drain worker {inert(worker)}")
+        return
+    with writing.connect() as client:
+        held = held_by(client.drain_worker(worker).items, worker)
+        terminal.tell(f"draining worker {inert(worker)}, which holds {held}")
+        if wait:
+            wait_until_empty(client, worker)
+            terminal.tell(f"worker {inert(worker)} holds nothing")
+
+
+@app.command
+def resume(worker: Name, /, *, writing: Writing = WRITING) -> None:
+    """Let a drained worker have work again."""
+    terminal = writing.terminal()
+    if writing.dry_run:
+        terminal.tell(f"would resume worker {inert(worker)}")
+        return
+    with writing.connect() as client:
+        client.resume_worker(worker)
+    terminal.tell(f"resumed worker {inert(worker)}")

@@ -19,6 +19,7 @@ from rota.gateway.routes import (
     backfills,
     calendars,
     callers,
+    cluster,
     documents,
     events,
     front,
@@ -44,6 +45,7 @@ _ROUTERS = (
     logs.router,
     events.router,
     workers.router,
+    cluster.router,
     schedules.router,
     tokens.router,
     callers.login_router,
@@ -56,12 +58,22 @@ _ROUTERS = (
 _MEANINGFUL_ERRORS = (RotaError, RequestValidationError, HTTPException)
 
 
-def create_app(backends: Backends, settings: GatewaySettings) -> FastAPI:
-    """All routes over these backends. It starts nothing: whoever serves it decides when."""
+def create_app(
+    backends: Backends,
+    settings: GatewaySettings,
+    readiness: Readiness | None = None,
+    *,
+    has_api: bool = True,
+) -> FastAPI:
+    """All routes over these backends, or only those for machines that watch.
+
+    It starts nothing: whoever serves it decides when.
+    """
     trusted = TrustedTokens(backends, settings.trust_tokens_for)
     requests = Requests()
+    routers = _ROUTERS if has_api else (health.router,)
     app = FastAPI(
-        routes=[route for router in _ROUTERS for route in router.routes],
+        routes=[route for router in routers for route in router.routes],
         openapi_url=None,  # FastAPI's own pages load scripts from elsewhere
         docs_url=None,
         redoc_url=None,
@@ -73,7 +85,7 @@ def create_app(backends: Backends, settings: GatewaySettings) -> FastAPI:
     app.state.settings = settings
     app.state.tokens = trusted
     app.state.requests = requests
-    app.state.readiness = Readiness(backends)
+    app.state.readiness = readiness or Readiness(backends)
     app.state.failed_logins = FailedLogins(settings.failed_logins, settings.failed_logins_per)
     return app
 

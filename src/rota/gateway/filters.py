@@ -16,6 +16,7 @@ from rota.domain.ids import BackfillId
 from rota.domain.jobfile.wording import did_you_mean, listed
 from rota.domain.run import Trigger
 from rota.domain.schedule.quoting import quoted
+from rota.domain.schedule.written_times import read_instant
 from rota.domain.states import FINAL_STATES, RunState
 
 Term = tuple[str, str]  # key and value
@@ -124,13 +125,7 @@ def _instant(value: str, now: datetime) -> datetime:
     """A time with its offset, or how long ago."""
     if "-" not in value and ":" not in value:
         return now - min(parse_duration(value), now - _EARLIEST)
-    try:
-        instant = datetime.fromisoformat(value.upper())
-        if instant.tzinfo is not None:
-            return instant.astimezone(UTC)
-    except (ValueError, OverflowError):
-        pass
-    raise ValueError(f"{quoted(value)} is neither a duration (6h) nor a time (2026-06-01T22:00Z)")
+    return read_instant(value, None)
 
 
 _READERS: Mapping[str, Callable[[RunFilter, str, datetime], RunFilter]] = {

@@ -18,7 +18,8 @@ from rota.ports.records import Role
 _RANK = {role: rank for rank, role in enumerate(Role)}
 _ABOUT = (
     "Schedule jobs, run them, and see why they wait. Errors are RFC 9457 problems; lists come in "
-    "parts, `next_cursor` leads to the next one; instants are RFC 3339 in UTC."
+    "parts, `next_cursor` leads to the next one; instants are RFC 3339, due times "
+    "to come with the offset of their schedule's zone."
 )
 
 

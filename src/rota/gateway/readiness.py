@@ -12,16 +12,27 @@ _GOOD_FOR_SECONDS = 1.0
 
 
 class Readiness:
-    """Checks the store, which is a write, at most once a second: anyone may ask."""
+    """Checks the store, which is a write, at most once a second: anyone may ask.
 
-    def __init__(self, backends: Backends, monotonic: Callable[[], float] = time.monotonic) -> None:
+    `hindrance` says what else keeps this server from its roles; "" when nothing does.
+    """
+
+    def __init__(
+        self,
+        backends: Backends,
+        monotonic: Callable[[], float] = time.monotonic,
+        hindrance: Callable[[], str] = str,
+    ) -> None:
         self._backends = backends
+        self._hindrance = hindrance
         self._monotonic = monotonic
         self._checked_at = float("-inf")
         self._error: Unavailable | None = None
 
     async def require(self) -> None:
-        """`Unavailable` unless the store can be read and written."""
+        """`Unavailable` unless nothing hinders it and the store can be read and written."""
+        if why := self._hindrance():
+            raise Unavailable(why, code="not_ready")
         now = self._monotonic()
         if now - self._checked_at >= _GOOD_FOR_SECONDS:
             self._checked_at = now

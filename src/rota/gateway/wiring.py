@@ -19,7 +19,7 @@ from rota.operations.definitions import find_job
 from rota.operations.runs import find_run
 from rota.ports.calendars import StoredCalendar
 
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 _PROBLEM: dict[str, Any] = {
     "description": "a problem",
     "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemReport"}}},
@@ -38,7 +38,7 @@ async def _settings(request: Request) -> GatewaySettings:
 
 
 async def _project(
-    project: Annotated[str, Query(pattern=_NAME, description="the project")] = "default",
+    project: Annotated[str, Query(pattern=NAME, description="the project")] = "default",
 ) -> str:
     return project
 
@@ -72,7 +72,7 @@ async def _run(
     return await find_run(backends, run, project=project)
 
 
-CalendarName = Annotated[str, Path(pattern=_NAME, description="name")]
+CalendarName = Annotated[str, Path(pattern=NAME, description="name")]
 
 
 async def _calendar(

@@ -11,41 +11,24 @@ import subprocess
 import sys
 import zoneinfo
 from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import dataclass
-from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from rota.adapters.clock import SystemClock
 from rota.adapters.store.sqlite.connection import OLDEST_SQLITE
-from rota.domain.durations import format_duration
-from rota.domain.ids import instant
 from rota.guardian import guardian_command
-from rota.runtime.config import Settings
+from rota.runtime.backend_checks import (
+    look_at_blobs,
+    look_at_queue,
+    look_at_rpc,
+    look_at_store,
+)
+from rota.runtime.findings import Finding, Verdict
 from rota.runtime.paths import client_file, worker_socket
+from rota.runtime.settings import Settings
 
 _LITTLE_SPACE = 256 * 1024 * 1024
-_CLOCK_TOLERANCE = timedelta(seconds=2)
 _GUARDIAN_SECONDS = 10
 _SERVER_SECONDS = 2
-
-
-class Verdict(StrEnum):
-    OK = "ok"
-    WARNING = "warning"
-    PROBLEM = "problem"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
-
-    subject: str
-    verdict: Verdict
-    message: str
-    advice: str = ""
 
 
 def run(settings: Settings) -> list[Finding]:
@@ -53,8 +36,10 @@ def run(settings: Settings) -> list[Finding]:
     checks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
         _python,
         _folder,
-        _store,
-        _clock,
+        look_at_store,
+        look_at_queue,
+        look_at_blobs,
+        look_at_rpc,
         _zones,
         _server,
         _guardian,
@@ -84,55 +69,6 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         yield Finding("data folder", Verdict.WARNING, message, "free some space")
     else:
         yield Finding("data folder", Verdict.OK, message)
-
-
-def _store(settings: Settings) -> Iterator[Finding]:
-    path = settings.store_path
-    if not path.exists():
-        yield Finding("store", Verdict.OK, "not created yet (rota up creates it)")
-        return
-    try:
-        with closing(_reading(path)) as connection:
-            [result] = connection.execute("PRAGMA quick_check").fetchone()
-            [version] = connection.execute("PRAGMA user_version").fetchone()
-    except sqlite3.Error as error:
-        yield Finding("store", Verdict.PROBLEM, f"{path}: {error}", "restore it from a backup")
-        return
-    if result != "ok":
-        yield Finding("store", Verdict.PROBLEM, f"{path} is damaged: {result}", "restore a backup")
-    else:
-        yield Finding("store", Verdict.OK, f"{path}, schema {version}")
-
-
-def _clock(settings: Settings) -> Iterator[Finding]:
-    mark = _clock_mark(settings.store_path)
-    if mark is None:
-        return
-    ahead = instant(mark) - SystemClock().now()
-    if ahead > _CLOCK_TOLERANCE:
-        yield Finding(
-            "clock",
-            Verdict.WARNING,
-            f"the store's clock is {format_duration(ahead)} ahead of this machine's",
-            "check the time service; Rota never goes back and waits until the clock caught up",
-        )
-    else:
-        yield Finding("clock", Verdict.OK, "this machine's clock is not behind the store's")
-
-
-def _clock_mark(path: Path) -> int | None:
-    if not path.exists():
-        return None
-    try:
-        with closing(_reading(path)) as connection:
-            row = connection.execute("SELECT value FROM meta WHERE key = 'clock'").fetchone()
-    except sqlite3.Error:
-        return None
-    return int(row[0]) if row else None
-
-
-def _reading(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
 
 
 def _zones(settings: Settings) -> Iterator[Finding]:

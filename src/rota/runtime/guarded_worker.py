@@ -16,8 +16,9 @@ from rota.domain.errors import Conflict
 from rota.guardian import guardian_command
 from rota.ports.clock import Clock
 from rota.runtime import predecessor
-from rota.runtime.config import Settings
 from rota.runtime.paths import worker_folder
+from rota.runtime.settings import Settings
+from rota.runtime.worker_link import TOKEN_VARIABLE
 
 log = structlog.get_logger()
 
@@ -71,6 +72,7 @@ class GuardedWorker:
                 *command,
                 pass_fds=(alive,),
                 stdin=asyncio.subprocess.DEVNULL,
+                env=self._environment(),
                 start_new_session=True,
             )
         finally:
@@ -85,6 +87,11 @@ class GuardedWorker:
             self.kill()
             await process.wait()  # nothing of it outlives us, even if something here failed
 
+    def _environment(self) -> dict[str, str]:
+        """Ours; a token travels here, where no list of processes shows it."""
+        token = self._settings.worker_token
+        return {**os.environ, TOKEN_VARIABLE: token} if token else dict(os.environ)
+
     def _worker_command(self, is_predecessor_gone: bool) -> list[str]:
         settings = self._settings
         command = [sys.executable, "-m", "rota.runtime.worker_process"]
@@ -96,9 +103,12 @@ class GuardedWorker:
             "app": settings.app,
             "stop_grace": settings.stop_grace.total_seconds(),
             "log_level": settings.log_level,
-            "labels": json.dumps(dict(settings.labels or {})),
+            "labels": json.dumps(_labels(settings)),
         }
         command += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+        command += [f"--server={server}" for server in settings.server]
+        if settings.tls_ca is not None:
+            command.append(f"--tls-ca={settings.tls_ca.absolute()}")
         return [*command, "--predecessor-is-gone"] if is_predecessor_gone else command
 
     async def stop(self) -> None:
@@ -120,6 +130,11 @@ class GuardedWorker:
         """End everything at once; what ran is tried again by the next worker."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
+
+
+def _labels(settings: Settings) -> dict[str, str]:
+    zone = {"zone": settings.zone} if settings.zone else {}
+    return {**zone, **(settings.labels or {})}
 
 
 def _lock(folder: Path, worker: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +20,21 @@ from rota.domain.errors import (
     Unavailable,
 )
 from rota.domain.jobfile.text import parse_text
-from rota.domain.schedule import (
-    clock_changes,
-    clock_remark,
-    compile_schedule,
-    describe,
-    warnings,
-)
+from rota.domain.schedule import Explanation
+from rota.domain.schedule import explain as explain_schedule
+from rota.domain.schedule.explanation import MOST_EXPLAINED
+from rota.domain.schedule.written_times import read_instant
 from rota.domain.schedule.zones import load_zone
-from rota.domain.spec import Schedule
+from rota.domain.spec import DEFAULT_PROJECT, Dst, Fold, Gap, Schedule
 
 __all__ = [
+    "MOST_EXPLAINED",
     "CheckedFile",
     "Conflict",
     "Denied",
-    "DueTime",
-    "ExplainedSchedule",
+    "Explanation",
+    "Fold",
+    "Gap",
     "Invalid",
     "NotFound",
     "Problem",
@@ -61,25 +60,6 @@ class CheckedFile:
     jobs: tuple[str, ...]  # their names; () when the file is not valid
     problems: tuple[Problem, ...]  # errors and warnings, in the order of its lines
     is_valid: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DueTime:
-    """One due time on the clocks of the schedule's zone."""
-
-    at: datetime
-    remark: str  # what a change of clocks did to it, or ""
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainedSchedule:
-    """A schedule in words and in due times."""
-
-    words: str
-    kinds: tuple[str, ...]  # of each expression: how it behaves when clocks change
-    next: tuple[DueTime, ...]
-    clock_changes: tuple[str, ...]  # the next ones that move, drop or double a due time
-    warnings: tuple[Problem, ...]
 
 
 def check_file(text: str, *, name: str) -> CheckedFile:
@@ -119,32 +99,34 @@ def job_file(
 
 
 def explain(
-    expressions: Sequence[str], *, timezone: str, after: datetime, count: int
-) -> ExplainedSchedule:
+    expressions: Sequence[str],
+    *,
+    timezone: str,
+    after: datetime | str,
+    count: int,
+    dst: tuple[Gap, Fold] = (Gap.RUN_AFTER, Fold.FIRST),
+    job: str = "",
+) -> Explanation:
     """A schedule's meaning and its due times later than `after`; `Invalid` if it has none.
 
-    An `after` without an offset is a time on the clocks of the zone.
+    A text `after` without an offset is a time on the clocks of the zone. `job` is the name that
+    `H` depends on, with its project before a slash if that is not the default one.
     """
-    schedule = Schedule(tuple(expressions), timezone=timezone)
-    begin = after if after.tzinfo else _instant(after, timezone)
-    timetable = compile_schedule(schedule, key="", anchor=begin)
-    due_times = timetable.upcoming(begin, count)
-    return ExplainedSchedule(
-        words=describe(timetable),
-        kinds=tuple(timetable.kinds),
-        next=tuple(
-            DueTime(timetable.zone.local(due), clock_remark(timetable, due)) for due in due_times
-        ),
-        clock_changes=tuple(it.text for it in clock_changes(timetable, begin) if it.is_affected),
-        warnings=tuple(warnings(schedule)),
-    )
+    schedule = Schedule(tuple(expressions), timezone=timezone, dst=Dst(*dst))
+    begin = _instant(after, timezone) if isinstance(after, str) else after
+    key = job if not job or "/" in job else f"{DEFAULT_PROJECT}/{job}"
+    return explain_schedule(schedule, key=key, after=begin, count=count)
 
 
-def _instant(local: datetime, timezone: str) -> datetime:
+def _instant(text: str, timezone: str) -> datetime:
     try:
-        return load_zone(timezone).instant(local)
-    except ValueError:  # compiling the schedule says so, with all else that is wrong
-        return local.replace(tzinfo=UTC)
+        zone = load_zone(timezone)
+    except ValueError:  # explaining the schedule says so, with all else that is wrong
+        zone = load_zone("UTC")
+    try:
+        return read_instant(text, zone)
+    except ValueError as error:
+        raise Invalid("the time cannot be read", [Problem(str(error), "from")]) from error
 
 
 def import_crontab(text: str, *, timezone: str, system: bool) -> crontab.CrontabImport:

@@ -3,57 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
-import json
-import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-import uvicorn
+from fastapi import FastAPI
 
-from rota.adapters.blobs.files import open_files
 from rota.adapters.clock import SystemClock
-from rota.adapters.link.local import LocalLinkServer
-from rota.adapters.queue.local import LocalQueue
-from rota.adapters.store.sqlite.opening import open_sqlite
-from rota.dispatcher.floor import Floor, FloorConfig
-from rota.domain.errors import Conflict, Denied, Unavailable
+from rota.domain.errors import Unavailable
 from rota.domain.jobfile import JobFile, read_file
 from rota.gateway.app import create_app
+from rota.gateway.readiness import Readiness
 from rota.gateway.settings import GatewaySettings
-from rota.operations import definitions, tokens
+from rota.operations import definitions
 from rota.operations.backends import Backends
-from rota.ports.records import Role
-from rota.runtime.config import Settings
-from rota.runtime.guarded_worker import GuardedWorker
-from rota.runtime.paths import client_file, worker_socket
+from rota.runtime.backends import open_backends
+from rota.runtime.machine import Machine
+from rota.runtime.roles import Roles
+from rota.runtime.rpc import RpcDoor, open_rpc
+from rota.runtime.settings import ServerRole, Settings
 from rota.runtime.supervision import Service, supervise
-from rota.scheduler.congestion_watch import CongestionWatch
-from rota.scheduler.sweeper import LeaseReaper, Sweeper
-from rota.scheduler.timekeeper import Timekeeper
+from rota.runtime.web import WebServer, bind, url_of
 
 log = structlog.get_logger()
-
-_KEEP_ALIVE_SECONDS = 75  # longer than clients and proxies keep an idle connection themselves
-
-
-@asynccontextmanager
-async def open_backends(settings: Settings, *, exclusive: bool) -> AsyncIterator[Backends]:
-    """The store, queue and blob store these settings name."""
-    store = await open_sqlite(settings.store_path, exclusive=exclusive)
-    try:
-        async with await open_files(settings.blobs_path) as blobs:
-            queue = LocalQueue()
-            yield Backends(store, queue, blobs)
-            await queue.close()
-    finally:
-        await store.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +37,27 @@ class Running:
     """A server that is up."""
 
     url: str
-    login_url: str
-    applied: tuple[definitions.Plan, ...]
+    grpc_listen: str = ""  # "": no gRPC
+    login_url: str = ""  # "": people log in with a token
+    applied: tuple[definitions.Plan, ...] = ()
 
 
 class Server:
-    """All roles in one process, with a guarded worker beside it."""
+    """The roles of one server process, and perhaps the rest of a `Machine` around it."""
 
-    def __init__(self, settings: Settings, files: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, settings: Settings, files: Sequence[Path] = (), machine: Machine | None = None
+    ) -> None:
         self._settings = settings
         self._files = files
+        self._machine = machine
         self._stop = asyncio.Event()
         self._clock = SystemClock()
-        self._worker = GuardedWorker(settings, self._clock)
 
     def stop(self) -> None:
         """Finish what runs within the grace, then end. Called again: do not wait for that."""
-        if self._stop.is_set():
-            self._worker.kill()
+        if self._stop.is_set() and self._machine is not None:
+            self._machine.worker.kill()
         self._stop.set()
 
     async def run(self, on_ready: asyncio.Future[Running]) -> None:
@@ -86,92 +65,70 @@ class Server:
         job_files = [read_job_file(path) for path in self._files]
         # First the data, then the port: who starts it twice shall hear that it already runs.
         async with open_backends(self._settings, exclusive=True) as backends:
-            listener = bind(self._settings)
-            url = f"http://{_shown_host(self._settings.host)}:{listener.getsockname()[1]}"
-            floor = Floor(backends, FloorConfig(lease=self._settings.lease))
-            link = LocalLinkServer(floor, worker_socket(self._settings.home))
-            await link.open()
-            try:
-                await self._serve(backends, floor, listener, url, job_files, on_ready)
-            finally:
-                await link.close()
-                client_file(self._settings.home).unlink(missing_ok=True)
+            with closing(bind(self._settings.listen)) as listener:
+                await self._serve(backends, listener, job_files, on_ready)
 
     async def _serve(
         self,
         backends: Backends,
-        floor: Floor,
         listener: socket.socket,
-        url: str,
         job_files: Sequence[JobFile],
         on_ready: asyncio.Future[Running],
     ) -> None:
+        url = url_of(self._settings, listener)
         plans = [await definitions.apply(backends, file, actor="rota up") for file in job_files]
-        gateway = _Gateway(backends, url)
-        services: list[Service] = [
-            Timekeeper(backends, self._clock),
-            Sweeper(backends, self._clock),
-            LeaseReaper(backends, self._clock),
-            CongestionWatch(backends, self._clock),
-            floor,
-            self._worker,
-        ]
-        async with asyncio.TaskGroup() as group:
-            engine = group.create_task(supervise(services, self._clock))
-            web = group.create_task(gateway.serve(listener))
-            await write_client_file(backends, self._settings, url)
-            secret = await tokens.create_login_link_secret(backends.store, actor="rota up")
-            on_ready.set_result(Running(url, f"{url}/login?token={secret}", tuple(plans)))
+        roles = Roles(self._settings, backends, self._clock, url)
+        gateway = GatewaySettings(base_url=url, secure_cookies=self._settings.is_secure)
+        web = WebServer(self._app(backends, roles, gateway), self._settings)
+        async with self._doors(backends, roles, gateway) as rpc, asyncio.TaskGroup() as group:
+            engine = group.create_task(supervise(self._services(roles), self._clock))
+            answering = group.create_task(web.serve(listener))
+            login_url = await self._machine.introduce(backends, url) if self._machine else ""
+            grpc_listen = rpc.listen if rpc else ""
+            on_ready.set_result(Running(url, grpc_listen, login_url, tuple(plans)))
             await self._stop.wait()
             log.info("server.stopping")
-            await self._worker.stop()
-            gateway.should_exit = True
-            await web
+            await self._wind_down(roles, rpc)
+            web.should_exit = True
+            await answering
             engine.cancel()
+        with suppress(Unavailable):  # else the others wait for the end of its lease
+            await roles.leave()
 
-
-class _Gateway(uvicorn.Server):
-    """Uvicorn without its own idea of signals: stopping is the server's business."""
-
-    def __init__(self, backends: Backends, url: str) -> None:
-        app = create_app(backends, GatewaySettings(base_url=url))
-        super().__init__(
-            uvicorn.Config(
-                app,
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                timeout_graceful_shutdown=2,
-                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-                server_header=False,
+    @asynccontextmanager
+    async def _doors(
+        self, backends: Backends, roles: Roles, gateway: GatewaySettings
+    ) -> AsyncIterator[RpcDoor | None]:
+        """Where workers and programs come in, besides HTTP."""
+        async with AsyncExitStack() as doors:
+            rpc = await doors.enter_async_context(
+                open_rpc(self._settings, backends, roles.floor, gateway)
             )
+            if self._machine is not None and roles.floor is not None:
+                await doors.enter_async_context(self._machine.door(roles.floor))
+            yield rpc
+
+    def _services(self, roles: Roles) -> list[Service]:
+        return [*roles.services(), *([self._machine.worker] if self._machine else [])]
+
+    def _app(self, backends: Backends, roles: Roles, gateway: GatewaySettings) -> FastAPI:
+        return create_app(
+            backends,
+            gateway,
+            Readiness(backends, hindrance=roles.hindrance),
+            has_api=ServerRole.GATEWAY in self._settings.roles,
         )
 
-    async def serve(self, listener: socket.socket) -> None:  # type: ignore[override]
-        await super().serve([listener])
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def bind(settings: Settings) -> socket.socket:
-    """The listening socket, bound before anything is started. `Conflict` if the port is taken."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((settings.host, settings.port))
-    except OSError as error:
-        listener.close()
-        if error.errno == errno.EADDRINUSE:
-            raise Conflict(
-                f"{settings.listen} is already in use",
-                code="port_taken",
-                hint="stop what listens there, or choose another: ROTA_LISTEN=127.0.0.1:7701",
-            ) from error
-        raise Unavailable(f"cannot listen on {settings.listen}: {error.strerror}") from error
-    return listener
+    async def _wind_down(self, roles: Roles, rpc: RpcDoor | None) -> None:
+        """What others can take over goes first; alone, due times are answered until the end."""
+        roles.is_stopping = True
+        if not self._settings.is_alone:
+            with suppress(Unavailable):
+                await roles.hand_over()
+        if self._machine is not None:
+            await self._machine.worker.stop()
+        if rpc is not None:
+            await rpc.close()
 
 
 def read_job_file(path: Path) -> JobFile:
@@ -181,39 +138,6 @@ def read_job_file(path: Path) -> JobFile:
     except (OSError, UnicodeDecodeError) as error:
         raise Unavailable(f"{path} cannot be read: {error}") from error
     return read_file(text, name=path.stem)
-
-
-async def write_client_file(backends: Backends, settings: Settings, url: str) -> None:
-    """Let the CLI and SDK of the same user find this server; keeps a token that still works."""
-    path = client_file(settings.home)
-    secret = await _kept_token(backends, settings.home / "local.token")
-    temporary = path.with_suffix(".new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump({"url": url, "token": secret, "pid": os.getpid()}, file)
-    temporary.replace(path)
-
-
-async def _kept_token(backends: Backends, path: Path) -> str:
-    with contextlib.suppress(OSError, Denied):
-        secret = _read(path)
-        await tokens.authenticate(backends, secret)
-        return secret
-    _, secret = await tokens.create_token(
-        backends.store, name="local", role=Role.ADMIN, actor="rota up"
-    )
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secret)
-    return secret
-
-
-def _read(path: Path) -> str:
-    return path.read_text("utf-8").strip()
-
-
-def _shown_host(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def stop_on_signals(server: Server) -> None:

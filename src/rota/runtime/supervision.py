@@ -62,9 +62,7 @@ async def _keep_running(service: Service, clock: Clock) -> None:
             if clock.monotonic() - began > _LONGEST_PAUSE.total_seconds():
                 pause = _FIRST_PAUSE
             if pause == _FIRST_PAUSE:
-                log.warning(
-                    "service.interrupted", service=service.name, error=str(group.exceptions[0])
-                )
+                log.warning("service.interrupted", service=service.name, error=str(_first(group)))
         await clock.sleep(pause)
         pause = min(pause * 2, _LONGEST_PAUSE)
         began = clock.monotonic()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.domain.errors import Invalid
 from rota.operations import tokens
 from rota.ports.records import Role
-from rota.runtime.config import Settings
+from rota.ports.store import Store
+from rota.runtime.backends import open_store
+from rota.runtime.settings import Settings
+
+Made = tuple[str, str]  # id, secret
 
 
 def create(
@@ -18,16 +22,31 @@ def create(
     """A new token as (id, secret); works with and without a running server."""
     if role not in set(Role):
         raise Invalid(f'"{role}" is not a role', hint=f"one of {', '.join(Role)}")
-    return asyncio.run(_create(settings, name, Role(role), lifetime))
 
-
-async def _create(
-    settings: Settings, name: str, role: Role, lifetime: timedelta | None
-) -> tuple[str, str]:
-    store = await open_sqlite(settings.store_path, exclusive=False)
-    try:
-        return await tokens.create_token(
-            store, name=name, role=role, actor="rota token create", lifetime=lifetime
+    def make(store: Store) -> Awaitable[Made]:
+        return tokens.create_token(
+            store, name=name, role=Role(role), actor="rota token create", lifetime=lifetime
         )
+
+    return asyncio.run(_in_store(settings, make))
+
+
+def create_for_worker(
+    settings: Settings, name: str, pool: str | None, lifetime: timedelta | None = None
+) -> tuple[str, str]:
+    """The same for a worker."""
+
+    def make(store: Store) -> Awaitable[Made]:
+        return tokens.create_worker_token(
+            store, name=name, pool=pool, actor="rota worker token create", lifetime=lifetime
+        )
+
+    return asyncio.run(_in_store(settings, make))
+
+
+async def _in_store(settings: Settings, make: Callable[[Store], Awaitable[Made]]) -> Made:
+    store = await open_store(settings, exclusive=False)
+    try:
+        return await make(store)
     finally:
         await store.close()

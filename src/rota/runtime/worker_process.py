@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,22 +18,22 @@ import uvloop
 from rota import __version__
 from rota.adapters.clock import SystemClock
 from rota.adapters.executors.shell import ShellExecutor
-from rota.adapters.link.local import LocalLink
-from rota.domain.errors import RotaError, Unavailable
-from rota.domain.spec import JobSpec, JobType
+from rota.domain.errors import RotaError
+from rota.domain.spec import JobType
 from rota.ports.executor import Executor
-from rota.ports.work import Fence, Hello, OutputChunk, ReportAnswer
+from rota.ports.work import Hello
 from rota.runtime import logs, predecessor
 from rota.runtime.paths import worker_folder, worker_socket
 from rota.runtime.supervision import told_alone
+from rota.runtime.worker_link import TOKEN_VARIABLE, Connect, over_grpc, over_socket
 from rota.worker.attempts import Attempts
+from rota.worker.delivery import OutputDeliverer
 from rota.worker.guard import Guard
-from rota.worker.output import AttemptOutput, OutputTimes
 from rota.worker.session import SessionConfig, WorkerSession
+from rota.worker.spool import OutputSpool
 
 log = structlog.get_logger()
 
-_RESEND = timedelta(milliseconds=200)
 _STARTING = timedelta(seconds=60)  # the app's import may take its time before the first lease
 
 
@@ -56,21 +55,31 @@ async def _run(options: argparse.Namespace) -> None:
         socket.socket(fileno=int(os.environ["ROTA_GUARDIAN_FD"])),
         int(os.environ["ROTA_GUARDIAN_KILL_FD"]),
     )
-    worker = _Worker(options, folder, guard)
+    worker = _Worker(options, folder, guard, _connect(options))
     try:
         await worker.run(await guard.greet())
     finally:
         guard.close()
 
 
+def _connect(options: argparse.Namespace) -> Connect:
+    token = os.environ.pop(TOKEN_VARIABLE, "")  # functions and jobs inherit what is left
+    if not options.server:
+        return over_socket(worker_socket(options.home))
+    return over_grpc(options.server, token, options.tls_ca)
+
+
 class _Worker:
     """Session, attempts and executors, wired together."""
 
-    def __init__(self, options: argparse.Namespace, folder: Path, guard: Guard) -> None:
+    def __init__(
+        self, options: argparse.Namespace, folder: Path, guard: Guard, connect: Connect
+    ) -> None:
         self._options = options
+        self._connect = connect
         self._guard = guard
         self._clock = SystemClock()
-        self._attempts = Attempts(self._clock, self._open_output)
+        self._attempts = Attempts(self._clock, OutputSpool(folder / "output"))
         self._executors: dict[JobType, Executor] = {
             JobType.SHELL: ShellExecutor(self._attempts, guard, self._clock, folder / "work")
         }
@@ -80,8 +89,9 @@ class _Worker:
         """Serve until told to stop."""
         functions = await self._serve_functions() if self._options.app else ()
         self._attempts.serve_with(self._executors)
+        self._attempts.spool.open()
         self._session = session = WorkerSession(
-            lambda: LocalLink.connect(worker_socket(self._options.home)),
+            self._connect,
             self._attempts,
             self._hello(functions, guard_mode),
             self._guard,
@@ -90,7 +100,11 @@ class _Worker:
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, session.stop)
-        await session.run()
+        async with asyncio.TaskGroup() as group:
+            deliverer = OutputDeliverer(self._attempts.spool, lambda c: session.link.output(c))
+            delivering = group.create_task(deliverer.run())
+            await session.run()
+            delivering.cancel()
         for executor in self._executors.values():
             await executor.close()
 
@@ -115,24 +129,12 @@ class _Worker:
             predecessor_is_gone=self._options.predecessor_is_gone,
         )
 
-    def _open_output(self, fence: Fence, spec: JobSpec) -> AttemptOutput:
-        times = OutputTimes(self._clock.monotonic, lambda: self._attempts.store_micros() // 1000)
-        return AttemptOutput(fence, spec.log_limit, times, self._send)
-
-    async def _send(self, chunks: Sequence[OutputChunk]) -> ReportAnswer:
-        """Until a server has them: output waits for the connection, it is not lost with it."""
-        while True:
-            try:
-                if self._session is not None:
-                    return await self._session.link.output(chunks)
-            except Unavailable:
-                pass
-            await self._clock.sleep(_RESEND)
-
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="rota.runtime.worker_process")
     parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--server", action="append", default=[])
+    parser.add_argument("--tls-ca", type=Path)
     parser.add_argument("--worker-name", required=True)
     parser.add_argument("--slots", type=int, required=True)
     parser.add_argument("--pool", required=True)

@@ -59,6 +59,9 @@ class Schedule(Answer, frozen=True, kw_only=True):
     timezone: str = "UTC"
     calendars: tuple[str, ...] = ()
     words: str = ""
+    kinds: tuple[str, ...] = ()  # of each expression: fixed, elapsed, interval, once
+    spread_seconds: float = 0.0  # by how much the job's spread delays each of its runs
+    jitter_seconds: float = 0.0  # by how much its jitter may delay one
 
 
 class Job(Answer, frozen=True, kw_only=True):
@@ -77,8 +80,9 @@ class Job(Answer, frozen=True, kw_only=True):
     paused_until: datetime | None = None  # None: until it is resumed
     stuck_since: datetime | None = None  # None: no run of it waits in vain
     finished_at: datetime | None = None  # when a `run_once` job had fired
-    schedule: Schedule | None = None  # None: on demand only
-    next_at: datetime | None = None
+    schedule: Schedule | None = None  # None: on demand only, or unreadable
+    unreadable: str = ""  # why the server cannot read it, so that it does not fire
+    next_at: datetime | None = None  # that runs; with the offset of the schedule's zone
     set: str | None = None
     created_by: str = ""
     created_at: datetime | None = None
@@ -87,6 +91,22 @@ class Job(Answer, frozen=True, kw_only=True):
     last_ended_at: datetime | None = None
     expected_seconds: float | None = None
     status: str = ""  # active, stuck, paused, disabled, finished, on demand
+
+
+class Answered(Answer, frozen=True, kw_only=True):
+    """Due times that got their answer together, without a run."""
+
+    first: datetime
+    last: datetime
+    count: int
+    state: str
+    cause: str = ""
+
+
+class MovedJob(Job, frozen=True, kw_only=True):
+    """A job after it was paused, resumed, enabled, disabled, or one due time was skipped."""
+
+    answered: tuple[Answered, ...] = ()  # what that wrote into the ledger
 
 
 class Lateness(Answer, frozen=True, kw_only=True):
@@ -158,10 +178,18 @@ class CalendarEffect(Answer, frozen=True, kw_only=True):
     released_at: datetime | None = None  # when the run starts instead; None: there is none
 
 
+class ClockChange(Answer, frozen=True, kw_only=True):
+    """A change of clocks that moves, drops or doubles a due time."""
+
+    at: datetime
+    text: str = ""
+
+
 class Upcoming(Answer, frozen=True, kw_only=True):
     times: tuple[datetime, ...] = ()
     schedule: str = ""  # in words
-    clock_changes: tuple[str, ...] = ()
+    clock_changes: tuple[ClockChange, ...] = ()
+    answered: tuple[Answered, ...] = ()  # coming due times that are skipped already
     calendars: tuple[CalendarEffect, ...] = ()  # those of the times that calendars skip or move
     problem: str = ""  # why the job cannot fire: a calendar that the server cannot read
 
@@ -350,6 +378,8 @@ class LogWindow(Answer, frozen=True, kw_only=True):
     complete: bool = False
     truncated: bool = False
     output_state: str = ""
+    worker: str = ""
+    pending_bytes: int = 0  # of an ended attempt, still on its worker
 
 
 class LogMatches(Answer, frozen=True, kw_only=True):
@@ -373,7 +403,7 @@ class Worker(Answer, frozen=True, kw_only=True):
 
     id: str
     worker: str = ""
-    state: str = ""  # alive, stopping, gone
+    state: str = ""  # alive, draining, stopping, gone
     pool: str = ""
     slots: int = 0
     running: int = 0  # attempts it holds now
@@ -381,6 +411,8 @@ class Worker(Answer, frozen=True, kw_only=True):
     functions: tuple[str, ...] = ()
     guard_mode: str = ""
     version: str = ""
+    server: str = ""  # id of the one it talks to
+    draining: bool = False  # it gets nothing new until it is resumed
     lease: str = ""
     registered_at: datetime | None = None
     expires_at: datetime | None = None
@@ -390,12 +422,56 @@ class Worker(Answer, frozen=True, kw_only=True):
         return self.state == "alive"
 
 
+class Server(Answer, frozen=True, kw_only=True):
+    """One life of a server process."""
+
+    id: str
+    name: str = ""
+    state: str = ""  # alive, stopping, gone
+    url: str = ""
+    roles: tuple[str, ...] = ()
+    zone: str = ""
+    version: str = ""
+    lease: str = ""
+    lease_left_seconds: float = 0.0
+    shards: int = 0  # how many it fires
+    started_at: datetime | None = None
+    expires_at: datetime | None = None
+
+
+class Shard(Answer, frozen=True, kw_only=True):
+    """A part of all jobs, fired by one server."""
+
+    number: int
+    owner: str | None = None  # id of a server
+    epoch: int = 0  # how often it was taken
+    taken_at: datetime | None = None
+
+
+class PoolQueue(Answer, frozen=True, kw_only=True):
+    pool: str
+    queued: int = 0  # runs that wait for a worker
+    oldest_queued_at: datetime | None = None
+
+
+class Cluster(Answer, frozen=True, kw_only=True):
+    """How the cluster stands."""
+
+    now: datetime
+    servers: tuple[Server, ...] = ()
+    shards: int = 0
+    shards_owned: int = 0
+    oldest_due_at: datetime | None = None  # due and not fired
+    overdue_seconds: float = 0.0
+    queues: tuple[PoolQueue, ...] = ()
+
+
 class SchedulePreview(Answer, frozen=True, kw_only=True):
     words: str = ""
     kinds: tuple[str, ...] = ()
     next: tuple[datetime, ...] = ()  # with the offset of the schedule's zone
     warnings: tuple[Problem, ...] = ()
-    clock_changes: tuple[str, ...] = ()
+    clock_changes: tuple[ClockChange, ...] = ()
 
 
 class Holidays(Answer, frozen=True, kw_only=True):
@@ -463,6 +539,26 @@ class NewToken(Answer, frozen=True, kw_only=True):
     id: str
     name: str = ""
     role: str = ""
+    secret: str  # shown this once
+
+
+class WorkerToken(Answer, frozen=True, kw_only=True):
+    """What a worker shows when it dials in."""
+
+    id: str
+    name: str = ""  # of the worker
+    pool: str | None = None  # the only one it may serve; None: any
+    created_by: str = ""
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+
+class NewWorkerToken(Answer, frozen=True, kw_only=True):
+    id: str
+    name: str = ""
+    pool: str | None = None
     secret: str  # shown this once
 
 

@@ -53,13 +53,16 @@ class AsyncClient:
     backfill_job = _method(calls.backfill_job)
     cancel_run = _method(calls.cancel_run)
     create_token = _method(calls.create_token)
+    create_worker_token = _method(calls.create_worker_token)
     delete_calendar = _method(calls.delete_calendar)
     delete_job = _method(calls.delete_job)
     disable_job = _method(calls.disable_job)
+    drain_worker = _method(calls.drain_worker)
     enable_job = _method(calls.enable_job)
     explain = _method(calls.explain)
     get_calendar = _method(calls.get_calendar)
     get_calendar_windows = _method(calls.get_calendar_windows)
+    get_cluster = _method(calls.get_cluster)
     get_history = _method(calls.get_history)
     get_job = _method(calls.get_job)
     get_ledger = _method(calls.get_ledger)
@@ -72,7 +75,10 @@ class AsyncClient:
     list_events = _method(calls.list_events)
     list_jobs = _method(calls.list_jobs)
     list_runs = _method(calls.list_runs)
+    list_servers = _method(calls.list_servers)
+    list_shards = _method(calls.list_shards)
     list_tokens = _method(calls.list_tokens)
+    list_worker_tokens = _method(calls.list_worker_tokens)
     list_workers = _method(calls.list_workers)
     pause_job = _method(calls.pause_job)
     preview_schedule = _method(calls.preview_schedule)
@@ -80,8 +86,10 @@ class AsyncClient:
     raw_log = _method(calls.raw_log)
     resolve_run = _method(calls.resolve_run)
     resume_job = _method(calls.resume_job)
+    resume_worker = _method(calls.resume_worker)
     retry_run = _method(calls.retry_run)
     revoke_token = _method(calls.revoke_token)
+    revoke_worker_token = _method(calls.revoke_worker_token)
     search_log = _method(calls.search_log)
     skip_next = _method(calls.skip_next)
     submit_job = _method(calls.submit_job)
@@ -186,7 +194,7 @@ class AsyncClient:
     def _transport(self) -> AsyncTransport:
         from rota.sdk.async_transport import AsyncTransport  # its HTTP client is slow to import
 
-        return AsyncTransport(self.server.url, self._timeout_seconds)
+        return AsyncTransport(self.server, self._timeout_seconds)
 
     async def _catch_up(self, following: Following) -> AsyncIterator[LogWindow]:
         try:

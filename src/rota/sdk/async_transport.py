@@ -7,16 +7,19 @@ from collections.abc import AsyncIterator
 import httpx
 
 from rota.sdk.exchange import Reply, Request, refuse_error
-from rota.sdk.transport import unreachable
+from rota.sdk.server import Server
+from rota.sdk.transport import trust_in, unreachable
 
 
 class AsyncTransport:
     """Speaks to one server from one event loop."""
 
-    def __init__(self, url: str, timeout_seconds: float) -> None:
-        self._address = url
+    def __init__(self, server: Server, timeout_seconds: float) -> None:
+        self._address = server.url
         # Like the sync client, it speaks to the server itself, whatever proxies are about.
-        self._http = httpx.AsyncClient(timeout=timeout_seconds, trust_env=False)
+        self._http = httpx.AsyncClient(
+            timeout=timeout_seconds, trust_env=False, verify=trust_in(server) or True
+        )
 
     async def exchange(self, request: Request) -> Reply:
         """Send and read the answer; what may be sent twice is, if a kept connection was stale."""

@@ -16,24 +16,30 @@ from rota.sdk.answers import (
     CalendarDetail,
     CalendarWindows,
     Caller,
+    Cluster,
     Event,
     Job,
     JobDetail,
     LedgerEntry,
     LogMatches,
     LogWindow,
+    MovedJob,
     NewToken,
+    NewWorkerToken,
     Page,
     Plan,
     Run,
     RunDetail,
     SchedulePreview,
+    Server,
+    Shard,
     Submission,
     Token,
     Upcoming,
     Validation,
     Why,
     Worker,
+    WorkerToken,
 )
 from rota.sdk.exchange import Call, get, path_of, post, put
 
@@ -90,28 +96,28 @@ def delete_job(job: str, *, if_match: str | None = None) -> Call[None]:
 
 def pause_job(
     job: str, *, until: Instant | None = None, lasting: timedelta | str | None = None
-) -> Call[Job]:
-    """Until it is resumed, until a time, or for a while (`2h`), which the server measures."""
+) -> Call[MovedJob]:
+    """Until it is resumed, until a time (also `11:00`), or for a while (`2h`)."""
     given = {"until": until, "for": lasting}
     document = {key: value for key, value in given.items() if value is not None}
-    return post(Job, f"{path_of('jobs', job)}:pause", document or None)
+    return post(MovedJob, f"{path_of('jobs', job)}:pause", document or None)
 
 
-def skip_next(job: str) -> Call[Job]:
-    """Leave out the next due time."""
-    return post(Job, f"{path_of('jobs', job)}:skip")
+def skip_next(job: str) -> Call[MovedJob]:
+    """Leave out the next due time that would run."""
+    return post(MovedJob, f"{path_of('jobs', job)}:skip")
 
 
-def resume_job(job: str) -> Call[Job]:
-    return post(Job, f"{path_of('jobs', job)}:resume")
+def resume_job(job: str) -> Call[MovedJob]:
+    return post(MovedJob, f"{path_of('jobs', job)}:resume")
 
 
-def enable_job(job: str) -> Call[Job]:
-    return post(Job, f"{path_of('jobs', job)}:enable")
+def enable_job(job: str) -> Call[MovedJob]:
+    return post(MovedJob, f"{path_of('jobs', job)}:enable")
 
 
-def disable_job(job: str) -> Call[Job]:
-    return post(Job, f"{path_of('jobs', job)}:disable")
+def disable_job(job: str) -> Call[MovedJob]:
+    return post(MovedJob, f"{path_of('jobs', job)}:disable")
 
 
 def get_upcoming(job: str, *, count: int | None = None) -> Call[Upcoming]:
@@ -135,8 +141,8 @@ def get_ledger(
     cursor: str | None = None,
 ) -> Call[Page[LedgerEntry]]:
     """What became of each due time of a job."""
-    path = path_of("jobs", job, "ledger")
-    return get(Page[LedgerEntry], path, since=since, until=until, limit=limit, cursor=cursor)
+    call = get(Page[LedgerEntry], path_of("jobs", job, "ledger"), limit=limit, cursor=cursor)
+    return call.with_query(**{"from": since, "to": until})
 
 
 def trigger(
@@ -299,16 +305,47 @@ def list_workers(*, all: bool = False) -> Call[Page[Worker]]:  # noqa: A002 (the
     return get(Page[Worker], "/workers", all=all or None)
 
 
+def drain_worker(worker: str) -> Call[Page[Worker]]:
+    """Let a worker finish what it holds and give it nothing new; what it is now."""
+    return post(Page[Worker], path_of("workers", worker, "drain"))
+
+
+def resume_worker(worker: str) -> Call[Page[Worker]]:
+    """Give a drained worker work again."""
+    return post(Page[Worker], path_of("workers", worker, "resume"))
+
+
+def get_cluster() -> Call[Cluster]:
+    """Live servers, shards, overdue schedules, and what waits for workers."""
+    return get(Cluster, "/cluster")
+
+
+def list_servers(*, all: bool = False) -> Call[Page[Server]]:  # noqa: A002 (the API's word)
+    """Servers that are alive; with `all`, those of the last day."""
+    return get(Page[Server], "/servers", all=all or None)
+
+
+def list_shards() -> Call[Page[Shard]]:
+    """Shards by number, with their owners and epochs."""
+    return get(Page[Shard], "/shards")
+
+
 def preview_schedule(
     expressions: str | Sequence[str],
     *,
     timezone: str | None = None,
     start: Instant | None = None,
     count: int | None = None,
+    gap: str | None = None,
+    fold: str | None = None,
+    job: str | None = None,
 ) -> Call[SchedulePreview]:
-    """A schedule in words and its next due times after `start`."""
+    """A schedule in words and its next due times after `start`.
+
+    `gap` and `fold` are those of a job's `dst`; `job` is the name that `H` depends on.
+    """
     call = get(SchedulePreview, "/schedule/preview", expression=expressions, timezone=timezone)
-    return call.with_query(**{"from": start, "count": count})
+    return call.with_query(**{"from": start, "count": count}, gap=gap, fold=fold, job=job)
 
 
 def list_calendars(*, limit: int | None = None, cursor: str | None = None) -> Call[Page[Calendar]]:
@@ -323,16 +360,19 @@ def get_calendar(calendar: str) -> Call[CalendarDetail]:
 
 def put_calendar(
     calendar: str,
-    document: Mapping[str, object],
+    document: Mapping[str, object] | str,
     *,
     plan: bool = False,
     if_match: str | None = None,
 ) -> Call[CalendarChange]:
     """Create or change a calendar, given as a job file has it; with `plan`, only say what would be.
 
-    `if_match` is a calendar's etag: if it changed since then, this is refused.
+    Of a text (YAML or JSON) problems are told with line and column. `if_match` is a calendar's
+    etag: if it changed since then, this is refused.
     """
     call = put(CalendarChange, path_of("calendars", calendar), document, plan=plan or None)
+    if isinstance(document, str):
+        call = _with_file(call, document)
     return _if_match(call, if_match)
 
 
@@ -363,6 +403,23 @@ def create_token(name: str, role: str, *, expires_in: str | None = None) -> Call
 
 def revoke_token(token: str) -> Call[None]:
     return Call(type(None), "DELETE", path_of("tokens", token))
+
+
+def list_worker_tokens() -> Call[Page[WorkerToken]]:
+    return get(Page[WorkerToken], "/worker_tokens")
+
+
+def create_worker_token(
+    name: str, *, pool: str | None = None, expires_in: str | None = None
+) -> Call[NewWorkerToken]:
+    """A token for the worker of that name; its secret is in this answer and never again."""
+    given = {"name": name, "pool": pool, "expires_in": expires_in}
+    document = {key: value for key, value in given.items() if value is not None}
+    return post(NewWorkerToken, "/worker_tokens", document)
+
+
+def revoke_worker_token(token: str) -> Call[None]:
+    return Call(type(None), "DELETE", path_of("worker_tokens", token))
 
 
 def whoami() -> Call[Caller]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict
 Duration = str | timedelta  # text: 30s, 1h30m, 200ms
 
 _MICROSECOND = timedelta(microseconds=1)
+_SHORTEST_INTERVAL = timedelta(milliseconds=100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,9 @@ def cron(expression: str, *, tz: str | None = None) -> When:
 
 
 def every(interval: Duration) -> When:
-    """Due again and again: `every("10s")`."""
+    """Due again and again: `every("10s")`, not more often than every 100 ms."""
+    if isinstance(interval, timedelta) and interval < _SHORTEST_INTERVAL:
+        raise ValueError(f"the smallest interval is 100ms, not {interval.total_seconds():g}s")
     return When(f"every {duration_text(interval)}")
 
 
@@ -91,6 +94,8 @@ def document_of(options: JobOptions) -> dict[str, Any]:
 def duration_text(duration: Duration) -> str:
     if isinstance(duration, str):
         return duration
+    if not isinstance(duration, timedelta):
+        raise TypeError(f'write a duration such as "10s" or a timedelta, not {duration!r}')
     seconds, micros = divmod(duration // _MICROSECOND, 1_000_000)
     return f"{seconds}.{micros:06}s" if micros else f"{seconds}s"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,6 +20,7 @@ _WHAT_TO_DO = "start one with `rota up`, or set ROTA_URL and ROTA_TOKEN"
 class Server:
     url: str  # scheme, host and port, perhaps a prefix; no slash at the end
     token: str | None = field(default=None, repr=False)
+    authorities: str | None = None  # PEM file of those who may vouch for it; None: the usual ones
 
 
 def find_server(
@@ -32,6 +33,11 @@ def find_server(
     The token that `rota up` left on this machine is only ever sent to that server.
     """
     environ = os.environ if environ is None else environ
+    found = _found(url, token, environ)
+    return replace(found, authorities=environ.get("ROTA_TLS_CA") or None)
+
+
+def _found(url: str | None, token: str | None, environ: Mapping[str, str]) -> Server:
     url = url or environ.get("ROTA_URL")
     token = token or environ.get("ROTA_TOKEN") or None
     if url and token:

@@ -7,10 +7,15 @@ from __future__ import annotations
 import http.client
 from collections.abc import Iterator
 from contextlib import closing
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from rota.sdk.errors import Unreachable
+from rota.sdk.errors import Invalid, Unreachable
 from rota.sdk.exchange import Reply, Request, refuse_error
+from rota.sdk.server import Server
+
+if TYPE_CHECKING:
+    import ssl
 
 _PIECE = 64 * 1024
 _BROKEN = (OSError, http.client.HTTPException)
@@ -19,9 +24,10 @@ _BROKEN = (OSError, http.client.HTTPException)
 class Transport:
     """Speaks to one server. Threads may share it."""
 
-    def __init__(self, url: str, timeout_seconds: float) -> None:
-        self._url = urlsplit(url)
-        self._address = url
+    def __init__(self, server: Server, timeout_seconds: float) -> None:
+        self._url = urlsplit(server.url)
+        self._address = server.url
+        self._trust = trust_in(server)
         self._timeout_seconds = timeout_seconds
         self._idle: list[http.client.HTTPConnection] = []
 
@@ -76,12 +82,26 @@ class Transport:
         return connection.getresponse()
 
     def _connection(self, timeout_seconds: float) -> http.client.HTTPConnection:
-        secure = self._url.scheme == "https"
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        return kind(self._url.hostname or "", self._url.port, timeout=timeout_seconds)
+        host, port = self._url.hostname or "", self._url.port
+        if self._trust is None:
+            return http.client.HTTPConnection(host, port, timeout=timeout_seconds)
+        return http.client.HTTPSConnection(host, port, timeout=timeout_seconds, context=self._trust)
 
     def _unreachable(self, error: Exception) -> Unreachable:
         return unreachable(self._address, error)
+
+
+def trust_in(server: Server) -> ssl.SSLContext | None:
+    """How its certificate is checked; None: it shows none."""
+    if not server.url.startswith("https:"):
+        return None
+    import ssl  # most servers are near and need none
+
+    try:
+        return ssl.create_default_context(cafile=server.authorities)
+    except (OSError, ssl.SSLError) as error:
+        message = f"{server.authorities} has no certificates to trust: {error}"
+        raise Invalid(message, hint="ROTA_TLS_CA names a PEM file") from error
 
 
 def unreachable(address: str, error: Exception) -> Unreachable:

@@ -10,9 +10,11 @@ from typing import Any
 from rota.domain.backfill import Backfill
 from rota.domain.calendars import Calendar
 from rota.domain.ids import (
+    SHARD_COUNT,
     BackfillId,
     JobId,
     RunId,
+    ServerId,
     SessionId,
     micros,
     new_backfill_id,
@@ -21,6 +23,7 @@ from rota.domain.ids import (
 )
 from rota.domain.job import Job, RunRules
 from rota.domain.run import AttemptResult, Run, Trigger
+from rota.domain.shards import SCHEDULER
 from rota.domain.states import RunState
 from rota.ports.calendars import NewCalendar
 from rota.ports.records import (
@@ -31,11 +34,14 @@ from rota.ports.records import (
     JobQuery,
     NewJob,
     NewRun,
+    NewServer,
+    Ownership,
     PlannedRun,
     RunQuery,
     ScheduleMove,
     Submitted,
     SubmittedBackfill,
+    Wakes,
 )
 from rota.ports.store import Store
 from rota.ports.work import Fence, Hello, Outcome, Start, StartAnswer, Work
@@ -43,6 +49,8 @@ from rota.testing.clock import FakeTicker
 
 LEASE = timedelta(hours=1)  # long enough not to matter
 MINUTE = timedelta(minutes=1)
+SERVER = ServerId("s_test")
+ALL_SHARDS = range(SHARD_COUNT)
 
 
 def new_job(
@@ -83,6 +91,17 @@ def new_calendar(name: str = "nights", *windows: str, expected_version: int = 0)
 def hello(worker: str = "worker", *, slots: int = 10, **fields: Any) -> Hello:
     """A worker that introduces itself."""
     return Hello(worker=worker, pool=fields.pop("pool", "default"), slots=slots, **fields)
+
+
+def new_server(
+    server: str = SERVER,
+    *,
+    lease: timedelta = LEASE,
+    roles: tuple[str, ...] = (SCHEDULER,),
+    **fields: Any,
+) -> NewServer:
+    """A server that keeps time, and is named like its id."""
+    return NewServer(ServerId(server), server, lease, roles, **fields)
 
 
 def outcome(
@@ -216,7 +235,19 @@ class Scene:
         job = await self.show_job(job_id)
         assert job.next_at is not None
         fields.setdefault("next_at", job.next_at + every)
-        return await self.store.fire([firing_of(job, **fields)])
+        return await self.fire_all([firing_of(job, **fields)])
+
+    async def fire_all(self, firings: Sequence[Firing]) -> Fired:
+        """Fire as the only server there is."""
+        return await self.store.fire(firings, await self.ownership())
+
+    async def ownership(self, server: str = SERVER) -> Ownership:
+        """The shards of a server, which comes if it is not there."""
+        holding = await self.store.keep_shards(ServerId(server), stopping=False)
+        if not holding.alive:
+            await self.store.join(new_server(server))
+            holding = await self.store.keep_shards(ServerId(server), stopping=False)
+        return Ownership(ServerId(server), holding.shards)
 
     async def scheduled_run(self, job_id: JobId, *, every: timedelta = MINUTE) -> Run:
         """Wait until a job is due, fire it, and return the run."""
@@ -233,8 +264,17 @@ class Scene:
         session, _ = await self.store.register(hello(name, **fields), lease)
         return session.id
 
-    async def claim(self, session: SessionId, slots: int = 100) -> list[Work]:
-        return await self.store.claim(session, slots)
+    async def vanish(self, session: SessionId) -> Wakes:
+        """A worker is not heard of until its lease has ended, and is given up."""
+        [beats] = [s.beats for s in await self.store.sessions(alive_only=True) if s.id == session]
+        self.advance(LEASE + MINUTE)
+        _, wakes = await self.store.reap({session: beats})
+        return wakes
+
+    async def claim(
+        self, session: SessionId, slots: int = 100, *, stream: int = 1, runs: Sequence[str] = ()
+    ) -> list[Work]:
+        return await self.store.claim(session, slots, stream, runs)
 
     async def start(self, session: SessionId, attempts: Iterable[Fence | Work]) -> StartAnswer:
         """Ask for the permit to execute, or tell that it has begun."""

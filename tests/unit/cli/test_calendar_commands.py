@@ -51,12 +51,22 @@ def test_dry_run_checks_but_changes_nothing(rota: Console, server: Server) -> No
     assert rota("calendar", "list", "-o", "name").out == ""
 
 
-def test_bad_calendar_is_refused_with_its_path(rota: Console, server: Server) -> None:
+def test_bad_calendar_is_refused_with_its_line_and_column(rota: Console, server: Server) -> None:
     ended = rota("calendar", "set", write(WEEKENDS.replace("Sat,Sun", "Satt")))
 
     assert ended.code == 6
-    assert ended.err.startswith('weekends.yaml:windows[0]  "Satt": there is no weekday "Satt"')
+    assert ended.err.startswith('weekends.yaml:2:11  "Satt": there is no weekday "Satt"')
     assert "nothing was changed" in ended.err
+
+
+def test_misspelt_key_of_a_calendar_is_told_with_the_nearest_one(
+    rota: Console, server: Server
+) -> None:
+    ended = rota("calendar", "set", write(WEEKENDS.replace("windows:", "window:")))
+
+    assert ended.code == 6
+    told = 'weekends.yaml:2:1  unknown key "window" in calendar weekends — did you mean "windows"?'
+    assert told in ended.err
 
 
 def test_file_that_is_no_calendar_is_refused_without_a_server(rota: Console) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+from cyclopts import App
 from tests.unit.cli.console import Console
 
 from rota.cli.commands import COMMANDS
@@ -14,12 +16,17 @@ PAGES = Path(__file__).with_name("help_pages.txt")
 
 def commands() -> list[list[str]]:
     """Every command and every verb, in the order of the overview."""
-    app = build()
-    found: list[list[str]] = []
-    for command in COMMANDS:
-        verbs = [verb for verb in app[command.name] if not verb.startswith("-")]
-        found += [[command.name], *([command.name, verb] for verb in verbs)]
-    return found
+    program = build()
+    return [
+        words for command in COMMANDS for words in with_verbs(program[command.name], [command.name])
+    ]
+
+
+def with_verbs(app: App, words: list[str]) -> Iterator[list[str]]:
+    yield words
+    for verb in app:
+        if not verb.startswith("-"):
+            yield from with_verbs(app[verb], [*words, verb])
 
 
 def test_help_pages_are_as_agreed(rota: Console) -> None:

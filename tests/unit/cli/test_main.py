@@ -85,7 +85,6 @@ def test_mistyped_word_gets_the_nearest_one(rota: Console, words: list[str], nea
         ["trigger", "tidy", "--input", "novalue"],
         ["trigger", "tidy", "--timeout", "soon"],
         ["trigger", "tidy", "--at", "tomorrow"],
-        ["trigger", "tidy", "--at", "2026-06-01T22:00"],
         ["job", "ledger", "tidy", "--since", "yesterday"],
         ["apply"],
         ["validate"],

@@ -313,3 +313,23 @@ def test_watching_for_programs_prints_the_run_and_talks_on_standard_error(
     assert ended.code == 10
     assert ended.json["state"] == "FAILED"
     assert "✖ failed" in ended.err
+
+
+def test_output_that_is_still_on_its_worker_is_told(rota: Console, server: Server) -> None:
+    run = failed(rota, server, b"no water\n" * 1_000)
+
+    ended = rota("logs", run)
+    raw = rota("logs", run, "--raw")
+
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err == "output is still on worker worker-1, 9,005 bytes\n"
+    assert raw.err == ended.err
+
+
+def test_a_run_tells_that_its_output_is_still_on_its_worker(rota: Console, server: Server) -> None:
+    run = failed(rota, server, b"no water\n" * 1_000)
+
+    watched = rota("run", "watch", run)
+
+    assert "  output is still on worker worker-1" in watched.lines
+    assert "(pending)" in rota("run", "show", run).out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,15 @@ def test_every_block_is_on_one_page() -> None:
     assert sorted(block["name"] for page in pages for block in BLOCK.finditer(page)) == sorted(
         BLOCKS
     )
+
+
+def test_every_call_is_told_in_a_whole_sentence() -> None:
+    page = (REFERENCE / "rest.md").read_text("utf-8")
+
+    calls = re.findall(r"^\| `[A-Z]+ /.*$", page, re.MULTILINE)
+
+    assert calls
+    assert [call for call in calls if not call.endswith(". |")] == []
 
 
 def test_page_that_is_out_of_date_is_noticed() -> None:

@@ -1,4 +1,4 @@
-"""What the page about time says of holds and intervals is done again, in a time of its own."""
+"""What the page about time says of outages, holds and intervals is done in a time of its own."""
 
 from __future__ import annotations
 
@@ -97,3 +97,25 @@ async def test_intervals_count_from_where_the_table_says(
         next_at = (await timeline.job()).next_at
 
         assert f"{next_at:%H:%M}" == due
+
+
+@pytest.mark.parametrize(("told", "ran", "missed"), rows(PAGE, "Misfire"))
+async def test_outages_do_what_the_table_says(
+    tmp_path: Path, told: str, ran: str, missed: str
+) -> None:
+    policy = dict(re.findall(r"(\w+): ([^,}]+)", told))
+    misfire = {key: int(value) if value.isdigit() else value for key, value in policy.items()}
+    async with open_timeline(tmp_path, clock("01:30")) as timeline:
+        await timeline.apply(re.findall(r"`([^`]+)`", told)[1:] or "0 * * * *", misfire=misfire)
+        timeline.be_down(clock("04:10") - clock("01:30"))
+        await timeline.pass_time(timedelta(0))
+        while await timeline.end_runs():
+            await timeline.pass_time(timedelta(0))
+
+        ledger = await timeline.entries()
+
+        completed = [f"{entry.first:%H:%M}" for entry in ledger if entry.state == "COMPLETED"]
+        assert completed == ran.split()
+        lost = [entry for entry in ledger if entry.state != "COMPLETED"]
+        assert {entry.state for entry in lost} <= {"MISSED"}
+        assert sum(entry.count for entry in lost) == int(missed)

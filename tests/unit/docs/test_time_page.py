@@ -25,20 +25,16 @@ from rota.domain.calendars import (
 )
 from rota.domain.gates import ActiveRun, JobRules, admit
 from rota.domain.ids import JobId, RunId
-from rota.domain.jobfile import read_job
 from rota.domain.run import Trigger
-from rota.domain.schedule import catch_up, compile_schedule
 from rota.domain.spec import Overlap
 from rota.domain.states import FINAL_STATES, RunState
-from rota.operations.firing import MISFIRE_GRACE
 
 PAGE = ROOT / "docs" / "design" / "time.md"
 DAY = datetime(2026, 5, 4, tzinfo=UTC)
-DOWN_SINCE = DAY + timedelta(hours=1, minutes=30)
-BACK_AT = DAY + timedelta(hours=4, minutes=10)
 OLDER_WAITING = RunId("r_older")
 RUNNING = RunId("r_running")
 INSIDE = table(PAGE.read_text("utf-8").partition("`inside` says what")[2])
+FIELDS = table(PAGE.read_text("utf-8").partition("What else a field may be")[2])
 BACKFILLED: dict[str, list[RunId | None]] = {
     "runs": [None],
     "runs, as its retry": [RunId("r_1")],
@@ -54,24 +50,13 @@ def test_transcripts_are_what_the_commands_print(rota: Console, block: Block) ->
         assert ended.out + ended.err == exchange.printed
 
 
-@pytest.mark.parametrize(("misfire", "runs", "missed"), rows(PAGE, "Misfire"))
-def test_misfire_table_is_right(misfire: str, runs: str, missed: str) -> None:
-    policy = {
-        key: int(value) if value.isdigit() else value
-        for key, value in re.findall(r"(\w+): (\w+)", misfire)
-    }
-    spec = read_job(
-        {"name": "hourly", "schedule": "0 * * * *", "misfire": policy, "steps": [{"run": "true"}]}
-    )
-    assert spec.schedule is not None
-    table = compile_schedule(spec.schedule, key="hourly", anchor=DAY)
-    next_at = table.next_after(DOWN_SINCE)
-    assert next_at is not None
+@pytest.mark.parametrize(("written", "field", "means"), FIELDS)
+def test_fields_mean_what_the_table_says(
+    rota: Console, written: str, field: str, means: str
+) -> None:
+    explained = rota("cron", "explain", written.strip("`")).lines
 
-    answer = catch_up(table, next_at, BACK_AT, spec.schedule.misfire, grace=MISFIRE_GRACE)
-
-    assert [f"{due:%H:%M}" for due in answer.fire] == runs.split()
-    assert sum(stretch.count for stretch in answer.missed) == int(missed)
+    assert explained[0] == f"{means}, UTC"
 
 
 @pytest.mark.parametrize(("window", "closed", "first"), rows(PAGE, "Calendars"))

@@ -38,6 +38,11 @@ ROLES = {
     "POST /api/v1/runs/{run}:cancel": Role.OPERATOR,
     "POST /api/v1/runs/{run}:retry": Role.OPERATOR,
     "POST /api/v1/runs/{run}:resolve": Role.OPERATOR,
+    "POST /api/v1/workers/{worker}/drain": Role.OPERATOR,
+    "POST /api/v1/workers/{worker}/resume": Role.OPERATOR,
+    "GET /api/v1/worker_tokens": Role.ADMIN,
+    "POST /api/v1/worker_tokens": Role.ADMIN,
+    "DELETE /api/v1/worker_tokens/{token_id}": Role.ADMIN,
     "GET /api/v1/tokens": Role.ADMIN,
     "POST /api/v1/tokens": Role.ADMIN,
     "DELETE /api/v1/tokens/{token_id}": Role.ADMIN,
@@ -53,8 +58,8 @@ def name_of(call: tuple[str, APIRoute]) -> str:
 async def asked(client: httpx.AsyncClient, call: tuple[str, APIRoute]) -> httpx.Response:
     """What the call is answered when it names things that do not exist."""
     method, route = call
-    names = {"job": "nothing", "run": "r_nothing", "calendar": "nothing", "token_id": "t_nothing"}
-    path = route.path.format(**names)
+    names = ("job", "run", "calendar", "worker", "token_id")
+    path = route.path.format(**dict.fromkeys(names, "nothing"))
     return await client.request(method, path)
 
 

@@ -153,7 +153,7 @@ async def test_a_range_that_is_yet_to_come_is_refused(served: Served) -> None:
 async def test_too_many_due_times_are_refused_with_a_way_to_go_on(served: Served) -> None:
     await served.apply(HOURLY)
 
-    answer = await served.post("jobs/tidy:backfill", json={"from": "0001-01-01T00:00:00+14:00"})
+    answer = await served.post("jobs/tidy:backfill", json={"from": "0001-01-01T00:00:00Z"})
 
     assert (answer.status_code, answer.json()["code"]) == (422, "backfill_too_large")
     assert "1971-02-21T15:00:00+00:00" in answer.json()["hint"]
@@ -191,7 +191,8 @@ async def test_a_disabled_job_is_not_backfilled(served: Served) -> None:
     "body",
     [
         {},
-        {"from": "2026-01-01T00:00:00"},
+        {"from": "2026-01-01T25:00:00"},
+        {"from": "0001-01-01T00:00:00+14:00"},
         {"from": "2026-01-01T00:00:00Z", "only": "some"},
         {"from": "2026-01-01T00:00:00Z", "max_parallel": 0},
         {"from": "2026-01-01T00:00:00Z", "max_parallel": 1_001},

@@ -55,7 +55,7 @@ async def test_a_run_for_later_waits(served: Served) -> None:
     "body",
     [
         {"priority": 10},
-        {"at": "2099-01-01T00:00:00"},
+        {"at": "2099-01-01T25:00:00"},
         {"at": "tomorrow"},
         {"input": {}},
         {"inputs": []},

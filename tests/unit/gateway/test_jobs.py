@@ -43,6 +43,9 @@ async def test_a_job_is_shown_with_its_document_and_schedule_in_words(served: Se
         "timezone": "UTC",
         "calendars": [],
         "words": "every day at 02:00 UTC",
+        "kinds": ["fixed"],
+        "spread_seconds": 0.0,
+        "jitter_seconds": 0.0,
     }
     assert (shown["description"], shown["labels"]) == ("tidies up", {"team": "data"})
     assert shown["next_at"].endswith("T02:00:00Z")
@@ -230,7 +233,9 @@ async def test_a_pause_may_have_an_end(served: Served, body: dict[str, str]) -> 
     [
         {"until": "2099-01-01T00:00:00Z", "for": "2h"},
         {"until": "2001-01-01T00:00:00Z"},
-        {"until": "2099-01-01"},
+        {"until": "2099-01-32"},
+        {"until": "25:00"},
+        {"until": "10000-01-01T00:00"},
         {"for": "soon"},
         {"forever": "yes"},
     ],
@@ -301,7 +306,8 @@ async def test_a_job_whose_next_due_time_waits_for_its_run_is_active(served: Ser
     waiting = replace(found, next_at=None, waits=True)
     over = replace(found, next_at=None, waits=False)
 
-    assert (JobShape.of(waiting).status, JobShape.of(over).status) == ("active", "finished")
+    statuses = (JobShape.of(waiting, None).status, JobShape.of(over, None).status)
+    assert statuses == ("active", "finished")
 
 
 async def test_a_disabled_job_is_shown_as_disabled_until_it_is_enabled(served: Served) -> None:
@@ -339,7 +345,7 @@ async def test_upcoming_times_come_with_the_schedule_in_words(served: Served) ->
 
     assert len(answer["times"]) == 3
     assert answer["schedule"] == "every day at 02:30, Europe/Berlin"
-    assert any("does not exist" in text for text in answer["clock_changes"])
+    assert any("does not exist" in change["text"] for change in answer["clock_changes"])
 
 
 async def test_a_job_on_demand_has_no_upcoming_times(served: Served) -> None:
@@ -352,6 +358,7 @@ async def test_a_job_on_demand_has_no_upcoming_times(served: Served) -> None:
         "schedule": "",
         "clock_changes": [],
         "calendars": [],
+        "answered": [],
         "problem": "",
     }
     assert (await served.get("jobs/tidy")).json()["status"] == "on demand"

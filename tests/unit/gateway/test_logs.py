@@ -108,3 +108,20 @@ async def test_nothing_to_search_for_is_refused(served: Served) -> None:
     answer = await served.get(f"runs/{run_id}/log:search", params={"q": ""})
 
     assert answer.status_code == 400
+
+
+async def test_what_is_still_on_the_worker_is_told(served: Served) -> None:
+    await served.apply(job())
+    run = await served.trigger()
+    worker = await served.worker()
+    [work] = await worker.claim()
+    await worker.prints(work, b"arrived\n")
+
+    await worker.finish(work, printed=b"arrived\n" + b"not yet\n" * 1_000)
+
+    log = (await served.get(f"runs/{run['id']}/log")).json()
+    detail = (await served.get(f"runs/{run['id']}")).json()
+    assert (log["total_lines"], log["complete"], log["output_state"]) == (1, False, "pending")
+    assert (log["pending_bytes"], log["worker"]) == (8_000, detail["worker"])
+    assert detail["state"] == "COMPLETED"
+    assert detail["attempts"][0]["output"]["state"] == "pending"

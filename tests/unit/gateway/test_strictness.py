@@ -66,7 +66,7 @@ async def test_an_unknown_parameter_is_refused_with_the_nearest(served: Served) 
         ("runs", {"where": "state"}),
         ("runs", {"since": "yesterday"}),
         ("schedule/preview", {}),
-        ("schedule/preview", {"expression": "@daily", "from": "2026-01-01T00:00:00"}),
+        ("schedule/preview", {"expression": "@daily", "from": "2026-13-01T00:00:00"}),
     ],
 )
 async def test_a_wrong_parameter_is_refused(

@@ -43,7 +43,9 @@ async def test_a_schedule_is_previewed_in_words_and_times_of_its_zone(served: Se
         "2027-03-28T03:00:00+02:00",
         "2027-03-29T02:30:00+02:00",
     ]
-    assert "does not exist" in answer["clock_changes"][0]
+    change = answer["clock_changes"][0]
+    assert change["at"] == "2027-03-28T01:00:00Z"
+    assert "does not exist" in change["text"]
 
 
 async def test_several_expressions_are_previewed_together(served: Served) -> None:

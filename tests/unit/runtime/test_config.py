@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import fields
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ from rota.domain.jobfile import read_job
 from rota.guardian.processes import MARKER_VARIABLE
 from rota.ports.executor import Assignment
 from rota.ports.work import Work
-from rota.runtime import config
+from rota.runtime import config, setting_values
+from rota.runtime.settings import MEANINGS, Settings
 
 
 @pytest.fixture(autouse=True)
@@ -57,4 +60,115 @@ def test_what_rota_tells_its_jobs_and_processes_is_no_mistake() -> None:
         "1",
     )
 
-    assert config.load(environ=told | internal) == config.Settings()
+    assert config.load(environ=told | internal) == Settings()
+
+
+class TestAddresses:
+    @pytest.mark.parametrize(
+        ("variable", "value", "told"),
+        [
+            ("ROTA_STORE", "mysql://db", "no address of a store: use sqlite:///, postgresql://"),
+            ("ROTA_BLOBS", "ftp://b", "no address of a blob store"),
+            ("ROTA_QUEUE", "kafka://q", "rota.queues"),
+            ("ROTA_QUEUE", "somewhere", "use nats://"),
+            ("ROTA_GRPC_LISTEN", "nowhere", "not host:port"),
+            ("ROTA_ROLES", "gateway,waiter", "waiter is not among the roles gateway, scheduler"),
+            ("ROTA_ROLES", "", "nothing is not among the roles"),
+            ("ROTA_STORE_POOL", "0", "not a number of connections"),
+            ("ROTA_SERVER_LEASE", "10m", "must be between 1s and 5m"),
+            ("ROTA_SERVER_LEASE", "10ms", "must be between 1s and 5m"),
+            ("ROTA_SERVER", "host:port", "not host:port"),
+        ],
+    )
+    def test_what_cannot_be_is_told_with_what_can(
+        self, variable: str, value: str, told: str
+    ) -> None:
+        [complaint] = complaints(**{variable: value})
+
+        assert told in complaint
+
+    def test_all_backends_by_address(self) -> None:
+        settings = config.load(
+            environ={
+                "ROTA_STORE": "postgresql://rota@db/rota",
+                "ROTA_QUEUE": "nats://a,b",
+                "ROTA_BLOBS": "s3://bucket/prefix",
+                "ROTA_ROLES": "dispatcher, gateway",
+                "ROTA_SERVER": "a:1, b ,[::1]:3,[::2]",
+            }
+        )
+
+        assert not settings.is_alone
+        assert settings.roles == ("gateway", "dispatcher")
+        assert settings.server == ("a:1", "b:7701", "[::1]:3", "[::2]:7701")
+
+    def test_server_lease_is_short_where_others_wait_for_it(self) -> None:
+        alone, shared = Settings(), Settings(store="postgresql://db")
+
+        assert (alone.renewed_within, shared.renewed_within) == (
+            timedelta(seconds=30),
+            timedelta(seconds=5),
+        )
+        assert Settings(server_lease=timedelta(seconds=9)).renewed_within == timedelta(seconds=9)
+
+    def test_queue_of_an_installed_package_is_known_by_its_scheme(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(setting_values, "other_queues", lambda: frozenset({"kafka"}))
+
+        assert config.load(environ={"ROTA_QUEUE": "kafka://q"}).queue == "kafka://q"
+
+
+class TestListening:
+    @pytest.mark.parametrize("variable", ["ROTA_LISTEN", "ROTA_GRPC_LISTEN"])
+    def test_beyond_loopback_only_with_a_certificate(self, variable: str) -> None:
+        tls = {"ROTA_TLS_CERT": "cert.pem", "ROTA_TLS_KEY": "key.pem"}
+
+        [complaint] = complaints(**{variable: "0.0.0.0:7700"})
+
+        assert "would expose Rota without TLS" in complaint
+        assert config.load(environ={variable: "0.0.0.0:7700", **tls}).is_secure
+
+    @pytest.mark.parametrize("half", ["ROTA_TLS_CERT", "ROTA_TLS_KEY"])
+    def test_certificate_and_key_go_together(self, half: str) -> None:
+        [complaint] = complaints(**{half: "file.pem"})
+
+        assert "go together" in complaint
+
+
+class TestSecrets:
+    def test_none_is_shown(self) -> None:
+        environ = {
+            "ROTA_TOKEN": "s3cret",
+            "ROTA_WORKER_TOKEN": "s3cret",
+            "ROTA_STORE": "postgresql://rota:s3cret@db/rota?sslpassword=s3cret",
+            "ROTA_QUEUE": "nats://s3cret@a,b",
+        }
+
+        settings, shown = config.load_with_origins(environ=environ)
+
+        assert not any("s3cret" in setting.value for setting in shown)
+        assert "s3cret" not in repr(settings)
+
+    def test_refused_address_is_told_without_its_password(self) -> None:
+        [complaint] = complaints(ROTA_STORE="mysql://me:s3cret@db")
+
+        assert "mysql://me:***@db" in complaint
+
+    @pytest.mark.parametrize(
+        ("address", "shown"),
+        [
+            ("postgresql://rota@db/rota", "postgresql://rota@db/rota"),
+            ("postgresql://rota:a@b/c@db/rota", "postgresql://rota:***@db/rota"),
+            ("nats://token@a,b", "nats://***@a,b"),
+            ("s3://bucket/prefix", "s3://bucket/prefix"),
+        ],
+    )
+    def test_the_rest_of_an_address_stays(self, address: str, shown: str) -> None:
+        assert setting_values.without_secrets(address) == shown
+
+
+def test_every_setting_has_a_meaning_and_a_reader() -> None:
+    names = {field.name for field in fields(Settings)}
+
+    assert names == set(MEANINGS) == set(setting_values.READERS)

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rota.runtime.config import Settings
-from rota.runtime.doctor import Finding, Verdict, run
+from rota.adapters.store.sqlite.opening import open_sqlite
+from rota.runtime.doctor import run
+from rota.runtime.findings import Finding, Verdict
+from rota.runtime.settings import Settings
 
 
 @pytest.fixture
@@ -84,3 +88,62 @@ def test_note_that_makes_no_sense_is_told(settings: Settings, text: str) -> None
 
     assert found.verdict is Verdict.WARNING
     assert "client.json" in found.message
+
+
+class TestBackends:
+    def finding(self, settings: Settings, subject: str) -> Finding:
+        [found] = [each for each in run(settings) if each.subject == subject]
+        return found
+
+    def test_store_that_is_not_there_yet_is_no_problem(self, settings: Settings) -> None:
+        found = self.finding(settings, "store")
+
+        assert (found.verdict, "rota up" in found.message) == (Verdict.OK, True)
+        assert not settings.store_path.exists()
+
+    def test_store_that_is_no_database(self, settings: Settings) -> None:
+        settings.store_path.write_text("nothing of the kind" * 100)
+
+        found = self.finding(settings, "store")
+
+        assert found.verdict is Verdict.PROBLEM
+        assert str(settings.store_path) in found.message
+
+    def test_store_of_rota_is_whole(self, settings: Settings) -> None:
+        asyncio.run(make_store(settings))
+
+        assert self.finding(settings, "store").verdict is Verdict.OK
+        assert self.finding(settings, "clock").verdict is Verdict.OK
+
+    def test_database_that_is_away_is_told_without_its_password(self, settings: Settings) -> None:
+        away = replace(settings, store="postgresql://rota:s3cret@127.0.0.1:1/rota")
+
+        found = self.finding(away, "store")
+
+        assert found.verdict is Verdict.PROBLEM
+        assert "127.0.0.1:1" in found.message
+        assert "s3cret" not in found.message
+
+    def test_nats_that_is_away_costs_only_time(self, settings: Settings) -> None:
+        found = self.finding(replace(settings, queue="nats://127.0.0.1:1"), "queue")
+
+        assert found.verdict is Verdict.WARNING
+
+    def test_files_beside_a_shared_store_are_seen_by_one_server(self, settings: Settings) -> None:
+        shared = replace(settings, store="postgresql://rota@127.0.0.1:1/rota")
+
+        assert self.finding(shared, "blobs").verdict is Verdict.WARNING
+
+    def test_servers_of_the_worker_are_tried(self, settings: Settings, listening: str) -> None:
+        address = listening.removeprefix("http://")
+        both = replace(settings, server=(address, "127.0.0.1:1"))
+
+        verdicts = [each.verdict for each in run(both) if each.subject == "gRPC"]
+
+        assert verdicts == [Verdict.OK, Verdict.WARNING]
+
+
+async def make_store(settings: Settings) -> None:
+    store = await open_sqlite(settings.store_path)
+    await store.check()
+    await store.close()

@@ -8,8 +8,8 @@ import pytest
 
 from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.domain.errors import Conflict
-from rota.runtime.config import Settings
 from rota.runtime.server import Running, Server
+from rota.runtime.settings import Settings
 
 pytestmark = pytest.mark.anyio
 

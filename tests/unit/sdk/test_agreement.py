@@ -15,6 +15,7 @@ from rota.gateway.settings import GatewaySettings
 from rota.gateway.shapes import (
     backfill,
     calendar,
+    cluster,
     event,
     job,
     log,
@@ -61,6 +62,10 @@ SHAPES: list[tuple[type[answers.Answer], type[BaseModel]]] = [
     (answers.LogMatches, log.LogMatches),
     (answers.Event, event.EventShape),
     (answers.Worker, worker.WorkerShape),
+    (answers.Server, cluster.ServerShape),
+    (answers.Shard, cluster.ShardShape),
+    (answers.PoolQueue, cluster.PoolQueueShape),
+    (answers.Cluster, cluster.ClusterShape),
     (answers.SchedulePreview, preview.PreviewShape),
     (answers.Holidays, calendar.HolidaysShape),
     (answers.Calendar, calendar.CalendarShape),
@@ -70,6 +75,8 @@ SHAPES: list[tuple[type[answers.Answer], type[BaseModel]]] = [
     (answers.CalendarChange, calendar.CalendarChangeShape),
     (answers.Token, token.TokenShape),
     (answers.NewToken, token.NewTokenShape),
+    (answers.WorkerToken, token.WorkerTokenShape),
+    (answers.NewWorkerToken, token.NewWorkerTokenShape),
     (answers.Caller, token.CallerShape),
 ]
 CALLS: list[Call[Any]] = [
@@ -115,6 +122,11 @@ CALLS: list[Call[Any]] = [
     calls.list_events(after=1, limit=1),
     calls.event_stream(after=1),
     calls.list_workers(all=True),
+    calls.drain_worker("w"),
+    calls.resume_worker("w"),
+    calls.get_cluster(),
+    calls.list_servers(all=True),
+    calls.list_shards(),
     calls.preview_schedule(["@daily"], timezone="UTC", start="s", count=1),
     calls.list_calendars(limit=1, cursor="c"),
     calls.get_calendar("k"),
@@ -124,6 +136,9 @@ CALLS: list[Call[Any]] = [
     calls.list_tokens(),
     calls.create_token("n", "viewer", expires_in="1d"),
     calls.revoke_token("t"),
+    calls.list_worker_tokens(),
+    calls.create_worker_token("n", pool="p", expires_in="1d"),
+    calls.revoke_worker_token("t"),
     calls.whoami(),
     calls.get_schema(),
 ]
@@ -144,7 +159,7 @@ def operations() -> dict[str, dict[str, Any]]:
 
 def pattern(path: str) -> str:
     """A path whose parameters are called as in `CALLS`."""
-    names = {"{job}": "a", "{run}": "r", "{calendar}": "k", "{token_id}": "t"}
+    names = {"{job}": "a", "{run}": "r", "{calendar}": "k", "{token_id}": "t", "{worker}": "w"}
     for parameter, name in names.items():
         path = path.replace(parameter, name)
     return path

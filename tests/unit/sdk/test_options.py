@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -66,3 +67,17 @@ def test_values_of_python_become_those_of_the_job_file() -> None:
 )
 def test_duration_is_written_so_that_the_server_reads_the_same(duration: timedelta) -> None:
     assert parse_duration(duration_text(duration)) == duration
+
+
+@pytest.mark.parametrize(
+    ("interval", "message"),
+    [
+        (0, 'write a duration such as "10s" or a timedelta, not 0'),
+        (timedelta(0), "the smallest interval is 100ms, not 0s"),
+        (timedelta(seconds=-5), "the smallest interval is 100ms, not -5s"),
+    ],
+    ids=str,
+)
+def test_interval_that_cannot_be_is_told_at_once(interval: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        every(interval)

@@ -8,6 +8,7 @@ from fastapi import Query
 from starlette.responses import Response
 
 from rota.gateway.auth import API, Operator
+from rota.gateway.instants import read_range, zone_of
 from rota.gateway.shapes.backfill import BackfillBody, BackfillShape
 from rota.gateway.wiring import IdempotencyKey, NamedJob, UsedBackends, api_router
 from rota.operations import backfilling
@@ -27,7 +28,8 @@ async def backfill_job(
     idempotency_key: IdempotencyKey = "",
 ) -> BackfillShape:
     """Run due times of the past; 200 for a plan, or if the idempotency key was seen before."""
-    request = BackfillRequest(body.since, body.until, body.only, body.max_parallel, idempotency_key)
+    since, until = read_range(zone_of(job), body.since, body.until)
+    request = BackfillRequest(since, until, body.only, body.max_parallel, idempotency_key)
     if plan:
         response.status_code = 200
         return BackfillShape.of_plan(await backfilling.plan(backends, job, request))

@@ -6,17 +6,15 @@ import asyncio
 from typing import Annotated
 
 from fastapi import Query
-from pydantic import AwareDatetime
 from starlette.responses import Response
 
 from rota.domain.calendars import compile_calendar, next_windows
-from rota.domain.errors import Invalid, Problem
-from rota.domain.jobfile.calendars import read_calendar
 from rota.gateway.auth import Editor
 from rota.gateway.etags import IfMatch, quote, unquote
+from rota.gateway.instants import FromQuery, read_times
+from rota.gateway.jobfiles import CALENDAR_BODY, SentCalendar
 from rota.gateway.paging import Cursor, Limit, decode_cursor, encode_cursor, listing
 from rota.gateway.shapes.calendar import (
-    CalendarBody,
     CalendarChangeShape,
     CalendarDetail,
     CalendarShape,
@@ -24,7 +22,7 @@ from rota.gateway.shapes.calendar import (
     CalendarWindowsShape,
 )
 from rota.gateway.shapes.models import Listing
-from rota.gateway.wiring import CalendarName, NamedCalendar, Project, UsedBackends, api_router
+from rota.gateway.wiring import NamedCalendar, Project, UsedBackends, api_router
 from rota.operations.calendars import delete_calendar, plan_calendar, save_calendar
 from rota.operations.differences import Change
 from rota.ports.calendars import StoredCalendar
@@ -62,24 +60,21 @@ async def show_calendar(
     return shown
 
 
-@router.put("/calendars/{calendar}", responses={201: {"model": CalendarChangeShape}})
+@router.put(
+    "/calendars/{calendar}",
+    responses={201: {"model": CalendarChangeShape}},
+    openapi_extra=CALENDAR_BODY,
+)
 async def put_calendar(
     actor: Editor,
     backends: UsedBackends,
     project: Project,
-    calendar: CalendarName,
-    body: CalendarBody,
+    new: SentCalendar,
     response: Response,
     plan: Annotated[bool, Query(description="only say what would be changed")] = False,
     if_match: IfMatch = "",
 ) -> CalendarChangeShape:
     """Create or change a calendar; the jobs that use it follow it from their next due time on."""
-    if body.name not in (None, calendar):
-        raise Invalid(
-            "the calendar has two names",
-            [Problem(f"the address says {calendar}", "name", hint="leave one out")],
-        )
-    new = await asyncio.to_thread(read_calendar, body.document(calendar))
     tag = unquote(if_match)
     if plan:
         change = await plan_calendar(backends, project, new, if_match=tag)
@@ -103,13 +98,14 @@ async def remove_calendar(
 async def list_windows(
     backends: UsedBackends,
     calendar: NamedCalendar,
-    start: Annotated[AwareDatetime | None, Query(alias="from")] = None,
+    start: FromQuery = None,
     count: Annotated[int, Query(ge=1, le=100)] = 5,
 ) -> CalendarWindowsShape:
     """The next stretches in which nothing may start, the current one included."""
-    since = start or await backends.store.now()
     blackout = await asyncio.to_thread(compile_calendar, calendar.calendar)
-    found = await asyncio.to_thread(next_windows, blackout, since, count)
+    [since] = read_times(blackout.zone, {"from": start}, code="malformed")
+    after = since or await backends.store.now()
+    found = await asyncio.to_thread(next_windows, blackout, after, count)
     return CalendarWindowsShape(
         windows=[CalendarWindowShape.model_validate(window) for window in found]
     )

@@ -27,7 +27,8 @@ async def check_life() -> Health:
 
 @router.get("/readyz")
 async def check_readiness(request: Request) -> Health:
-    """Whether the store can be read and written."""
+    """Whether this server can do what its roles ask: 503 before, while it stops, and without the
+    store."""
     readiness: Readiness = request.app.state.readiness
     await readiness.require()
     return Health(status="ready")

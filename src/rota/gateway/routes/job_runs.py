@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import Query
-from pydantic import AwareDatetime
+from fastapi import Depends, Query
 from starlette.responses import Response
 
+from rota.domain.errors import Invalid, Problem
 from rota.domain.ids import instant, micros
+from rota.domain.job import Job
+from rota.domain.schedule.sources import LAST_MICROS
 from rota.gateway.auth import API, Operator
+from rota.gateway.instants import FromQuery, ToQuery, read_times, zone_of
 from rota.gateway.paging import (
     MAX_INTEGER,
     Cursor,
@@ -29,6 +33,7 @@ from rota.ports.records import RunQuery
 
 router = api_router("jobs")
 _EVER = instant(0)
+_THE_END = instant(LAST_MICROS)
 _OVERLAP = 1  # stretches that reach into a part of the ledger from before it
 
 
@@ -58,7 +63,8 @@ async def trigger_run(
 ) -> RunShape:
     """Make a run of a job, now or at a time; 200 if the idempotency key was seen before."""
     body = body or TriggerBody()
-    options = runs.TriggerOptions(body.inputs, body.at, body.priority, idempotency_key)
+    [at] = read_times(zone_of(job), {"at": body.at})
+    options = runs.TriggerOptions(body.inputs, at, body.priority, idempotency_key)
     run, is_repeat = await runs.trigger(backends, job, options, actor=actor.name)
     response.headers["Location"] = f"{API}/runs/{run.id}"
     if is_repeat:
@@ -84,19 +90,38 @@ async def trigger_runs(
     return BatchShape(runs=list(ids))
 
 
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Which due times: `since` and `until` are other words for `from` and `to`."""
+
+    start: FromQuery = None
+    end: ToQuery = None
+    since: Annotated[str | None, Query(max_length=100, description="the same as `from`")] = None
+    until: Annotated[str | None, Query(max_length=100, description="the same as `to`")] = None
+
+    def bounds(self, job: Job) -> tuple[datetime, datetime]:
+        """By default all that has its answer, also of what is still to come."""
+        written = {"from": self.start or self.since, "to": self.end or self.until}
+        start, end = read_times(zone_of(job), written, code="malformed")
+        if start and end and start > end:
+            problem = Problem("from lies after to", "from")
+            raise Invalid("the range is empty", [problem], code="empty_range")
+        return start or _EVER, end or _THE_END
+
+
 @router.get("/jobs/{job}/ledger")
 async def list_ledger(
     backends: UsedBackends,
     job: NamedJob,
-    since: Annotated[AwareDatetime | None, Query()] = None,
-    until: Annotated[AwareDatetime | None, Query()] = None,
+    wanted: Annotated[_Range, Depends()],
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Listing[LedgerShape]:
     """What became of each due time of a job, by time."""
-    now = await backends.store.now()
-    start = instant(decode_cursor("ledger", cursor, 0)) if cursor else since or _EVER
-    found = await backends.store.ledger(job.id, start, until or now, limit + 1 + _OVERLAP)
+    start, end = wanted.bounds(job)
+    if cursor:
+        start = instant(decode_cursor("ledger", cursor, 0))
+    found = await backends.store.ledger(job.id, start, end, limit + 1 + _OVERLAP)
     if cursor:
         found = [entry for entry in found if entry.first >= start]
     return listing(

@@ -10,15 +10,18 @@ from starlette.responses import Response
 from rota.domain.durations import parse_duration
 from rota.gateway.auth import Editor, Operator
 from rota.gateway.etags import IfMatch, quote, require_match, unquote
+from rota.gateway.instants import read_pause
 from rota.gateway.jobfiles import JOB_FILE_BODY, SentJobFile
 from rota.gateway.paging import Cursor, Limit, decode_cursor, encode_cursor, listing
-from rota.gateway.shapes.job import JobDetail, JobShape, PauseBody, UpcomingShape
+from rota.gateway.shapes.job import JobDetail, JobShape, MovedJobShape, PauseBody, UpcomingShape
 from rota.gateway.shapes.models import Listing
 from rota.gateway.shapes.plan import PlanShape, ValidationShape
 from rota.gateway.shapes.problem import Fault
 from rota.gateway.wiring import NamedJob, Project, UsedBackends, api_router
 from rota.operations import definitions, holding
-from rota.operations.previewing import outlook
+from rota.operations.backends import Backends
+from rota.operations.holding import Moved
+from rota.operations.previewing import next_starts, outlook
 from rota.operations.watching import lateness
 from rota.ports.records import JobQuery
 
@@ -41,7 +44,13 @@ async def list_jobs(
         limit=limit + 1,
     )
     found = await backends.store.jobs(query)
-    return listing(found, limit, JobShape.of, lambda job: encode_cursor("jobs", job.name))
+    next_at = await next_starts(backends, found[:limit])
+    return listing(
+        found,
+        limit,
+        lambda job: JobShape.of(job, next_at[job.id]),
+        lambda job: encode_cursor("jobs", job.name),
+    )
 
 
 @router.post("/jobs:apply", openapi_extra=JOB_FILE_BODY)
@@ -77,7 +86,8 @@ async def validate_jobs(file: SentJobFile) -> ValidationShape:
 async def show_job(backends: UsedBackends, job: NamedJob, response: Response) -> JobDetail:
     """A job with its document, and how late its runs start."""
     response.headers["ETag"] = quote(job.digest)
-    return JobDetail.with_lateness(job, await lateness(backends, job))
+    next_at = await next_starts(backends, [job])
+    return JobDetail.with_lateness(job, next_at[job.id], await lateness(backends, job))
 
 
 @router.delete("/jobs/{job}", status_code=204)
@@ -92,37 +102,43 @@ async def delete_job(
 @router.post("/jobs/{job}:pause")
 async def pause_job(
     actor: Operator, backends: UsedBackends, job: NamedJob, body: PauseBody | None = None
-) -> JobShape:
-    """Nothing of the job starts until it is resumed, or until a time; due times meanwhile are
-    SKIPPED."""
-    until = None if body is None else body.until
+) -> MovedJobShape:
+    """Nothing of the job starts until it is resumed, or until a time; due times are SKIPPED."""
+    now = await backends.store.now()
+    until = None if body is None else read_pause(job, body.until, now)
     if body is not None and body.length is not None:
-        until = await backends.store.now() + parse_duration(body.length)
-    return JobShape.of(await holding.pause(backends, job, actor=actor.name, until=until))
+        until = now + parse_duration(body.length)
+    moved = await holding.pause(backends, job, actor=actor.name, until=until)
+    return await _moved(backends, moved)
 
 
 @router.post("/jobs/{job}:resume")
-async def resume_job(actor: Operator, backends: UsedBackends, job: NamedJob) -> JobShape:
+async def resume_job(actor: Operator, backends: UsedBackends, job: NamedJob) -> MovedJobShape:
     """End a pause; what fell into it is not caught up."""
-    return JobShape.of(await holding.resume(backends, job, actor=actor.name))
+    return await _moved(backends, await holding.resume(backends, job, actor=actor.name))
 
 
 @router.post("/jobs/{job}:skip")
-async def skip_next(actor: Operator, backends: UsedBackends, job: NamedJob) -> JobShape:
-    """Leave out the next due time: the ledger has it as SKIPPED."""
-    return JobShape.of(await holding.skip_next(backends, job, actor=actor.name))
+async def skip_next(actor: Operator, backends: UsedBackends, job: NamedJob) -> MovedJobShape:
+    """Leave out the next due time that would run: the ledger has it as SKIPPED."""
+    return await _moved(backends, await holding.skip_next(backends, job, actor=actor.name))
 
 
 @router.post("/jobs/{job}:enable")
-async def enable_job(actor: Editor, backends: UsedBackends, job: NamedJob) -> JobShape:
+async def enable_job(actor: Editor, backends: UsedBackends, job: NamedJob) -> MovedJobShape:
     """Switch a job on."""
-    return JobShape.of(await holding.enable(backends, job, actor=actor.name))
+    return await _moved(backends, await holding.enable(backends, job, actor=actor.name))
 
 
 @router.post("/jobs/{job}:disable")
-async def disable_job(actor: Editor, backends: UsedBackends, job: NamedJob) -> JobShape:
+async def disable_job(actor: Editor, backends: UsedBackends, job: NamedJob) -> MovedJobShape:
     """Switch a job off: no due times, no triggers. What runs goes on."""
-    return JobShape.of(await holding.disable(backends, job, actor=actor.name))
+    return await _moved(backends, await holding.disable(backends, job, actor=actor.name))
+
+
+async def _moved(backends: Backends, moved: Moved) -> MovedJobShape:
+    next_at = await next_starts(backends, [moved.job])
+    return MovedJobShape.after(moved, next_at[moved.job.id])
 
 
 @router.get("/jobs/{job}/upcoming")
@@ -130,4 +146,4 @@ async def list_upcoming(
     backends: UsedBackends, job: NamedJob, count: Annotated[int, Query(ge=1, le=100)] = 5
 ) -> UpcomingShape:
     """The next due times of a job, as far as they are known."""
-    return UpcomingShape.of(await outlook(backends, job, count))
+    return UpcomingShape.of(job, await outlook(backends, job, count))

@@ -21,6 +21,7 @@ from rota.gateway.shapes.plan import SubmissionShape
 from rota.gateway.shapes.run import RunShape
 from rota.gateway.wiring import IdempotencyKey, NamedJob, UsedBackends, api_router
 from rota.operations.backends import Backends
+from rota.operations.previewing import next_starts
 from rota.operations.submitting import submit_file
 from rota.ports.records import RunQuery
 
@@ -73,7 +74,10 @@ async def show_last_log(
 async def show_status(backends: UsedBackends, job: NamedJob) -> JobStatus:
     """A job and how it last went."""
     run = await _last_run(backends, job)
-    return JobStatus(job=JobShape.of(job), last_run=None if run is None else RunShape.of(run))
+    next_at = await next_starts(backends, [job])
+    return JobStatus(
+        job=JobShape.of(job, next_at[job.id]), last_run=None if run is None else RunShape.of(run)
+    )
 
 
 async def _last_run(backends: Backends, job: Job) -> Run | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from rota.domain.backfill import (
     DEFAULT_MAX_PARALLEL,
@@ -16,14 +16,15 @@ from rota.domain.backfill import (
     SkipCause,
     Skipped,
 )
+from rota.gateway.instants import TimeText
 from rota.gateway.shapes.models import Answer, Body
 
 
 class BackfillBody(Body):
     """A range of due times, both ends included."""
 
-    since: AwareDatetime = Field(alias="from")
-    until: AwareDatetime | None = Field(None, alias="to")  # None: up to now
+    since: TimeText = Field(alias="from")
+    until: TimeText | None = Field(None, alias="to")  # None: up to now
     only: Only | None = None  # None: all due times of the range
     max_parallel: int = Field(DEFAULT_MAX_PARALLEL, ge=1, le=MOST_PARALLEL)
 

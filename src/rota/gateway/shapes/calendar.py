@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from rota.domain.calendars import Inside, compile_calendar, in_words
 from rota.domain.errors import Invalid
 from rota.domain.jobfile import to_block
 from rota.domain.jobfile.calendars import calendar_document
-from rota.gateway.shapes.models import Answer, Body
+from rota.gateway.shapes.models import Answer
 from rota.operations.calendars import CalendarChange, etag_of
 from rota.operations.differences import Change
 from rota.ports.calendars import StoredCalendar
@@ -89,25 +87,6 @@ class CalendarChangeShape(Answer):
             differences=list(change.differences),
             applied=applied,
         )
-
-
-class HolidaysBody(Body):
-    country: str
-    subdivision: str | None = None
-
-
-class CalendarBody(Body):
-    """A calendar as a job file has it; the schema of the file tells each field."""
-
-    name: str | None = None  # if given, that of the address
-    windows: Annotated[list[str] | None, Field(description="such as `Sat,Sun 00:00-06:00`")] = None
-    holidays: HolidaysBody | None = None
-    timezone: str | None = None
-    inside: Inside | None = None
-
-    def document(self, name: str) -> dict[str, Any]:
-        """What was sent, under the name of the address."""
-        return self.model_dump(exclude_none=True, mode="json") | {"name": name}
 
 
 def _fields(stored: StoredCalendar) -> dict[str, Any]:

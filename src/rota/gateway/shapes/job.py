@@ -5,15 +5,20 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import Field, model_validator
 
+from rota.domain.errors import Invalid
 from rota.domain.job import Job
 from rota.domain.jobfile import read_job, to_yaml
 from rota.domain.lateness import Lateness
+from rota.domain.schedule import Kind, describe
 from rota.domain.spec import JobSpec
+from rota.gateway.instants import TimeText, zone_of
 from rota.gateway.shapes.models import Answer, Body, Duration
-from rota.operations.definitions import words_of
+from rota.gateway.shapes.preview import ClockChangeShape
+from rota.operations.holding import Moved
 from rota.operations.previewing import Outlook
+from rota.operations.timetables import timetable
 
 Status = Literal["active", "stuck", "paused", "disabled", "finished", "on demand"]
 
@@ -23,6 +28,9 @@ class ScheduleShape(Answer):
     timezone: str
     calendars: list[str]
     words: str
+    kinds: list[Kind]  # of each expression: how it behaves when clocks are changed
+    spread_seconds: float  # by how much the job's spread delays each of its runs
+    jitter_seconds: float  # by how much its jitter may delay one
 
 
 class _Definition(Answer):
@@ -33,6 +41,7 @@ class _Definition(Answer):
     labels: dict[str, str]
     type: str
     schedule: ScheduleShape | None
+    unreadable: str = ""
 
 
 class JobShape(Answer):
@@ -53,8 +62,9 @@ class JobShape(Answer):
     paused_until: datetime | None  # None: until it is resumed
     stuck_since: datetime | None  # None: no run of it waits in vain
     finished_at: datetime | None  # a `run_once` job that has fired
-    schedule: ScheduleShape | None  # None: on demand only
-    next_at: datetime | None
+    schedule: ScheduleShape | None  # None: on demand only, or unreadable
+    unreadable: str  # why this server cannot read it, so that it does not fire; "": it can
+    next_at: datetime | None  # the next due time that runs, with the offset of the schedule's zone
     set: str
     created_by: str
     created_at: datetime
@@ -65,8 +75,29 @@ class JobShape(Answer):
     status: Status
 
     @classmethod
-    def of(cls, job: Job) -> JobShape:
-        return cls(**_fields(job))
+    def of(cls, job: Job, next_at: datetime | None) -> JobShape:
+        return cls(**_fields(job, next_at))
+
+
+class AnsweredShape(Answer):
+    """Due times that got their answer together, without a run."""
+
+    first: datetime
+    last: datetime
+    count: int
+    state: str
+    cause: str
+
+
+class MovedJobShape(JobShape):
+    """A job after a change of its schedule's standing."""
+
+    answered: list[AnsweredShape]  # what the change wrote into the ledger
+
+    @classmethod
+    def after(cls, moved: Moved, next_at: datetime | None) -> MovedJobShape:
+        answered = [AnsweredShape.model_validate(stretch) for stretch in moved.answered]
+        return cls(**_fields(moved.job, next_at), answered=answered)
 
 
 class LatenessShape(Answer):
@@ -86,10 +117,12 @@ class JobDetail(JobShape):
     lateness: LatenessShape | None  # None: no run has started yet
 
     @classmethod
-    def with_lateness(cls, job: Job, lateness: Lateness | None) -> JobDetail:
+    def with_lateness(
+        cls, job: Job, next_at: datetime | None, lateness: Lateness | None
+    ) -> JobDetail:
         document = dict(job.document)
         return cls(
-            **_fields(job),
+            **_fields(job, next_at),
             document=document,
             yaml=to_yaml([document]),
             lateness=None if lateness is None else LatenessShape.model_validate(lateness),
@@ -99,7 +132,7 @@ class JobDetail(JobShape):
 class PauseBody(Body):
     """How long a pause lasts; without either, until the job is resumed."""
 
-    until: AwareDatetime | None = None
+    until: TimeText | None = None  # also 11:00: the next time that it is so late
     length: Duration | None = Field(default=None, alias="for")
 
     @model_validator(mode="after")
@@ -130,24 +163,31 @@ class CalendarEffectShape(Answer):
 
 
 class UpcomingShape(Answer):
-    times: list[datetime]
+    times: list[datetime]  # with the offset of the schedule's zone
     schedule: str  # in words; "" on demand
-    clock_changes: list[str]
+    clock_changes: list[ClockChangeShape]
     calendars: list[CalendarEffectShape]  # those of the times that calendars skip or move
+    answered: list[AnsweredShape]  # coming due times that are skipped already
     problem: str  # why the job cannot fire: a calendar that the server cannot read
 
     @classmethod
-    def of(cls, outlook: Outlook) -> UpcomingShape:
+    def of(cls, job: Job, outlook: Outlook) -> UpcomingShape:
         return cls(
-            times=list(outlook.times),
+            times=[_on_clocks(job, time) for time in outlook.times],
             schedule=outlook.words,
-            clock_changes=list(outlook.clock_changes),
+            clock_changes=[ClockChangeShape.model_validate(it) for it in outlook.clock_changes],
             calendars=[CalendarEffectShape.model_validate(it) for it in outlook.calendars],
+            answered=[AnsweredShape.model_validate(it) for it in outlook.answered],
             problem=outlook.problem,
         )
 
 
-def _fields(job: Job) -> dict[str, Any]:
+def _on_clocks(job: Job, time: datetime) -> datetime:
+    zone = zone_of(job)
+    return zone.local(time) if zone else time
+
+
+def _fields(job: Job, next_at: datetime | None) -> dict[str, Any]:
     definition = _definition(job)
     return {
         **dict(definition),
@@ -162,7 +202,7 @@ def _fields(job: Job) -> dict[str, Any]:
         "paused_until": job.paused_until,
         "stuck_since": job.stuck_since,
         "finished_at": job.finished_at,
-        "next_at": job.next_at,
+        "next_at": _on_clocks(job, next_at) if next_at else None,
         "set": job.set_name,
         "created_by": job.created_by,
         "created_at": job.created_at,
@@ -170,7 +210,7 @@ def _fields(job: Job) -> dict[str, Any]:
         "last_state": job.last_state,
         "last_ended_at": job.last_ended_at,
         "expected_seconds": job.expected_seconds,
-        "status": _status(job, has_schedule=definition.schedule is not None),
+        "status": _status(job, has_schedule=bool(definition.schedule or definition.unreadable)),
     }
 
 
@@ -198,23 +238,41 @@ def _definition(job: Job) -> _Definition:
     if key not in _known:
         if len(_known) >= _MAX_KNOWN:
             _known.clear()
-        _known[key] = _describe(read_job(job.document), job.anchor)
+        _known[key] = _read(job)
     return _known[key]
 
 
+def _read(job: Job) -> _Definition:
+    """One job that a newer release wrote, or in a zone unknown here, must not hide the others."""
+    try:
+        return _describe(read_job(job.document), job.anchor)
+    except Invalid as error:
+        reasons = "; ".join(map(str, error.problems)) or str(error)
+    return _Definition(
+        description="", owner="", labels={}, type="", schedule=None, unreadable=reasons
+    )
+
+
 def _describe(spec: JobSpec, anchor: datetime) -> _Definition:
-    schedule = None
-    if spec.schedule is not None:
-        schedule = ScheduleShape(
-            expressions=list(spec.schedule.expressions),
-            timezone=spec.schedule.timezone,
-            calendars=list(spec.schedule.calendars),
-            words=words_of(spec, anchor),
-        )
     return _Definition(
         description=spec.description,
         owner=spec.owner,
         labels=dict(spec.labels),
         type=spec.type,
-        schedule=schedule,
+        schedule=_schedule(spec, anchor),
+    )
+
+
+def _schedule(spec: JobSpec, anchor: datetime) -> ScheduleShape | None:
+    table = timetable(spec, anchor)
+    if spec.schedule is None or table is None:
+        return None
+    return ScheduleShape(
+        expressions=list(spec.schedule.expressions),
+        timezone=spec.schedule.timezone,
+        calendars=list(spec.schedule.calendars),
+        words=describe(table),
+        kinds=list(table.kinds),
+        spread_seconds=table.spread_delay.total_seconds(),
+        jitter_seconds=spec.schedule.jitter.total_seconds(),
     )

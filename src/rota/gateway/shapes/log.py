@@ -44,6 +44,8 @@ class LogWindow(Answer):
     complete: bool  # no more will arrive
     truncated: bool  # the job's `log_limit` cut it
     output_state: OutputState
+    worker: str  # that executes it, or did
+    pending_bytes: int  # that an ended attempt left on its worker, which goes on sending
 
     @classmethod
     def of(cls, run: str, attempt: int, window: OutputWindow, summary: OutputSummary) -> LogWindow:
@@ -56,6 +58,8 @@ class LogWindow(Answer):
             complete=window.is_complete,
             truncated=summary.truncated,
             output_state=summary.state,
+            worker=window.worker,
+            pending_bytes=window.pending_bytes,
         )
 
     @classmethod

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from rota.domain.schedule import Kind
+from datetime import datetime
+
+from rota.domain.schedule import Explanation, Kind
 from rota.gateway.shapes.models import Answer
 from rota.gateway.shapes.problem import Fault
-from rota.operations.previewing import Preview
+
+
+class ClockChangeShape(Answer):
+    """A change of clocks that moves, drops or doubles a due time."""
+
+    at: datetime  # the first instant on the new offset
+    text: str  # what it does to the schedule
 
 
 class PreviewShape(Answer):
@@ -15,14 +23,14 @@ class PreviewShape(Answer):
     kinds: list[Kind]  # of each expression: how it behaves when clocks are changed
     next: list[str]  # RFC 3339, with the offset of the schedule's zone
     warnings: list[Fault]
-    clock_changes: list[str]
+    clock_changes: list[ClockChangeShape]
 
     @classmethod
-    def of(cls, preview: Preview) -> PreviewShape:
+    def of(cls, explained: Explanation) -> PreviewShape:
         return cls(
-            words=preview.words,
-            kinds=list(preview.kinds),
-            next=[time.isoformat() for time in preview.times],
-            warnings=[Fault.model_validate(warning) for warning in preview.warnings],
-            clock_changes=list(preview.clock_changes),
+            words=explained.words,
+            kinds=list(explained.kinds),
+            next=[time.at.isoformat() for time in explained.next],
+            warnings=[Fault.model_validate(warning) for warning in explained.warnings],
+            clock_changes=[ClockChangeShape.model_validate(it) for it in explained.clock_changes],
         )

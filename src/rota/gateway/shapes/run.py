@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from rota.domain.run import Attempt, AttemptResult, LateResult, OutputState, Run, Trigger
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState
+from rota.gateway.instants import TimeText
 from rota.gateway.shapes.models import Answer, Body
 from rota.operations.explaining import Explanation
 
@@ -185,7 +186,7 @@ class TriggerBody(Body):
     """How a run is asked for."""
 
     inputs: dict[str, Any] = Field(default_factory=dict)
-    at: AwareDatetime | None = None  # not before; None: now
+    at: TimeText | None = None  # not before; None: now
     priority: Annotated[int, Field(ge=0, le=9)] | None = None  # None: the job's
 
 

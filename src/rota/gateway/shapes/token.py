@@ -40,6 +40,34 @@ class NewTokenBody(Body):
     expires_in: Duration | None = None  # None: never
 
 
+class WorkerTokenShape(Answer):
+    """What a worker shows when it dials in, without its secret."""
+
+    id: str
+    name: str  # of the worker
+    pool: str | None  # the only one it may serve; None: any
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None  # None: never
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class NewWorkerTokenShape(Answer):
+    """A worker's token that was just made."""
+
+    id: str
+    name: str
+    pool: str | None
+    secret: str  # shown this once
+
+
+class NewWorkerTokenBody(Body):
+    name: Annotated[str, Field(max_length=128)]  # of the worker
+    pool: Annotated[str, Field(max_length=128)] | None = None  # None: any
+    expires_in: Duration | None = None  # None: never
+
+
 class LoginBody(Body):
     secret: Annotated[str, Field(min_length=1, max_length=512, repr=False)]
 

@@ -15,7 +15,7 @@ class WorkerShape(Answer):
 
     id: str
     worker: str
-    state: Literal["alive", "stopping", "gone"]
+    state: Literal["alive", "draining", "stopping", "gone"]
     pool: str
     slots: int
     running: int  # attempts it holds now
@@ -23,6 +23,8 @@ class WorkerShape(Answer):
     functions: list[str]
     guard_mode: str
     version: str
+    server: str  # id of the one it talks to
+    draining: bool  # it gets nothing new until it is resumed
     lease: str
     registered_at: datetime
     expires_at: datetime
@@ -32,7 +34,7 @@ class WorkerShape(Answer):
         return cls(
             id=session.id,
             worker=session.worker,
-            state="gone" if not session.alive else "stopping" if session.stopping else "alive",
+            state=_state(session),
             pool=session.pool,
             slots=session.slots,
             running=session.held,
@@ -40,7 +42,17 @@ class WorkerShape(Answer):
             functions=list(session.functions),
             guard_mode=session.guard_mode,
             version=session.version,
+            server=session.server,
+            draining=session.draining,
             lease=format_duration(session.lease),
             registered_at=session.registered_at,
             expires_at=session.expires_at,
         )
+
+
+def _state(session: Session) -> Literal["alive", "draining", "stopping", "gone"]:
+    if not session.alive:
+        return "gone"
+    if session.stopping:
+        return "stopping"
+    return "draining" if session.draining else "alive"

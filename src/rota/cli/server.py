@@ -1,0 +1,93 @@
+"""`rota server`: one of the servers of a cluster, or how they all stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from rota.cli.asking import ask, ask_all
+from rota.cli.cluster_views import SHARDS, highest_epochs, write_cluster
+from rota.cli.exits import Exit
+from rota.cli.options import REMOTE, Display, Remote
+from rota.cli.printing import print_list, print_one
+from rota.sdk import calls
+
+if TYPE_CHECKING:
+    from rota.runtime.server import Running
+    from rota.runtime.settings import Settings
+
+app = App(name="server", help="Start one of the servers of a cluster, or show how they stand.")
+
+
+@app.default
+def start(
+    *,
+    roles: Annotated[
+        str | None,
+        Parameter(metavar="ROLE,…", help="gateway, scheduler, dispatcher. Default: all."),
+    ] = None,
+    listen: Annotated[
+        str | None, Parameter(metavar="HOST:PORT", help="Where REST listens.")
+    ] = None,
+    grpc_listen: Annotated[
+        str | None, Parameter(metavar="HOST:PORT", help="Where gRPC listens.")
+    ] = None,
+    name: Annotated[str | None, Parameter(help="Name of the server. Default: the host's.")] = None,
+    zone: Annotated[str | None, Parameter(help="Where it stands.")] = None,
+    log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None,
+) -> Exit:
+    """Start a server in the foreground, without a worker; Ctrl-C hands its work to the others.
+
+    Store, queue and blobs are those of ROTA_STORE, ROTA_QUEUE and ROTA_BLOBS. On SQLite there can
+    be one server; on PostgreSQL any number, all equal.
+    """
+    # Asking how servers stand must not wait for all that running one needs.
+    from rota.cli.local_errors import told_as_failures
+    from rota.cli.local_settings import load_settings
+    from rota.runtime import foreground
+
+    settings = load_settings(
+        roles=roles,
+        listen=listen,
+        grpc_listen=grpc_listen,
+        server_name=name,
+        zone=zone,
+        log_level=log_level,
+    )
+    with told_as_failures():
+        foreground.run_server(settings, lambda running: _greet(settings, running))
+    return Exit.DONE
+
+
+def _greet(settings: Settings, running: Running) -> None:
+    from rota import __version__
+    from rota.runtime.setting_values import without_secrets
+
+    terminal = Display().terminal()
+    store = without_secrets(settings.store) if settings.store else f"SQLite in {settings.home}"
+    grpc = f" · gRPC {running.grpc_listen}" if running.grpc_listen else ""
+    terminal.show(f"rota {__version__} · {running.url}{grpc} · {store}")
+    terminal.show(f"roles: {', '.join(settings.roles)}")
+    terminal.show("Tokens, with the same settings: rota token create · rota worker token create")
+
+
+@app.command
+def status(
+    *,
+    shards: Annotated[bool, Parameter(help="Every shard with its owner and epoch.")] = False,
+    remote: Remote = REMOTE,
+) -> None:
+    """Show the servers, who fires what, and how far behind they are."""
+    with remote.connect() as client:
+        if shards:
+            print_list(remote, ask_all(client, calls.list_shards()), SHARDS)
+            return
+        found = ask(client, calls.get_cluster())
+        epochs = highest_epochs(client.list_shards().items)
+    print_one(
+        remote,
+        found,
+        name=lambda cluster: "\n".join(server.name for server in cluster.servers),
+        page=lambda terminal, cluster: write_cluster(terminal, cluster, epochs),
+    )

@@ -1,0 +1,129 @@
+"""Every setting of this machine's Rota, and what each one means."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+
+from rota.guardian import NamespaceWish
+
+SQLITE = "sqlite:///"
+FILES = "file://"
+DEFAULT_GRPC_LISTEN = "127.0.0.1:7701"
+GRPC_PORT = 7701
+_LEASE_ALONE = timedelta(seconds=30)
+_LEASE_AMONG_OTHERS = timedelta(seconds=5)
+
+
+class ServerRole(StrEnum):
+    """What a server may do; each can be switched off."""
+
+    GATEWAY = "gateway"  # REST and gRPC for people and programs
+    SCHEDULER = "scheduler"  # fires what is due
+    DISPATCHER = "dispatcher"  # workers connect to it
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting of this machine's Rota."""
+
+    home: Path = Path(".rota")
+    listen: str = "127.0.0.1:7700"
+    grpc_listen: str = ""
+    store: str = field(default="", repr=False)
+    store_pool: int = 6
+    blobs: str = field(default="", repr=False)
+    queue: str = field(default="", repr=False)
+    roles: tuple[ServerRole, ...] = tuple(ServerRole)
+    server_name: str = ""
+    zone: str = ""
+    server_lease: timedelta | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_ca: Path | None = None
+    lease: timedelta = timedelta(seconds=30)
+    server: tuple[str, ...] = ()
+    worker_token: str = field(default="", repr=False)
+    worker_name: str = ""
+    slots: int = 4
+    pool: str = "default"
+    labels: Mapping[str, str] | None = None
+    app: str = ""
+    namespace: NamespaceWish = "auto"
+    stop_grace: timedelta = timedelta(seconds=10)
+    log_level: str = "info"
+    url: str = ""
+    token: str = field(default="", repr=False)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other server can be on the store."""
+        return not self.store or self.store.startswith(SQLITE)
+
+    @property
+    def store_path(self) -> Path:
+        """The SQLite file."""
+        address = self.store or f"{SQLITE}{self.home.absolute()}/rota.db"
+        return Path(address.removeprefix(SQLITE))
+
+    @property
+    def blobs_path(self) -> Path:
+        """The folder of blobs that are files."""
+        address = self.blobs or f"{FILES}{self.home.absolute()}/blobs"
+        return Path(address.removeprefix(FILES))
+
+    @property
+    def renewed_within(self) -> timedelta:
+        """The lease of this server: how long its shards wait for it once it is gone."""
+        return self.server_lease or (_LEASE_ALONE if self.is_alone else _LEASE_AMONG_OTHERS)
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether this server has a certificate to show."""
+        return self.tls_cert is not None
+
+    @property
+    def name(self) -> str:
+        """The worker's name."""
+        if self.worker_name:
+            return self.worker_name
+        return socket.gethostname() if self.server else f"{socket.gethostname()}-local"
+
+
+# What each setting means: shown by `rota config show` and in the reference.
+MEANINGS: Mapping[str, str] = {
+    "home": "folder for all data",
+    "listen": "host:port of the API; beyond loopback only with tls_cert and tls_key",
+    "grpc_listen": "host:port of gRPC for workers and clients; empty: off in rota up,"
+    f" {DEFAULT_GRPC_LISTEN} in rota server",
+    "store": "the durable truth: sqlite:///PATH (default: in home) or postgresql://…",
+    "store_pool": "PostgreSQL connections for the API; leases and firing have others",
+    "blobs": "output and files: file://PATH (default: in home), s3://, gs:// or az://BUCKET/PREFIX",
+    "queue": "wake-ups between servers: nats://HOST[,HOST…]; empty: the store itself",
+    "roles": "what a server does: gateway, scheduler, dispatcher, separated by commas",
+    "server_name": "name of the server (default: host name)",
+    "zone": "where the server or worker stands; a worker has it as label zone",
+    "server_lease": "how long the schedules of a dead server wait for it (default: 5s on a shared"
+    " store, 30s alone)",
+    "tls_cert": "certificate chain that the server shows, a PEM file",
+    "tls_key": "private key of tls_cert, a PEM file",
+    "tls_ca": "authorities that workers, CLI and SDK trust, a PEM file (default: the system's)",
+    "lease": "how long a silent worker keeps its runs",
+    "server": "host:port of the server a worker serves, several separated by commas (default: the"
+    " one of home)",
+    "worker_token": "token of the worker, from rota worker token create",
+    "worker_name": "name of the worker (default: host name, with -local for the server of home)",
+    "slots": "attempts a worker runs at once",
+    "pool": "pool the worker serves",
+    "labels": "labels of the worker, key=value separated by commas",
+    "app": "MODULE:app whose Python functions the worker serves",
+    "namespace": "process namespace of the guardian: auto, require or off",
+    "stop_grace": "how long attempts may finish after a stop",
+    "log_level": "debug, info, warning or error",
+    "url": "server that the CLI and SDK talk to (default: the one of home)",
+    "token": "token of the CLI and SDK (default: the one of home)",
+}

@@ -1,0 +1,208 @@
+"""`rota server` and `rota worker --server` on one machine: roles, tokens, TLS, and their ends."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.system.jobs import apply, job, log_of, settle
+
+from rota.runtime import tokens
+from rota.runtime.settings import Settings
+from rota.sdk.client import Client
+from rota.sdk.errors import NotFound
+from rota.testing.certificates import make_certificate
+from rota.testing.nodes import Node, ServerNode, WorkerNode
+from rota.testing.processes import cmdline, processes_of, run_rota
+from rota.testing.servers.ports import free_ports
+from rota.testing.waiting import eventually
+
+Start = Callable[..., Any]
+
+
+class Site:
+    """A server on SQLite, and workers that dial in."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        rest, grpc = free_ports(2)
+        self._folder = folder
+        self._settings = settings
+        self._nodes: list[Node] = []
+        self.server = ServerNode("server", folder / "server", (rest, grpc), **settings)
+        self._nodes.append(self.server)
+        offline = Settings(home=self.server.home)
+        _, self.token = tokens.create(offline, "tests", "admin")
+        self.client = Client(self.server.url, self.token)
+
+    def worker(self, name: str = "far", **settings: str) -> WorkerNode:
+        """With a token of its own, not started yet."""
+        told = {"server": self.server.grpc, "worker_token": self.worker_token(name)} | settings
+        node = WorkerNode(name, self._folder / name, self.client, **told)
+        self._nodes.append(node)
+        return node
+
+    def worker_token(self, name: str, pool: str | None = None) -> str:
+        return tokens.create_for_worker(Settings(home=self.server.home), name, pool)[1]
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        told = {"ROTA_URL": self.server.url, "ROTA_TOKEN": self.token}
+        return run_rota(*words, environ=self.server.environ | told)
+
+    def close(self) -> None:
+        self.client.close()
+        for node in reversed(self._nodes):
+            node.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Start]:
+    sites: list[Site] = []
+
+    def make(**settings: str) -> Site:
+        sites.append(Site(tmp_path, **settings))
+        return sites[-1]
+
+    yield make
+    for each in sites:
+        each.close()
+
+
+class TestWorkers:
+    def test_worker_dials_in_and_works(self, site: Start) -> None:
+        here: Site = site()
+        here.server.start()
+        here.worker(pool="far", labels="site=fra", zone="eu").start()
+        apply(here.client, job("hello", "echo hello", pool="far"))
+
+        run = settle(here.client, here.client.trigger("hello"))
+
+        [worker] = here.client.list_workers()
+        assert (run.state, log_of(here.client, run.id)) == ("COMPLETED", "hello\n")
+        assert (worker.worker, worker.pool) == ("far", "far")
+        assert worker.labels == {"site": "fra", "zone": "eu"}
+
+    def test_secret_is_in_no_argument_and_not_with_the_jobs(self, site: Start) -> None:
+        here: Site = site()
+        here.server.start()
+        worker = here.worker()
+        worker.start()
+        secret = worker.environ["ROTA_WORKER_TOKEN"]
+        apply(here.client, job("look", "env; tr '\\0' ' ' </proc/self/environ"))
+
+        printed = log_of(here.client, settle(here.client, here.client.trigger("look")).id)
+
+        assert "ROTA_RUN_ID" in printed
+        assert secret not in printed
+        assert all(secret.encode() not in cmdline(pid) for pid in processes_of(worker.home))
+        assert secret not in worker.printed()
+
+    def test_worker_without_a_token_says_how_to_get_one(self, tmp_path: Path, site: Start) -> None:
+        refused = run_rota(
+            "worker",
+            "--server=127.0.0.1:1",
+            environ={"ROTA_HOME": str(tmp_path), "PATH": "/usr/bin", "HOME": str(tmp_path)},
+        )
+
+        assert refused.returncode == 2
+        assert "rota worker token create" in refused.stderr
+
+    def test_worker_with_another_s_token_is_refused(self, site: Start) -> None:
+        here: Site = site()
+        here.server.start()
+        worker = here.worker("impostor", worker_token=here.worker_token("somebody"))
+        worker.launch()
+
+        eventually(lambda: "this token is for the worker somebody" in worker.printed())
+
+        assert not here.client.list_workers().items
+
+    def test_revoked_worker_is_sent_away_with_its_next_beat(self, site: Start) -> None:
+        here: Site = site(lease="2s")
+        here.server.start()
+        worker = here.worker()
+        worker.start()
+        [token] = here.client.list_worker_tokens()
+
+        assert here.command("worker", "token", "revoke", token.id, "--yes").returncode == 0
+
+        eventually(lambda: "not valid (any more)" in worker.printed())
+        eventually(lambda: not here.client.list_workers().items)
+
+    def test_attempt_survives_a_restart_of_its_server(self, site: Start, tmp_path: Path) -> None:
+        here: Site = site()
+        here.server.start()
+        here.worker().start()
+        gate = tmp_path / "gate"
+        apply(here.client, job("long", f"until [ -e {gate} ]; do sleep 0.05; done; echo through"))
+        run = here.client.trigger("long")
+        eventually(lambda: here.client.get_run(run.id).state == "PROCESSING")
+
+        here.server.restart()
+        gate.touch()
+        done = settle(here.client, run)
+
+        assert (done.state, len(done.attempts)) == ("COMPLETED", 1)
+        assert log_of(here.client, run.id) == "through\n"
+
+
+class TestRoles:
+    def test_server_without_the_gateway_has_health_and_no_api(self, site: Start) -> None:
+        here: Site = site(roles="scheduler,dispatcher")
+        here.server.start()
+        headers = {"Authorization": f"Bearer {here.token}"}
+
+        metrics = httpx.get(f"{here.server.url}/metrics", headers=headers, trust_env=False)
+
+        assert metrics.status_code == 200
+        with pytest.raises(NotFound):
+            here.client.list_jobs()
+
+    def test_server_that_only_answers_fires_nothing(self, site: Start) -> None:
+        here: Site = site(roles="gateway")
+        here.server.start()
+        apply(here.client, job("due", "true", schedule="every 100ms"))
+
+        eventually(lambda: here.client.get_cluster().overdue_seconds > 1)
+
+        [server] = here.client.get_cluster().servers
+        assert (server.roles, server.shards) == (("gateway",), 0)
+        assert not here.client.list_runs().items
+
+    def test_second_server_on_sqlite_is_refused(self, site: Start) -> None:
+        here: Site = site()
+        here.server.start()
+
+        refused = run_rota("server", environ=here.server.environ | {"ROTA_LISTEN": "127.0.0.1:0"})
+
+        assert refused.returncode == 5
+        assert f"pid {here.server.pid}" in refused.stderr
+
+
+class TestTls:
+    def test_everything_is_reached_by_tls(self, site: Start, tmp_path: Path) -> None:
+        made = make_certificate(tmp_path)
+        authorities = str(made.certificate)
+        here: Site = site(tls_cert=authorities, tls_key=str(made.key))
+        here.server.url = here.server.url.replace("http:", "https:")
+        here.server.launch()
+        told = {"ROTA_URL": here.server.url, "ROTA_TOKEN": here.token, "ROTA_TLS_CA": authorities}
+        environ = here.server.environ | told
+
+        eventually(lambda: run_rota("worker", "list", environ=environ).returncode == 0)
+        worker = here.worker(tls_ca=authorities)
+        Node.launch(worker)
+
+        def has_worker() -> bool:
+            return "far" in run_rota("worker", "list", environ=environ).stdout
+
+        eventually(has_worker, within=timedelta(seconds=30))
+        untrusting = run_rota(
+            "worker", "list", environ={k: v for k, v in environ.items() if k != "ROTA_TLS_CA"}
+        )
+        assert untrusting.returncode == 7
+        assert "certificate" in untrusting.stderr

@@ -1,0 +1,123 @@
+"""`rota server status`, and the workers of a cluster: drains and tokens."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.unit.cli.console import Console
+from tests.unit.cli.server import Server
+
+from rota.domain.ids import new_server_id
+from rota.operations.tokens import authenticate_worker
+from rota.ports.records import NewServer, Role
+
+TIDY = "jobs: [{name: tidy, steps: [{run: x}]}]"
+
+
+def join(server: Server, name: str) -> str:
+    new = NewServer(
+        new_server_id(), name, timedelta(seconds=5), ("scheduler",), zone="fra", version="9.9"
+    )
+    server.do(server.backends.store.join(new))
+    server.do(server.backends.store.keep_shards(new.id, stopping=False))
+    return new.id
+
+
+class TestStatus:
+    def test_servers_shards_and_lag(self, rota: Console, server: Server) -> None:
+        join(server, "one")
+        server.define(TIDY)
+        rota("trigger", "tidy")
+
+        shown = rota("server", "status").lines
+
+        assert shown[1].split()[:5] == ["one", "alive", "scheduler", "fra", "9.9"]
+        assert "256 of 256 have an owner" in "\n".join(shown)
+        assert any(line.startswith("overdue  nothing") for line in shown)
+        assert any(line.startswith("queued   default 1 (the oldest for ") for line in shown)
+
+    def test_shards_with_their_owners(self, rota: Console, server: Server) -> None:
+        owner = join(server, "one")
+
+        shown = rota("server", "status", "--shards").lines
+
+        assert len(shown) == 257
+        assert shown[1].split()[:3] == ["0", owner, "1"]
+
+    def test_programs_get_all_of_it(self, rota: Console, server: Server) -> None:
+        join(server, "one")
+
+        assert rota("server", "status", "--json").json["servers"][0]["name"] == "one"
+
+    def test_verb_that_goes_without_saying(self, rota: Console) -> None:
+        assert "did you mean: rota server" in rota("server", "start").err
+
+
+class TestDraining:
+    @pytest.fixture(autouse=True)
+    def _worker(self, rota: Console, server: Server) -> None:
+        server.define(TIDY)
+        rota("trigger", "tidy")
+        self.work = server.claim()
+
+    def test_drain_and_back(self, rota: Console) -> None:
+        drained = rota("worker", "drain", "worker-1")
+        [_, during] = rota("worker", "list").lines
+        resumed = rota("worker", "drain", "worker-1", "--off")
+        [_, after] = rota("worker", "list").lines
+
+        assert "which holds 1" in drained.err
+        assert during.split()[1] == "draining"
+        assert "resumed" in resumed.err
+        assert after.split()[1] == "alive"
+
+    def test_waiting_ends_when_it_holds_nothing(self, rota: Console, server: Server) -> None:
+        server.finish(self.work)
+
+        assert "holds nothing" in rota("worker", "drain", "worker-1", "--wait").err
+
+    def test_dry_run_changes_nothing(self, rota: Console) -> None:
+        assert "would drain" in rota("worker", "drain", "worker-1", "--dry-run").err
+
+        assert "alive" in rota("worker", "list").out
+
+    def test_unknown_worker(self, rota: Console) -> None:
+        assert rota("worker", "drain", "nobody").code == 3
+
+
+class TestWorkerTokens:
+    def test_made_listed_and_revoked(self, rota: Console, server: Server) -> None:
+        made = rota("worker", "token", "create", "fra-1", "--pool", "fra", "--json").json
+
+        listed = rota("worker", "token", "list").lines[1].split()
+        refused = rota("worker", "token", "revoke", made["id"])
+        revoked = rota("worker", "token", "revoke", made["id"], "--yes")
+
+        identity = made["name"], made["pool"]
+        assert identity == ("fra-1", "fra")
+        assert listed[:4] == [made["id"], "fra-1", "fra", "valid"]
+        assert (refused.code, revoked.code) == (2, 0)
+        assert "revoked" in rota("worker", "token", "list").out
+
+    def test_secret_alone_is_on_standard_output(self, rota: Console, server: Server) -> None:
+        made = rota("worker", "token", "create", "fra-1")
+
+        [secret] = made.lines
+        assert server.do(authenticate_worker(server.backends, secret)).name == "fra-1"
+
+    def test_without_a_server_it_is_written_to_the_store(self, rota: Console) -> None:
+        made = rota("worker", "token", "create", "fra-1")
+
+        assert made.code == 0
+        assert made.out.startswith("rotaw_")
+
+    def test_name_that_is_none(self, rota: Console) -> None:
+        assert rota("worker", "token", "create", "a b").code == 2
+
+    def test_viewer_may_not(
+        self, rota: Console, server: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("ROTA_TOKEN", server.secrets[Role.VIEWER])
+
+        assert rota("worker", "token", "create", "fra-1").code == 4
