@@ -23,7 +23,7 @@ from rota.domain.schedule import Timetable
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import JobSpec
 from rota.domain.states import RunState
-from rota.operations.definitions import timetable
+from rota.operations.timetables import timetable
 from rota.sdk.answers import Batch, LogWindow, Run, RunDetail
 from rota.sdk.app import App
 from rota.sdk.errors import NotFound

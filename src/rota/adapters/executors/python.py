@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from typing import Any
 
 import msgspec
 
@@ -110,7 +111,7 @@ class PythonExecutor:
     def _begin(self, key: int, now: int) -> None:
         held = self._held[key]
         held.sent_at = now
-        seconds = held.assignment.seconds_allowed(self._desk.store_micros())
+        seconds = held.assignment.seconds_allowed(now)
         if seconds is not None:
             held.timer = self._loop.call_later(seconds, self._stop, [key], AttemptResult.TIMED_OUT)
 
@@ -214,7 +215,6 @@ def _outcome(held: _Held, done: Done, shift: int) -> Outcome:
     """`shift` turns the machine's monotonic time into the store's."""
     work = held.assignment.work
     result, message = _result(held, done)
-    outputs = msgspec.json.decode(done.output) if done.output else None
     return Outcome(
         work.run,
         work.attempt,
@@ -222,12 +222,18 @@ def _outcome(held: _Held, done: Done, shift: int) -> Outcome:
         done.started + shift,
         done.ended + shift,
         message=message,
-        outputs=None if why_not_portable(outputs) else outputs,
+        outputs=_portable(done.output) if done.output else None,
         steps=tuple(
             StepOutcome(step.name, step.result, seconds=step.seconds) for step in done.steps
         ),
         cpu_seconds=done.cpu / 1e6,
     )
+
+
+def _portable(output: bytes) -> Any:
+    """A function's result; None if some part of Rota could not carry it."""
+    outputs = msgspec.json.decode(output)
+    return None if why_not_portable(outputs) else outputs
 
 
 def _result(held: _Held, done: Done) -> tuple[AttemptResult, str]:
