@@ -7,7 +7,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version=3.11 \
 	--generate-hashes --no-emit-index-url --no-header $(LOCK_OPTIONS)
 
 .DEFAULT_GOAL := help
-.PHONY: help up cluster test check lint fmt docs bench build lock clean runtime dev
+.PHONY: help up cluster chaos test check lint fmt docs bench build lock clean runtime dev
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -18,9 +18,12 @@ up: runtime ## Start Rota with the example jobs; Ctrl-C stops it
 cluster: dev ## Start a whole cluster on this machine; Ctrl-C stops it
 	@exec $(BIN)/python tools/cluster.py
 
+chaos: dev ## Break a cluster in every way for ten minutes, and judge it
+	$(BIN)/python tools/chaos.py --minutes 10
+
 test: lint ## Everything CI runs: all checks, all tests
 	@$(PYTHON) tools/system_packages.py
-	$(PYTEST)
+	$(PYTEST) -m "not campaign"
 
 check: lint ## The inner loop: all checks, fast tests
 	$(PYTEST) -m "not slow and not system"
@@ -38,7 +41,7 @@ fmt: dev ## Format the code and mend what lint can mend
 docs: dev ## Renew the pages that are made from the code
 	$(BIN)/python tools/generate_docs.py
 
-bench: runtime ## Measure Rota beside its peers
+bench: dev ## Measure Rota beside its peers
 	$(BIN)/python -m bench
 
 build: runtime ## Build the wheel into dist/

@@ -12,7 +12,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import p2_functions, p3_commands, p4_lateness, p5_growth, p7_memory
+from bench import (
+    p1_backlog,
+    p2_functions,
+    p3_commands,
+    p4_lateness,
+    p5_growth,
+    p6_submit,
+    p7_memory,
+)
 from bench.contest import Plan
 from bench.figures import Comparison
 from bench.machine import facts
@@ -20,10 +28,12 @@ from bench.table import as_document, render
 
 _RESULTS = Path(__file__).with_name("results")
 _WORKLOADS: Mapping[str, Callable[[Plan], list[Comparison]]] = {
+    "P1": p1_backlog.run,
     "P2": p2_functions.run,
     "P3": p3_commands.run,
     "P4": p4_lateness.run,
     "P5": p5_growth.run,
+    "P6": p6_submit.run,
     "P7": p7_memory.run,
 }
 

@@ -4,43 +4,76 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
 from bench.schedules import job_id
-from rota.domain.calendars import FiringRules
-from rota.domain.ids import instant, micros
+from rota.domain.firing import FiringRules
+from rota.domain.ids import instant, micros, new_server_id
 from rota.domain.schedule import Timetable
+from rota.domain.shards import SCHEDULER
 from rota.domain.spec import Misfire
 from rota.operations.firing import MISFIRE_GRACE, plan_firing
-from rota.ports.store import ScheduleStore
+from rota.ports.records import NewServer, Ownership
+from rota.ports.store import ScheduleStore, ServerStore
 
 _PAYLOAD = "x" * 200  # a schedule is never alone in its row
+
+
+class Steps(Protocol):
+    """A scheduler's step, to be taken again and again."""
+
+    async def make_due(self, numbers: Iterable[int], due: datetime) -> None:
+        """Bring the next due time of these schedules to an instant."""
+        ...
+
+    async def step(self, now: datetime, limit: int) -> int:
+        """Insert the runs that are due and advance their schedules; returns how many."""
+        ...
+
+
+async def own_all_shards(store: ServerStore) -> Ownership:
+    """Be the only server of a store."""
+    server = NewServer(new_server_id(), "bench", timedelta(days=1), (SCHEDULER,), is_alone=True)
+    await store.join(server)
+    holding = await store.keep_shards(server.id, stopping=False)
+    return Ownership(server.id, holding.shards)
+
+
+async def fire_due(
+    store: ScheduleStore, ownership: Ownership, rules: FiringRules, now: datetime, limit: int
+) -> int:
+    """What the scheduler does at a due time; returns how many schedules moved on."""
+    firings = [
+        plan_firing(due, rules, rules.timetable.next_after(due.next_at), now)
+        for due in await store.due_schedules(now, limit, ownership.epochs)
+    ]
+    return len((await store.fire(firings, ownership)).accepted)
+
+
+def rules_of(table: Timetable) -> FiringRules:
+    return FiringRules(table, Misfire(), MISFIRE_GRACE)
 
 
 class RotaSteps:
     """Rota's store, as the scheduler uses it."""
 
-    def __init__(self, store: ScheduleStore, path: Path, table: Timetable) -> None:
+    def __init__(
+        self, store: ScheduleStore, ownership: Ownership, path: Path, table: Timetable
+    ) -> None:
         self._store = store
+        self._ownership = ownership
         self._connection = sqlite3.connect(path)  # beside the store, to prepare the steps
-        self._rules = FiringRules(table, Misfire(), MISFIRE_GRACE)
+        self._rules = rules_of(table)
 
-    def make_due(self, numbers: Iterable[int], due: datetime) -> None:
-        """Bring the next due time of these schedules to an instant."""
+    async def make_due(self, numbers: Iterable[int], due: datetime) -> None:
         rows = [(micros(due), job_id(number)) for number in numbers]
         with self._connection:
             self._connection.executemany("UPDATE schedule SET next_at = ? WHERE job_id = ?", rows)
 
     async def step(self, now: datetime, limit: int) -> int:
-        """Insert the runs that are due and advance their schedules; returns how many."""
-        rules = self._rules
-        firings = [
-            plan_firing(due, rules, rules.timetable.next_after(due.next_at), now)
-            for due in await self._store.due_schedules(now, limit)
-        ]
-        fired = await self._store.fire(firings)
-        return len(fired.accepted)
+        return await fire_due(self._store, self._ownership, self._rules, now, limit)
 
     def close(self) -> None:
         self._connection.close()
@@ -65,15 +98,13 @@ class BareSteps:
         execute("PRAGMA wal_checkpoint(TRUNCATE)")
         execute("PRAGMA synchronous = FULL")
 
-    def make_due(self, numbers: Iterable[int], due: datetime) -> None:
-        """Bring the next due time of these schedules to an instant."""
+    async def make_due(self, numbers: Iterable[int], due: datetime) -> None:
         rows = [(micros(due), number) for number in numbers]
         self._connection.execute("BEGIN")
         self._connection.executemany("UPDATE schedule SET next_at = ? WHERE id = ?", rows)
         self._connection.execute("COMMIT")
 
     async def step(self, now: datetime, limit: int) -> int:
-        """Insert the runs that are due and advance their schedules; returns how many."""
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         due = connection.execute(

@@ -89,6 +89,10 @@ def at_most_times(factor: float) -> Goal:
     return Goal(Sense.AT_MOST, factor, is_ratio=True)
 
 
+def at_least(limit: float) -> Goal:
+    return Goal(Sense.AT_LEAST, limit, is_ratio=False)
+
+
 def at_most(limit: float) -> Goal:
     return Goal(Sense.AT_MOST, limit, is_ratio=False)
 

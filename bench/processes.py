@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
+_STARTED = 17  # place in /proc/PID/stat, counted from after the parent
+_CPU = slice(9, 13)  # utime, stime, and both of ended children
 _PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
 
 
@@ -21,6 +23,7 @@ class Process:
     pid: int
     parent: int
     started: int
+    cpu_ticks: int  # of it and of its children that have ended
 
     def is_alive(self) -> bool:
         now = _read(self.pid)
@@ -48,6 +51,11 @@ def memory_bytes(root: int) -> int:
     return sum(_pss_bytes(process.pid) for process in tree(root))
 
 
+def cpu_seconds(root: int) -> float:
+    """Processor time of a process tree."""
+    return sum(process.cpu_ticks for process in tree(root)) / os.sysconf("SC_CLK_TCK")
+
+
 def _pss_bytes(pid: int) -> int:
     text = (_PROC / str(pid) / "smaps_rollup").read_text(encoding="ascii")
     found = _PSS.search(text)
@@ -66,4 +74,7 @@ def _read(pid: int) -> Process | None:
         return None
     # The name before the last parenthesis may contain anything.
     state, parent, *rest = text.rpartition(")")[2].split()
-    return None if state in "ZX" else Process(pid, int(parent), int(rest[17]))
+    if state in "ZX":
+        return None
+    numbers = list(map(int, rest))
+    return Process(pid, int(parent), numbers[_STARTED], sum(numbers[_CPU]))

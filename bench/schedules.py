@@ -11,21 +11,22 @@ from typing import Any
 from rota.adapters.blobs.files import open_files
 from rota.adapters.queue.local import LocalQueue
 from rota.adapters.store.sqlite.opening import open_sqlite
-from rota.domain.ids import JobId, micros
+from rota.domain.ids import JobId, micros, shard_of
 from rota.domain.jobfile import read_file
 from rota.domain.schedule import Timetable
-from rota.operations import definitions
+from rota.operations import definitions, timetables
 from rota.operations.backends import Backends
+from rota.ports.store import Store
 
 _JOB_FILE = 'jobs: [{name: job, schedule: "*/5 * * * *", steps: [{run: [/bin/true]}]}]'
 _SET = "bench"
 FAR_AWAY = datetime(2100, 1, 1, tzinfo=UTC)  # no copy is due before
 _MILLISECOND = 1_000  # in the store's microseconds
 # What tells one copy of the job's rows from another, by table and column.
-_TABLES = {
-    "job": {"id": "id", "name": "name"},
+TABLES = {
+    "job": {"id": "id", "name": "name", "shard": "shard"},
     "job_version": {"job_id": "id"},
-    "schedule": {"job_id": "id", "next_at": "next_at"},
+    "schedule": {"job_id": "id", "next_at": "next_at", "shard": "shard"},
 }
 
 
@@ -37,7 +38,7 @@ def job_id(number: int) -> JobId:
 def timetable() -> Timetable:
     """The due times that all these jobs have."""
     [entry] = read_file(_JOB_FILE, name=_SET).jobs
-    table = definitions.timetable(entry.spec, FAR_AWAY)
+    table = timetables.timetable(entry.spec, FAR_AWAY)
     assert table is not None
     return table
 
@@ -51,7 +52,7 @@ async def fill(path: Path, count: int) -> None:
     connection = sqlite3.connect(path)
     try:
         connection.execute("PRAGMA synchronous = OFF")
-        for table, columns in _TABLES.items():
+        for table, columns in TABLES.items():
             _copy(connection, table, columns, count)
         connection.commit()
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -62,11 +63,16 @@ async def fill(path: Path, count: int) -> None:
 async def _define(path: Path) -> None:
     store = await open_sqlite(path)
     try:
-        async with await open_files(path.parent / "blobs") as blobs:
-            backends = Backends(store, LocalQueue(), blobs)
-            await definitions.apply(backends, read_file(_JOB_FILE, name=_SET), actor="bench")
+        await define_one(store, path.parent / "blobs")
     finally:
         await store.close()
+
+
+async def define_one(store: Store, blobs_folder: Path) -> None:
+    """The job of which the others are copies."""
+    async with await open_files(blobs_folder) as blobs:
+        backends = Backends(store, LocalQueue(), blobs)
+        await definitions.apply(backends, read_file(_JOB_FILE, name=_SET), actor="bench")
 
 
 def _copy(connection: sqlite3.Connection, table: str, columns: dict[str, str], count: int) -> None:
@@ -76,17 +82,19 @@ def _copy(connection: sqlite3.Connection, table: str, columns: dict[str, str], c
     places = ", ".join(f":{name}" for name in names)
     insert = f"INSERT INTO {table} VALUES ({places})"  # noqa: S608 (names of our own)
     connection.execute(f"DELETE FROM {table}")  # noqa: S608 (a name of our own)
-    connection.executemany(insert, _copies(original, columns, count))
+    connection.executemany(insert, copies(original, columns, count))
 
 
-def _copies(
+def copies(
     original: dict[str, Any], columns: dict[str, str], count: int
 ) -> Iterator[dict[str, Any]]:
+    """A job's row in one of the `TABLES`, so many times, each for a job of its own."""
     far_away = micros(FAR_AWAY)
     for number in range(count):
         made: dict[str, object] = {
             "id": job_id(number),
             "name": f"job-{number}",
             "next_at": far_away + number * _MILLISECOND,
+            "shard": shard_of(job_id(number)),
         }
         yield original | {column: made[kind] for column, kind in columns.items()}

@@ -19,7 +19,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import fields
-from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 
@@ -32,7 +31,6 @@ from rota.cli.commands import COMMANDS
 from rota.cli.main import main as run_rota
 from rota.cli.program import build
 from rota.domain import jobfile
-from rota.domain.durations import format_duration
 from rota.domain.states import (
     FINAL_STATES,
     INITIAL_STATES,
@@ -43,6 +41,7 @@ from rota.domain.states import (
     RunState,
 )
 from rota.gateway.openapi import role_of
+from rota.runtime.setting_values import shown
 from rota.runtime.settings import MEANINGS, Settings
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -78,7 +77,7 @@ def renewed(page: str) -> str:
 def settings() -> str:
     """Every setting with its variable, default and meaning."""
     rows = [
-        (f"`{field.name}`", f"`ROTA_{field.name.upper()}`", _shown(field.default))
+        (f"`{field.name}`", f"`ROTA_{field.name.upper()}`", _shown(field.name, field.default))
         for field in fields(Settings)
     ]
     meanings = [MEANINGS[field.name] for field in fields(Settings)]
@@ -202,8 +201,8 @@ def _group(name: str, states: Iterable[RunState]) -> list[str]:
     return [f"  subgraph {name}", *members, "  end"]
 
 
-def _shown(default: object) -> str:
-    text = format_duration(default) if isinstance(default, timedelta) else str(default or "")
+def _shown(name: str, default: object) -> str:
+    text = shown(name, default)
     return f"`{text}`" if text else ""
 
 

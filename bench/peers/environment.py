@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from bench import processes
 
 _ROOT = Path(__file__).resolve().parents[2]
 _FOLDER = _ROOT / "bench" / ".peers"
@@ -27,10 +29,15 @@ def command(module: str, *arguments: object) -> list[str]:
 
 def run(module: str, *arguments: object, environ: Mapping[str, str] | None = None) -> str:
     """Run a module to its end; returns what it printed."""
+    return finish(command(module, *arguments), environ or {})
+
+
+def finish(command: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Run a command to its end; returns what it printed."""
     done = subprocess.run(
-        command(module, *arguments),
+        command,
         cwd=_ROOT,
-        env={**os.environ, **(environ or {})},
+        env={**os.environ, **environ},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -43,21 +50,31 @@ def running(
     module: str, *arguments: object, environ: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a module in the background, until the block ends."""
+    with background(command(module, *arguments), environ) as process:
+        yield process
+
+
+@contextmanager
+def background(
+    command: Sequence[str], environ: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command in the background, until the block ends."""
     process = subprocess.Popen(
-        command(module, *arguments),
-        cwd=_ROOT,
-        env={**os.environ, **environ},
-        start_new_session=True,
+        command, cwd=_ROOT, env={**os.environ, **environ}, start_new_session=True
     )
     try:
         yield process
     finally:
+        members = processes.tree(process.pid)
         process.terminate()
         try:
             process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        for member in members:
+            if member.is_alive():
+                member.kill()
 
 
 def _install() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import assume, example, given, settings
@@ -12,19 +13,15 @@ from tests.unit.domain.calendars.builders import blackout
 from tests.unit.domain.schedule.builders import timetable, utc
 
 from rota.domain.calendars import (
-    Answers,
     Blackout,
-    FiringRules,
+    BlackoutAnswer,
     ReleasedAt,
     SkippedBy,
-    SkippedRange,
-    answer_due_times,
     blackout_answer,
     end_of_blackout,
-    fold_into_window,
-    next_start,
 )
-from rota.domain.schedule import MissedRange, Timetable
+from rota.domain.firing import Answers, FiringRules, SkippedRange, answer_due_times, next_start
+from rota.domain.schedule import DueRange, Timetable
 from rota.domain.spec import Misfire, MisfirePolicy
 
 GRACE = timedelta(seconds=2)
@@ -52,13 +49,31 @@ starts = st.datetimes(
 backlogs = st.builds(timedelta, seconds=st.integers(0, 4 * 86_400))
 
 
+def answer(rules: FiringRules, cursor: datetime, now: datetime) -> Answers:
+    return answer_due_times(rules, cursor, now, after=rules.timetable.next_after(cursor))
+
+
+def last_of_each_window(
+    blackouts: list[Blackout], due_times: Sequence[datetime], following: datetime | None
+) -> tuple[BlackoutAnswer, ...]:
+    """The answers where, of the due times that wait for one end, only the last still does."""
+    known = [*due_times, following] if following else list(due_times)
+    answers = [blackout_answer(blackouts, due) for due in known]
+    return tuple(
+        SkippedBy(found.name)
+        if isinstance(found, ReleasedAt) and found in answers[index + 1 :]
+        else found
+        for index, found in enumerate(answers[: len(due_times)])
+    )
+
+
 def expected_open(
     table: Timetable, blackouts: list[Blackout], due_times: list[datetime], now: datetime
 ) -> list[datetime]:
     if table.run_once:
         answers = tuple(blackout_answer(blackouts, due) for due in due_times)
     else:
-        answers = fold_into_window(blackouts, due_times, table.next_after(now))
+        answers = last_of_each_window(blackouts, due_times, table.next_after(now))
     return [
         due
         for due, answer in zip(due_times, answers, strict=True)
@@ -90,7 +105,7 @@ def expected_runs(
 def told(answers: Answers, due_times: list[datetime]) -> Counter[datetime]:
     """How often each due time is answered; a range must hold as many as it says."""
     found = Counter(run.due for run in answers.runs)
-    stretches: list[MissedRange | SkippedRange] = [*answers.missed, *answers.skipped]
+    stretches: list[DueRange | SkippedRange] = [*answers.missed, *answers.skipped]
     for stretch in stretches:
         inside = [due for due in due_times if stretch.first <= due <= stretch.last]
         assert len(inside) == stretch.count
@@ -121,7 +136,7 @@ def test_every_due_time_has_one_answer_and_calendars_come_before_misfires(
     due_times = list(table.between(cursor - MICROSECOND, now, _MANY))
     rules = FiringRules(table, misfire, GRACE, tuple(blackouts))
 
-    answers = answer_due_times(rules, cursor, now)
+    answers = answer(rules, cursor, now)
 
     open_times = expected_open(table, blackouts, due_times, now)
     runs = expected_runs(table, misfire, open_times, now)
@@ -148,9 +163,9 @@ def test_no_run_is_let_go_inside_a_blackout_unless_it_was_punctual(
     now = cursor + backlog
     rules = FiringRules(table, misfire, GRACE, tuple(blackouts))
 
-    for run in answer_due_times(rules, cursor, now).runs:
-        answer = blackout_answer(blackouts, run.due)
-        assert run.not_before >= (answer.at if isinstance(answer, ReleasedAt) else run.due)
+    for run in answer(rules, cursor, now).runs:
+        told = blackout_answer(blackouts, run.due)
+        assert run.not_before >= (told.at if isinstance(told, ReleasedAt) else run.due)
         starts_at = max(run.not_before, now)
         if run.due < now - GRACE:
             assert end_of_blackout(blackouts, starts_at) == starts_at
@@ -169,13 +184,13 @@ def test_answers_given_one_by_one_are_those_given_at_once(
 
     ran, count, at = list[datetime](), 0, cursor
     for now in moments:
-        answers = answer_due_times(rules, at, now)
+        answers = answer(rules, at, now)
         ran += [run.due for run in answers.runs]
         count += sum(stretch.count for stretch in answers.skipped)
         assert answers.next_at is not None
         at = answers.next_at
 
-    whole = answer_due_times(rules, cursor, moments[-1])
+    whole = answer(rules, cursor, moments[-1])
     assert ran == [run.due for run in whole.runs]
     assert count == sum(stretch.count for stretch in whole.skipped)
 
@@ -195,7 +210,7 @@ def test_the_next_start_is_the_first_due_time_that_is_not_skipped(
     if table.run_once:
         answers = tuple(blackout_answer(blackouts, due) for due in known)
     else:
-        answers = fold_into_window(blackouts, known, table.next_after(start.not_before))
+        answers = last_of_each_window(blackouts, known, table.next_after(start.not_before))
     runs = [
         (due, answer.at if isinstance(answer, ReleasedAt) else due)
         for due, answer in zip(known, answers, strict=True)

@@ -20,11 +20,11 @@ from rota.domain.calendars import (
     blackout_answer,
     compile_calendar,
     end_of_blackout,
-    fold_into_window,
     in_words,
     next_windows,
 )
 from rota.domain.errors import Invalid, Problem
+from rota.domain.firing import fold_into_window
 from rota.domain.jobfile.calendars import read_calendar
 
 MICROSECOND = timedelta(microseconds=1)

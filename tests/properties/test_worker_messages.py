@@ -15,6 +15,7 @@ from rota.adapters.link import grpc_answers as answers
 from rota.adapters.link import grpc_requests as requests
 from rota.contracts import worker_pb2 as pb
 from rota.domain.errors import Invalid
+from rota.domain.output.chunks import CHUNK_LIMIT
 from rota.domain.run import AttemptResult
 from rota.domain.spec import (
     Delivery,
@@ -28,6 +29,8 @@ from rota.domain.spec import (
     Step,
 )
 from rota.ports.work import (
+    MAX_NUMBER,
+    MAX_TOTAL,
     Beat,
     BeatAnswer,
     Cancel,
@@ -54,10 +57,13 @@ NAMES = st.text(
 )
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=9)
 INSTANTS = st.integers(0, 4_102_444_800_000_000)
-COUNTS = st.integers(0, 2**63 - 1)
+STREAMS = st.integers(1, 2**63 - 1)
+TOTALS = st.integers(0, MAX_TOTAL)
+SHARES = st.integers(0, CHUNK_LIMIT)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 CODES = st.none() | st.integers(-(2**31), 2**31 - 1)
-ATTEMPTS = st.integers(0, 2**32 - 1)
+SECONDS = st.floats(0, 2**40)
+ATTEMPTS = st.integers(0, MAX_NUMBER)
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | NUMBERS | TEXTS
 JSON = st.recursive(
     SCALARS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=5
@@ -96,7 +102,7 @@ SPECS = st.builds(
 )
 STEP_RESULTS = ["completed", "failed", "timed_out", "cancelled", "skipped"]
 STEPS = st.builds(
-    StepOutcome, TEXTS, st.sampled_from(STEP_RESULTS), CODES, CODES, NUMBERS, st.integers(0, 99)
+    StepOutcome, TEXTS, st.sampled_from(STEP_RESULTS), CODES, CODES, SECONDS, st.integers(0, 99)
 )
 REPORTED = [result for result in AttemptResult if result is not AttemptResult.LOST]
 OUTCOMES = st.builds(
@@ -111,11 +117,11 @@ OUTCOMES = st.builds(
     message=TEXTS,
     outputs=JSON,
     steps=st.lists(STEPS, max_size=3).map(tuple),
-    cpu_seconds=NUMBERS,
-    max_memory_bytes=COUNTS,
+    cpu_seconds=SECONDS,
+    max_memory_bytes=TOTALS,
     output=st.binary(),
-    output_bytes=COUNTS,
-    output_lines=COUNTS,
+    output_bytes=TOTALS,
+    output_lines=TOTALS,
     truncated=st.booleans(),
 )
 MILLISECONDS = st.integers(0, 4_102_444_800_000)
@@ -123,7 +129,7 @@ CHUNKS = st.builds(
     OutputChunk,
     NAMES,
     ATTEMPTS,
-    st.builds(ChunkMeta, ATTEMPTS, COUNTS, COUNTS, COUNTS, MILLISECONDS, MILLISECONDS),
+    st.builds(ChunkMeta, ATTEMPTS, TOTALS, SHARES, SHARES, MILLISECONDS, MILLISECONDS),
     st.binary(),
 )
 HELLOS = st.builds(
@@ -177,7 +183,7 @@ BOTH_WAYS: dict[str, tuple[Any, Any, Any]] = {
         requests.progress_from,
     ),
     "welcome": (
-        st.builds(Welcome, NAMES, NUMBERS, INSTANTS, COUNTS),
+        st.builds(Welcome, NAMES, NUMBERS, INSTANTS, STREAMS),
         answers.welcome_message,
         answers.welcome_from,
     ),
@@ -241,6 +247,17 @@ def test_orders_arrive_as_they_were_sent(order: Order) -> None:
     arrived = answers.order_from(pb.FromServer.FromString(message.SerializeToString()))
 
     assert arrived == order
+
+
+def test_a_spec_of_a_later_version_is_left_out_and_nothing_else() -> None:
+    work = Work("r_1", 1, "j_new", 1, 0)
+    spec = SpecEntry("j_1", 1, JobSpec("tidy"))
+    [message] = answers.order_messages(Dispatch((work,), (spec,)))
+    message.dispatch.specs.add(
+        job_id="j_new", job_version=1, spec_json=b'{"name":"x","type":"quantum"}'
+    )
+
+    assert answers.order_from(message) == Dispatch((work,), (spec,))
 
 
 def test_a_long_dispatch_travels_in_pieces_specs_first() -> None:

@@ -129,6 +129,13 @@ class TestStarting:
         assert 'did you mean "schedule"?' in told
         assert not home.exists()
 
+    def test_app_that_cannot_be_loaded(self, home: Path) -> None:
+        done = run_rota("up", "--app", "no_such_module:app", environ=environment(home))
+
+        assert done.returncode == 2
+        assert done.stderr.count("the app no_such_module:app cannot be loaded") == 1
+        assert "killed everything" not in done.stderr
+
     def test_job_file_that_is_not_there(self, home: Path) -> None:
         code, told = refused(home, "--apply", "absent.yaml")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -111,15 +112,26 @@ class TestWorkers:
         assert refused.returncode == 2
         assert "rota worker token create" in refused.stderr
 
-    def test_worker_with_another_s_token_is_refused(self, site: Start) -> None:
+    def test_worker_with_another_s_token_is_refused_once_and_for_good(self, site: Start) -> None:
         here: Site = site()
         here.server.start()
         worker = here.worker("impostor", worker_token=here.worker_token("somebody"))
-        worker.launch()
 
-        eventually(lambda: "this token is for the worker somebody" in worker.printed())
+        refused = run_rota("worker", "--name=impostor", environ=worker.environ)
 
+        assert refused.returncode == 4
+        assert refused.stderr.count("this token is for the worker somebody") == 1
+        assert "killed everything" not in refused.stdout + refused.stderr
         assert not here.client.list_workers().items
+
+    def test_worker_whose_authorities_cannot_be_read_says_so(self, site: Start) -> None:
+        worker = site().worker(tls_ca="absent.pem")
+
+        refused = run_rota("worker", environ=worker.environ)
+
+        assert refused.returncode == 2
+        assert "absent.pem cannot be read" in refused.stderr
+        assert "ROTA_TLS_CA" in refused.stderr
 
     def test_revoked_worker_is_sent_away_with_its_next_beat(self, site: Start) -> None:
         here: Site = site(lease="2s")
@@ -130,7 +142,8 @@ class TestWorkers:
 
         assert here.command("worker", "token", "revoke", token.id, "--yes").returncode == 0
 
-        eventually(lambda: "not valid (any more)" in worker.printed())
+        assert worker.process.wait(timeout=20) == 4
+        assert "not valid (any more)" in worker.printed()
         eventually(lambda: not here.client.list_workers().items)
 
     def test_attempt_survives_a_restart_of_its_server(self, site: Start, tmp_path: Path) -> None:
@@ -148,6 +161,17 @@ class TestWorkers:
 
         assert (done.state, len(done.attempts)) == ("COMPLETED", 1)
         assert log_of(here.client, run.id) == "through\n"
+
+
+def test_doctor_asks_the_server_that_the_command_line_talks_to(site: Start) -> None:
+    here: Site = site()
+    here.server.start()
+
+    examined = here.command("doctor", "--json")
+
+    found = {each["subject"]: each for each in json.loads(examined.stdout)}
+    assert found["server"]["message"] == f"{here.server.url} is ready"
+    assert found["token"]["message"] == "tests, admin"
 
 
 class TestRoles:

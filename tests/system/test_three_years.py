@@ -89,24 +89,24 @@ def samples() -> Iterator[Sample]:
 
 
 async def live(timeline: Timeline, jobs: list[Sample], random: Random) -> None:
-    """A scheduler that looks every few hours, with outages, pauses and skips now and then."""
-    while timeline.ticker.instant < END:
-        step = random.randrange(1, 9) * HOUR
-        match random.randrange(60):
+    """Two of three steps are ordinary hours; between them are outages, pauses and skips."""
+    while (left := END - timeline.ticker.instant) > timedelta(0):
+        match random.randrange(15):
             case 0:
-                step = random.randrange(72) * HOUR
-            case 1:
                 until = timeline.ticker.instant + random.randrange(1, 200) * HOUR
                 job = await timeline.job(random.choice(jobs).name)
                 await holding.pause(timeline.backends, job, actor="test", until=until)
-            case 2:
+            case 1:
                 job = await timeline.job(random.choice(jobs).name)
                 if job.next_at is not None and job.next_at <= END:
                     await holding.skip_next(timeline.backends, job, actor="test")
             case _:
                 pass
-        timeline.be_down(min(step, END - timeline.ticker.instant))
-        await timeline.scheduler.run_once()
+        if random.randrange(3):
+            await timeline.pass_time(min(random.randrange(1, 4) * HOUR, left))
+        else:
+            timeline.be_down(min(random.randrange(1, 200) * HOUR, left))
+            await timeline.scheduler.run_once()
 
 
 def check(due_times: tuple[datetime, ...], ledger: list[LedgerEntry]) -> Counter[str]:

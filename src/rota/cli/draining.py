@@ -16,6 +16,11 @@ def held_by(presences: Iterable[Worker], worker: str) -> int:
     return sum(each.running for each in presences if each.worker == worker)
 
 
+def is_drained(presences: Iterable[Worker], worker: str) -> bool:
+    """Whether somebody asked a worker to take nothing new."""
+    return any(each.draining for each in presences if each.worker == worker)
+
+
 def wait_until_empty(client: Client, worker: str) -> None:
     while held_by(client.list_workers().items, worker):
         threading.Event().wait(_LOOK_AGAIN_SECONDS)

@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from rota.cli import times
 from rota.cli.asking import ask_all
-from rota.cli.draining import held_by, wait_until_empty
+from rota.cli.draining import held_by, is_drained, wait_until_empty
 from rota.cli.inert import inert
 from rota.cli.options import REMOTE, WRITING, Remote, Writing
 from rota.cli.printing import ListView, print_list
@@ -130,5 +130,7 @@ def resume(worker: Name, /, *, writing: Writing = WRITING) -> None:
         terminal.tell(f"would resume worker {inert(worker)}")
         return
     with writing.connect() as client:
+        was_drained = is_drained(client.list_workers(all=True).items, worker)
         client.resume_worker(worker)
-    terminal.tell(f"resumed worker {inert(worker)}")
+    name = inert(worker)
+    terminal.tell(f"resumed worker {name}" if was_drained else f"worker {name} was not drained")

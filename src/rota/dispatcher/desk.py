@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+import msgspec
 
 from rota.domain.errors import NotFound
 from rota.operations.specs import Ref
 from rota.ports.records import Session
-from rota.ports.work import Fence, Order, Work
+from rota.ports.work import Dispatch, Fence, Order, Work
 
 
 @dataclass(slots=True, eq=False)
@@ -18,12 +22,15 @@ class Desk:
     session: Session
     held: set[Fence] = field(default_factory=set)  # what this server believes it holds
     known_specs: set[Ref] = field(default_factory=set)
-    suspects: frozenset[Fence] = frozenset()  # held by the store's book, not by the worker's
     has_backlog: bool = True  # the latest claim left runs behind, as far as is known
     takes_nothing: bool = False  # the worker stops, or is drained, or is not settled
     is_settled: bool = True  # whether it is known what its former connections left behind
     has_room: asyncio.Event = field(default_factory=asyncio.Event)
     _orders: asyncio.Queue[Order | None] = field(default_factory=asyncio.Queue)
+    _claims_begun: int = 0
+    _open_claims: set[int] = field(default_factory=set)  # not yet dispatched, by their number
+    _missing: dict[Fence, int] = field(default_factory=dict)  # and the latest claim at that time
+    _suspects: frozenset[Fence] = frozenset()  # missing, and not on their way from a claim
 
     @classmethod
     def resumed(cls, session: Session) -> Desk:
@@ -47,15 +54,47 @@ class Desk:
         self.has_backlog = len(claimed) == asked
         self.held.update(item.fence for item in claimed)
 
+    @contextmanager
+    def claiming(self) -> Iterator[None]:
+        """From before a claim until what it brought is ordered."""
+        self._claims_begun += 1
+        number = self._claims_begun
+        self._open_claims.add(number)
+        try:
+            yield
+        finally:
+            self._open_claims.discard(number)
+
+    def never_arrived(self, missing: frozenset[Fence]) -> frozenset[Fence]:
+        """Those of the attempts missing from a beat that will not arrive any more.
+
+        A claim may take long to become a dispatch, and its answer may be lost: an attempt is under
+        suspicion once every claim is over that can have brought it, and lost with the next beat,
+        which the worker sends after whatever was ordered until then.
+        """
+        if not self.is_settled:
+            return missing
+        oldest = min(self._open_claims, default=self._claims_begun + 1)
+        self._missing = {each: self._missing.get(each, self._claims_begun) for each in missing}
+        suspects = frozenset(each for each, latest in self._missing.items() if latest < oldest)
+        lost, self._suspects = suspects & self._suspects, suspects
+        return lost
+
     def order(self, order: Order) -> None:
         """Have something sent to the worker."""
         self._orders.put_nowait(order)
 
     async def next_order(self) -> Order:
+        """Work that was taken back while it waited here is left out."""
         order = await self._orders.get()
         if order is None:
             raise moved(self.session.id)
+        if isinstance(order, Dispatch):
+            return msgspec.structs.replace(order, work=self.still_held(order.work))
         return order
+
+    def still_held(self, work: Iterable[Work]) -> tuple[Work, ...]:
+        return tuple(item for item in work if item.fence in self.held)
 
     def close(self) -> None:
         """Whoever waits for orders hears that none will come."""

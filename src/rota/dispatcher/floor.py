@@ -92,15 +92,14 @@ class Floor:
             raise moved(session)
         desk.takes_nothing = beat.stopping or renewal.draining
         ours, theirs = frozenset(renewal.held), frozenset(beat.held)
-        # A dispatch may be on its way; what is missing twice in a row never arrived. A worker that
-        # stops beats once more at once, which proves nothing: its leaving settles the rest.
-        missing = frozenset[Fence]() if beat.stopping else ours - theirs
-        lost = missing & desk.suspects if desk.is_settled else missing
-        desk.suspects, desk.is_settled = missing, True
-        if lost:
-            await serving.lose(self._backends, SessionId(session), tuple(lost))
+        # A worker that stops beats once more at once, which proves nothing: its leaving settles
+        # the rest.
+        lost = desk.never_arrived(frozenset() if beat.stopping else ours - theirs)
+        desk.is_settled = True
         # The store's book is the true one: whatever went wrong here costs a beat, not a slot.
         desk.held -= lost | (believed - ours)
+        if lost:
+            await serving.lose(self._backends, SessionId(session), tuple(lost))
         desk.has_room.set()
         return BeatAnswer(
             alive=True,
@@ -116,12 +115,13 @@ class Floor:
     async def report(self, session: str, outcomes: Sequence[Outcome]) -> ReportAnswer:
         desk = self._desk(session)
         room = max(min(desk.free(after=len(outcomes)), self._config.batch_size), 0)
-        finished = await serving.finish(
-            self._backends, desk.session.id, outcomes, claim=room, stream=desk.session.stream
-        )
-        desk.held.difference_update(finished.accepted, finished.fenced)
-        if room:
-            await self._dispatch(desk, list(finished.claimed), room)
+        with desk.claiming():
+            finished = await serving.finish(
+                self._backends, desk.session.id, outcomes, claim=room, stream=desk.session.stream
+            )
+            desk.held.difference_update(finished.accepted, finished.fenced)
+            if room:
+                await self._dispatch(desk, list(finished.claimed), room)
         desk.has_room.set()
         return ReportAnswer(finished.accepted, finished.fenced)
 
@@ -224,8 +224,9 @@ class Floor:
         if slots <= 0:
             return []
         session = desk.session
-        claimed = await serving.claim(self._backends, session.id, slots, session.stream, runs)
-        await self._dispatch(desk, claimed, slots)
+        with desk.claiming():
+            claimed = await serving.claim(self._backends, session.id, slots, session.stream, runs)
+            await self._dispatch(desk, claimed, slots)
         return claimed
 
     async def _dispatch(self, desk: Desk, claimed: list[Work], asked: int) -> None:
@@ -235,12 +236,13 @@ class Floor:
         refs = {(JobId(item.job_id), item.job_version) for item in claimed}
         specs = await self._new_specs(desk, refs)
         known = desk.known_specs
-        readable = [item for item in claimed if (item.job_id, item.job_version) in known]
-        if readable:
+        held = desk.still_held(claimed)  # some may have been taken back meanwhile
+        readable = [item for item in held if (item.job_id, item.job_version) in known]
+        if readable or specs:
             desk.order(Dispatch(tuple(readable), specs))
             self._tell_watched(desk, readable)
-        if len(readable) < len(claimed):
-            await self._refuse(desk, [item for item in claimed if item not in readable])
+        if len(readable) < len(held):
+            await self._refuse(desk, [item for item in held if item not in readable])
 
     async def _new_specs(self, desk: Desk, refs: set[Ref]) -> tuple[SpecEntry, ...]:
         """What the worker must be told; what it was told long ago is told again."""

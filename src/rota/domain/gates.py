@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from rota.domain.cause import Cause
 from rota.domain.ids import BackfillId, JobId, RunId
 from rota.domain.run import Reason, Trigger
 from rota.domain.spec import Overlap
@@ -107,7 +108,7 @@ def admit(
         others = [other for other in active if _goes_before(other, run)]
         is_droppable = run.attempt == 0 and not run.is_caught_up
         if others and rules.overlap is Overlap.SKIP and is_droppable:
-            return Admission(RunState.SKIPPED, cause="overlap")
+            return Admission(RunState.SKIPPED, cause=Cause.OVERLAP)
         supersedes = _superseded(rules, run, others)
         ahead = [other for other in others if other.id not in supersedes]
         if ahead:
@@ -148,10 +149,7 @@ def _superseded(rules: JobRules, run: ActiveRun, others: Sequence[ActiveRun]) ->
     return tuple(
         other.id
         for other in others
-        if other.state is RunState.BLOCKED
-        and other.attempt == 0
-        and other.seq < run.seq
-        and not other.is_caught_up
+        if other.state is RunState.BLOCKED and other.attempt == 0 and not other.is_caught_up
     )
 
 

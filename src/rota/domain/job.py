@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from rota.domain.cause import Cause
 from rota.domain.ids import JobId
 from rota.domain.spec import (
     DEFAULT_MAX_LOSSES,
@@ -109,5 +110,5 @@ class Job:
     def hold_cause(self) -> str:
         """Why nothing of a held job fires; "" if it is not held."""
         if self.paused:
-            return "paused"
-        return "" if self.enabled else "disabled"
+            return Cause.PAUSED
+        return "" if self.enabled else Cause.DISABLED

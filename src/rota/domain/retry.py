@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from rota.domain.cause import Cause
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Backoff, Delivery, Retry
 from rota.domain.states import TRANSITIONS, RunEvent, RunState
@@ -51,14 +52,14 @@ def attempt_ended(ending: Ending, policy: Retry, max_losses: int, fraction: floa
         case AttemptResult.LOST | AttemptResult.INTERRUPTED:
             return _worker_gone(ending, max_losses)
         case AttemptResult.CANCELLED:
-            return _verdict(ending, RunEvent.CANCELLED, "cancelled")
+            return _verdict(ending, RunEvent.CANCELLED, Cause.CANCELLED)
         case AttemptResult.FAILED | AttemptResult.TIMED_OUT:
             return _ended_badly(ending, policy, fraction)
 
 
 def _ended_badly(ending: Ending, policy: Retry, fraction: float) -> Verdict:
     if ending.is_cancel_requested:
-        return _verdict(ending, RunEvent.CANCELLED, "cancelled")
+        return _verdict(ending, RunEvent.CANCELLED, Cause.CANCELLED)
     eligible_at = ending.now + backoff(policy, ending.failures, fraction)
     is_in_time = ending.deadline_at is None or eligible_at < ending.deadline_at
     if _is_retryable(ending, policy) and is_in_time:
@@ -73,7 +74,7 @@ def _worker_gone(ending: Ending, max_losses: int) -> Verdict:
     if ending.delivery is Delivery.AT_MOST_ONCE and ending.state is RunState.PROCESSING:
         return _verdict(ending, RunEvent.LOST_UNSAFE, cause)
     if ending.is_cancel_requested:
-        return _verdict(ending, RunEvent.CANCELLED, "cancelled")
+        return _verdict(ending, RunEvent.CANCELLED, Cause.CANCELLED)
     is_blamed = ending.result is AttemptResult.LOST and ending.counts
     if is_blamed and ending.losses + 1 > max_losses:
         return _verdict(ending, RunEvent.QUARANTINED, "poison")

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rota.domain.errors import Denied
 from rota.operations.backends import Backends
-from rota.operations.tokens import Caller, authenticate, digest
+from rota.operations.tokens import Caller, authenticate, digest, invalid_token
 from rota.ports.records import Role
 
 API = "/api/v1"
@@ -52,7 +52,7 @@ class TrustedTokens:
     async def caller(self, secret: str) -> Caller:
         """Who holds this secret; `Denied` if nobody does."""
         if len(secret) > _MAX_SECRET:
-            raise Denied("not logged in", code="unauthenticated")
+            raise invalid_token(secret)
         key, now = digest(secret), self._monotonic()
         known = self._callers.get(key)
         if known and known[1] > now:

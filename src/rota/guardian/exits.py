@@ -16,6 +16,7 @@ class ExitCode(IntEnum):
     GUARDIAN_DIED = 70  # the inner process failed, was killed, or the worker asked for that
     LEASE_ENDED = 75  # the deadline passed without a renewal
     LAUNCHER_GONE = 76  # the other end of --parent-fd was closed
+    WORKER_REFUSED = 77  # the worker ended with this very status: it would be refused again
 
 
 class Over(Exception):

@@ -95,6 +95,8 @@ class Guardian:
         code = os.waitstatus_to_exitcode(wait_status)
         if code == 0 or self._stop_at is not None:
             return Over(ExitCode.CLEAN)
+        if code == ExitCode.WORKER_REFUSED:
+            return Over(ExitCode.WORKER_REFUSED)  # the launcher knows why
         how = f"with status {code}" if code > 0 else f"by signal {-code}"
         return Over(ExitCode.WORKER_DIED, f"the worker ended {how}: killed everything")
 

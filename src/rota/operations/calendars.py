@@ -15,15 +15,16 @@ from rota.domain.calendars import (
     ReleasedAt,
     compile_calendar,
     end_of_blackout,
-    fold_into_window,
     in_words,
 )
 from rota.domain.errors import Conflict, Invalid, NotFound, Problem
+from rota.domain.firing import fold_into_window
 from rota.domain.jobfile import JobFile
 from rota.domain.jobfile.calendars import calendar_document, unknown_calendars
 from rota.domain.spec import JobSpec
 from rota.operations.backends import Backends
 from rota.operations.differences import Change, differences, digest_of
+from rota.operations.stamps import stamp
 from rota.ports.calendars import NewCalendar, StoredCalendar
 from rota.ports.records import JobQuery
 
@@ -53,8 +54,8 @@ class CalendarEffect:
 
     @property
     def words(self) -> str:
-        what = "skipped" if self.released_at is None else f"runs {_stamp(self.released_at)}"
-        return f"{_stamp(self.due)} is inside calendar {self.calendar}: {what}"
+        what = "skipped" if self.released_at is None else f"runs {stamp(self.released_at)}"
+        return f"{stamp(self.due)} is inside calendar {self.calendar}: {what}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +261,3 @@ def _require_match(if_match: str, old: StoredCalendar | None) -> None:
 
 def _names_of(spec: JobSpec) -> tuple[str, ...]:
     return spec.schedule.calendars if spec.schedule else ()
-
-
-def _stamp(time: datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M:%S} UTC"

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rota.domain.calendars import Blackout, next_start
+from rota.domain.calendars import Blackout
+from rota.domain.firing import next_start
 from rota.domain.schedule import Timetable, clock_changes
 from rota.domain.spec import Schedule
 from rota.operations.calendars import CalendarEffect, calendar_effects
+from rota.operations.stamps import stamp
 
 _NOTED = 5  # due times that a plan looks ahead
 
@@ -41,7 +43,7 @@ def schedule_notes(
     if next_at is None and not table.after_previous:
         yield "its schedule has no due time left: it will never run by itself"
     elif schedule.run_once and next_at is not None:
-        yield f"run_once: next start {_stamp(next_at)}, then the job is finished"
+        yield f"run_once: next start {stamp(next_at)}, then the job is finished"
     changes = clock_changes(table, now)
     if changes:
         yield f"type: {', '.join(table.kinds)}"
@@ -61,9 +63,5 @@ def due_times_from(
 def _all_ruled_out(skipped: Sequence[CalendarEffect], next_at: datetime | None) -> str:
     names = " and ".join(sorted({effect.calendar for effect in skipped}))
     count = f"its next {len(skipped)} due times are" if len(skipped) > 1 else "its next due time is"
-    then = f"the first that runs is {_stamp(next_at)}" if next_at else "it never runs"
+    then = f"the first that runs is {stamp(next_at)}" if next_at else "it never runs"
     return f"{count} ruled out by calendar {names}: {then}"
-
-
-def _stamp(time: datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M:%S} UTC"

@@ -18,6 +18,7 @@ from rota.domain.spec import JobSpec
 from rota.operations.backends import Backends
 from rota.operations.calendars import CalendarChange, PlannedCalendars, plan_calendars
 from rota.operations.coming import Prospect, prospect, schedule_notes
+from rota.operations.contention import despite_firing
 from rota.operations.differences import Change, difference, differences, digest_of
 from rota.operations.overdue import after_firing, overdue_firing
 from rota.operations.standing import Standing, removed_job, standing
@@ -26,7 +27,6 @@ from rota.ports.calendars import NewCalendar
 from rota.ports.records import Firing, JobQuery, NewJob, RemovedJob
 
 _ALL = 1_000_000
-_TRIES = 5  # a schedule may fire while its change is prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +125,13 @@ def _require_match(if_match: str, plan: Plan) -> None:
 async def _saved(
     backends: Backends, file: JobFile, actor: str, prune: bool, if_match: str
 ) -> _Prepared:
-    """Prepare and save, again if a schedule fired in between."""
-    tries_left = _TRIES
-    while True:
+    async def prepare_and_save() -> _Prepared:
         prepared = await _prepare(backends, file, prune)
         _require_match(if_match, prepared.plan)
-        tries_left -= 1
-        try:
-            await _save(backends, prepared, actor)
-            return prepared
-        except Conflict as conflict:
-            if conflict.code != "schedule_moved" or not tries_left:
-                raise
+        await _save(backends, prepared, actor)
+        return prepared
+
+    return await despite_firing(prepare_and_save)
 
 
 async def _save(backends: Backends, prepared: _Prepared, actor: str) -> None:
@@ -335,16 +330,14 @@ async def find_job(backends: Backends, name_or_id: str, *, project: str = "defau
 
 async def delete(backends: Backends, job: Job, *, actor: str) -> None:
     """Take a job out of service; live runs finish, history stays."""
-    for tries_left in reversed(range(_TRIES)):
+
+    async def remove() -> None:
+        current = await find_job(backends, job.id, project=job.project)
         now = await backends.store.now()
-        removed = await asyncio.to_thread(removed_job, job, now)
-        try:
-            backends.announce(await backends.store.save_jobs([], removed=[removed], actor=actor))
-            return
-        except Conflict as conflict:
-            if conflict.code != "schedule_moved" or not tries_left:
-                raise
-        job = await find_job(backends, job.id, project=job.project)
+        removed = await asyncio.to_thread(removed_job, current, now)
+        backends.announce(await backends.store.save_jobs([], removed=[removed], actor=actor))
+
+    await despite_firing(remove)
 
 
 def require_enabled(job: Job) -> None:

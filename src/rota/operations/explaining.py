@@ -11,6 +11,7 @@ from rota.domain.run import Reason, Run
 from rota.domain.shape import shape_of, unmet
 from rota.domain.states import RunState
 from rota.operations.backends import Backends
+from rota.operations.stamps import stamp
 from rota.ports.records import Session
 
 
@@ -79,16 +80,12 @@ def _time_words(run: Run) -> str:
     """Until when it waits; a spread or jitter moves the release, never the due time."""
     if run.eligible_at is None:
         return "it is due"
-    release = _stamp(run.eligible_at)
+    release = stamp(run.eligible_at)
     if run.attempt:
         return f"its retry's back-off ends at {release}"
     if run.eligible_at <= run.due_at:
         return f"it is due at {release}"
-    return f"it is due at {_stamp(run.due_at)}, and its spread or jitter releases it at {release}"
-
-
-def _stamp(time: datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
+    return f"it is due at {stamp(run.due_at)}, and its spread or jitter releases it at {release}"
 
 
 async def _waits_for_worker(backends: Backends, run: Run) -> Explanation:
@@ -124,5 +121,16 @@ def _worker_reason(run: Run, shape: str, sessions: list[Session]) -> Reason:
             action="rota worker list",
         )
     fitting = [session for session, lacks in zip(pool, lacking, strict=True) if not lacks]
-    used, slots = sum(s.held for s in fitting), sum(s.slots for s in fitting)
+    taking = [session for session in fitting if not session.draining]
+    if not taking:
+        return _all_draining(sorted({session.worker for session in fitting}))
+    used, slots = sum(s.held for s in taking), sum(s.slots for s in taking)
     return Reason("worker", f"{used} of {slots} slots are taken", action="rota run list --active")
+
+
+def _all_draining(workers: list[str]) -> Reason:
+    one, *others = workers
+    message = f"worker {one} is draining"
+    if others:
+        message = f"all workers that fit are draining: {', '.join(workers)}"
+    return Reason("worker", message, action=f"rota worker resume {one}")

@@ -9,14 +9,16 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from rota.domain.calendars import Answers, DueStart, FiringRules, answer_due_times
+from rota.domain.cause import Cause
 from rota.domain.errors import Invalid
+from rota.domain.firing import Answers, DueStart, FiringRules, answer_due_times
 from rota.domain.ids import JobId
 from rota.domain.jobfile import read_job
 from rota.domain.run import Reason
 from rota.domain.schedule import Timetable
 from rota.domain.states import RunState
 from rota.operations.backends import Backends
+from rota.operations.stamps import stamp
 from rota.operations.timetables import timetable
 from rota.ports.records import (
     DueSchedule,
@@ -40,14 +42,8 @@ def plan_firing(
     due: DueSchedule, rules: FiringRules, next_at: datetime | None, now: datetime
 ) -> Firing:
     """What to do about a schedule that is due. `next_at` is the due time after this one."""
-    table = rules.timetable
-    is_punctual = now - due.next_at <= rules.grace and (next_at is None or next_at > now)
-    is_simple = not (table.run_once or table.after_previous or rules.blackouts)
-    if is_punctual and is_simple:
-        answers = Answers((DueStart(due.next_at, due.next_at),), (), (), next_at)
-    else:
-        answers = answer_due_times(rules, due.next_at, now)
-    return _firing(due, table, answers)
+    answers = answer_due_times(rules, due.next_at, now, after=next_at)
+    return _firing(due, rules.timetable, answers)
 
 
 async def planned_firing(
@@ -86,7 +82,7 @@ def _reason(calendar: str, until: datetime) -> Reason | None:
         return None
     return Reason(
         gate="calendar",
-        message=f"calendar {calendar} keeps it until {until:%Y-%m-%d %H:%M:%S} UTC",
+        message=f"calendar {calendar} keeps it until {stamp(until)}",
         eligible_at=until,
         action=f"rota calendar show {calendar}",
     )
@@ -94,7 +90,7 @@ def _reason(calendar: str, until: datetime) -> Reason | None:
 
 def _unanswered(answers: Answers) -> list[Unanswered]:
     missed = [
-        Unanswered(it.first, it.last, it.count, RunState.MISSED, "downtime")
+        Unanswered(it.first, it.last, it.count, RunState.MISSED, Cause.DOWNTIME)
         for it in answers.missed
     ]
     skipped = [

@@ -8,20 +8,21 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from rota.domain.calendars import skip_next_start
+from rota.domain.cause import Cause
 from rota.domain.errors import Conflict, Invalid, NotFound
+from rota.domain.firing import skip_next_start
 from rota.domain.job import Job
-from rota.domain.schedule import MissedRange, pass_over
+from rota.domain.schedule import DueRange, pass_over
 from rota.domain.states import RunState
 from rota.operations.backends import Backends
 from rota.operations.calendars import blackouts_of
+from rota.operations.contention import despite_firing
 from rota.operations.definitions import find_job
 from rota.operations.firing import others_go_on
 from rota.operations.overdue import after_firing, overdue_firing
 from rota.operations.timetables import timetable_of
 from rota.ports.records import ScheduleMove, Unanswered
 
-_TRIES = 5  # a schedule may fire between the look at it and the move
 _MICROSECOND = timedelta(microseconds=1)
 
 # Given the job as it stands once it has answered what is overdue; None: nothing to do.
@@ -56,14 +57,7 @@ async def pause(
 
 async def resume(backends: Backends, job: Job, *, actor: str) -> Moved:
     """End a pause; what fell into it is recorded as skipped, not caught up."""
-
-    def decide(job: Job, now: datetime) -> ScheduleMove | None:
-        if not job.paused:
-            return None
-        move = _turn(job, replace(job, paused=False), "resumed", _end_of_pause(job, now))
-        return replace(move, paused_until=None)
-
-    return await _move(backends, job, decide, actor)
+    return await _move(backends, job, _resumed, actor)
 
 
 async def disable(backends: Backends, job: Job, *, actor: str) -> Moved:
@@ -106,8 +100,10 @@ async def skip_next(backends: Backends, job: Job, *, actor: str) -> Moved:
                 hint=f"rota job show {job.name} tells why",
             )
         ruled_out = [_skipped(it.stretch, it.cause) for it in skip.ruled_out]
-        skipped = _skipped(MissedRange(skip.due, skip.due, 1), "skip next")
-        return replace(_stay(job, "skipped"), next_at=skip.next_at, ranges=(*ruled_out, skipped))
+        skipped = _skipped(DueRange(skip.due, skip.due, 1), Cause.SKIP_NEXT)
+        return replace(
+            _stay(job, "skipped"), next_at=skip.next_at, unanswered=(*ruled_out, skipped)
+        )
 
     return await _move(backends, job, decide, actor)
 
@@ -117,25 +113,23 @@ async def end_pauses(backends: Backends, limit: int) -> int:
     jobs = await backends.store.ended_pauses(limit)
     for job in jobs:
         with others_go_on(job.id), suppress(Conflict, NotFound):  # somebody else moved it
-            await resume(backends, job, actor="scheduler")
+            await _move(backends, job, _resumed_if_over, actor="scheduler")
     return len(jobs)
 
 
 async def _move(backends: Backends, job: Job, decide: Decide, actor: str) -> Moved:
     """Move a schedule as decided, and decide again if it fired meanwhile."""
-    tries_left = _TRIES
-    while move := await _decided(backends, job, decide):
-        tries_left -= 1
-        try:
-            backends.announce(await backends.store.move_schedules([move], actor=actor))
-        except Conflict:
-            if not tries_left:
-                raise
-            job = await find_job(backends, job.id, project=job.project)
-        else:
-            moved = await find_job(backends, job.id, project=job.project)
-            return Moved(moved, tuple(move.ranges))
-    return Moved(job)
+
+    async def decide_and_move() -> Moved:
+        current = await find_job(backends, job.id, project=job.project)
+        move = await _decided(backends, current, decide)
+        if move is None:
+            return Moved(current)
+        backends.announce(await backends.store.move_schedules([move], actor=actor))
+        moved = await find_job(backends, job.id, project=job.project)
+        return Moved(moved, tuple(move.unanswered))
+
+    return await despite_firing(decide_and_move)
 
 
 async def _decided(backends: Backends, job: Job, decide: Decide) -> ScheduleMove | None:
@@ -146,6 +140,19 @@ async def _decided(backends: Backends, job: Job, decide: Decide) -> ScheduleMove
     # A long hold takes a while to be counted, and leases are renewed on this loop.
     move = await asyncio.to_thread(decide, stands, now)
     return None if move is None else replace(move, overdue=overdue)
+
+
+def _resumed(job: Job, now: datetime) -> ScheduleMove | None:
+    if not job.paused:
+        return None
+    move = _turn(job, replace(job, paused=False), "resumed", _end_of_pause(job, now))
+    return replace(move, paused_until=None)
+
+
+def _resumed_if_over(job: Job, now: datetime) -> ScheduleMove | None:
+    """Somebody may have moved the end of the pause meanwhile."""
+    is_over = job.paused_until is not None and job.paused_until <= now
+    return _resumed(job, now) if is_over else None
 
 
 def _stay(job: Job, kind: str) -> ScheduleMove:
@@ -168,14 +175,14 @@ def _turn(job: Job, after: Job, kind: str, end: datetime) -> ScheduleMove:
 
     What fell into the hold before, until `end`, is answered where its cause is over.
     """
-    cursor, ranges = job.cursor, tuple[Unanswered, ...]()
+    cursor, unanswered = job.cursor, tuple[Unanswered, ...]()
     if job.hold_cause != after.hold_cause:
-        cursor, ranges = _answered(job, end, must_read=not after.is_held)
+        cursor, unanswered = _answered(job, end, must_read=not after.is_held)
     return replace(
         _stay(after, kind),
         next_at=None if after.is_held else cursor,
         held_from=cursor if after.is_held else None,
-        ranges=ranges,
+        unanswered=unanswered,
     )
 
 
@@ -200,7 +207,7 @@ def _answered(
     return over.next_at, (_skipped(over.passed, job.hold_cause),)
 
 
-def _skipped(stretch: MissedRange, cause: str) -> Unanswered:
+def _skipped(stretch: DueRange, cause: str) -> Unanswered:
     return Unanswered(stretch.first, stretch.last, stretch.count, RunState.SKIPPED, cause)
 
 

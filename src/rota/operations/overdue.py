@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
-from rota.domain.calendars import FiringRules
 from rota.domain.errors import Invalid
+from rota.domain.firing import FiringRules
 from rota.domain.ids import shard_of
 from rota.domain.job import Job
 from rota.domain.jobfile import read_job

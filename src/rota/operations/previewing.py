@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rota.domain.calendars import Blackout, Calendar, compile_calendar, next_start
+from rota.domain.calendars import Blackout, Calendar, compile_calendar
 from rota.domain.errors import Invalid
+from rota.domain.firing import next_start
 from rota.domain.ids import JobId, instant
 from rota.domain.job import Job
 from rota.domain.jobfile import read_job

@@ -108,7 +108,11 @@ async def drain(backends: Backends, worker: str, *, actor: str) -> None:
     """Let a worker finish what it holds and give it nothing new, also after a restart."""
     known = await backends.store.sessions(alive_only=False)
     if worker not in {session.worker for session in known}:
-        raise NotFound(f"no worker {worker!r} was ever here", code="worker_not_found")
+        raise NotFound(
+            f"no worker is named {worker}",
+            code="worker_not_found",
+            hint="rota worker list --all shows the names",
+        )
     await backends.store.drain_worker(worker, actor=actor)
     backends.announce(Wakes())
 

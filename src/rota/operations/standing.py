@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from rota.domain.cause import Cause
 from rota.domain.errors import Invalid
 from rota.domain.job import Job
 from rota.domain.jobfile import read_job
-from rota.domain.schedule import MissedRange, Timetable, pass_over
+from rota.domain.schedule import DueRange, Timetable, pass_over
 from rota.domain.spec import JobSpec
 from rota.domain.states import RunState
 from rota.operations.timetables import timetable, timetable_of
@@ -37,13 +38,13 @@ def standing(spec: JobSpec, old: Job | None, now: datetime) -> Standing:
         anchor=now,
         next_at=_next_after(spec, now, max(now, old.answered_to)),
         claimed_cursor=old.cursor,
-        unanswered=_left_open(old, now, "schedule changed"),
+        unanswered=_left_open(old, now, Cause.SCHEDULE_CHANGED),
     )
 
 
 def removed_job(job: Job, now: datetime) -> RemovedJob:
     """A job that leaves, with what its schedule has not answered."""
-    unanswered = _left_open(job, now, "deleted")
+    unanswered = _left_open(job, now, Cause.DELETED)
     return RemovedJob(job.id, job.schedule_version, job.cursor, unanswered)
 
 
@@ -59,20 +60,20 @@ def _kept(old: Job, new: Job, now: datetime) -> Standing:
     return Standing(old.anchor, over.next_at, False, old.cursor, unanswered)
 
 
-def _left_open(job: Job, now: datetime, cause: str) -> tuple[Unanswered, ...]:
+def _left_open(job: Job, now: datetime, cause: Cause) -> tuple[Unanswered, ...]:
     """What has no answer yet: a hold was the reason, or nobody fired it in time."""
     if job.cursor is None or job.cursor > now:
         return ()
     table = _readable_timetable(job)
     # Of a job that cannot be read no other due time is known.
     passed = pass_over(table, job.cursor, now).passed if table else None
-    passed = passed or MissedRange(job.cursor, job.cursor, 1)
+    passed = passed or DueRange(job.cursor, job.cursor, 1)
     if job.is_held:
         return (_skipped(job, passed),)
     return (Unanswered(passed.first, passed.last, passed.count, RunState.MISSED, cause),)
 
 
-def _skipped(job: Job, passed: MissedRange) -> Unanswered:
+def _skipped(job: Job, passed: DueRange) -> Unanswered:
     return Unanswered(passed.first, passed.last, passed.count, RunState.SKIPPED, job.hold_cause)
 
 

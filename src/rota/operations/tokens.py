@@ -103,13 +103,17 @@ async def authenticate(backends: Backends, secret: str) -> Caller:
     """Who holds this secret. `Denied` says the same for unknown, expired and revoked ones."""
     found = await backends.store.token_by_digest(digest(secret))
     if found is None or found[1] not in _CALLERS:
-        raise Denied(
-            "not logged in",
-            code="unauthenticated",
-            hint="set ROTA_TOKEN, or open the login link that rota up printed",
-        )
+        raise invalid_token(secret)
     token, _ = found
     return Caller(token.name, token.role, token.id)
+
+
+def invalid_token(secret: str) -> Denied:
+    """Tells nothing that whoever shows the secret cannot see in it."""
+    hint = "make one with rota token create, and set ROTA_TOKEN"
+    if secret.startswith(WORKER_PREFIX):
+        return Denied("this is a worker's token", code="unauthenticated", hint=hint)
+    return Denied("this token is not valid (any more)", code="unauthenticated", hint=hint)
 
 
 async def authenticate_worker(backends: Backends, secret: str) -> WorkerIdentity:

@@ -71,7 +71,7 @@ class ScheduleMove:
     next_at: datetime | None
     held_from: datetime | None
     paused_until: datetime | None = None  # when the pause ends by itself; None: never
-    ranges: Sequence[Unanswered] = ()  # due times that the hold left without a run
+    unanswered: Sequence[Unanswered] = ()  # due times that the hold left without a run
     overdue: Firing | None = None  # what the schedule owed before it moves; answered first
 
 
@@ -83,7 +83,7 @@ class Unanswered:
     last: datetime
     count: int
     state: RunState  # SKIPPED or MISSED
-    cause: str  # downtime, paused, disabled, calendar NAME, …
+    cause: str  # a `Cause`, or `calendar NAME`
     previous: datetime | None = None  # an entry of this state and cause that ends here goes on
 
 

@@ -220,7 +220,7 @@ class RunStore(Protocol):
     async def finish(
         self, session: SessionId, outcomes: Sequence[Outcome], *, claim: int = 0, stream: int = 1
     ) -> Finished:
-        """End attempts. What is fenced is kept as a late result; a repeated report is accepted.
+        """End attempts. What comes too late is kept as a late result, a repeat is accepted.
 
         With `claim`, up to that many runs are given to the session in the same transaction, none
         if the stream is stale.

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import UTC, datetime
+from typing import Annotated, Any
 
 import msgspec
 
+from rota.domain.ids import micros
+from rota.domain.output.chunks import CHUNK_LIMIT
 from rota.domain.spec import JobSpec
+
+MAX_NUMBER = 2**31 - 1  # of an attempt or a chunk: what every store can hold
+MAX_TOTAL = 2**48  # far more lines or bytes than anything prints, and sums of it fit everywhere
+LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))
+
+# What a worker may say: adapters refuse the rest when they read a message.
+Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
+Total = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOTAL)]
+ChunkShare = Annotated[int, msgspec.Meta(ge=0, le=CHUNK_LIMIT)]  # lines or bytes in one chunk
+Code = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Micros = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
+Millis = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT // 1_000)]
 
 
 class Fence(msgspec.Struct, frozen=True, array_like=True):
     """The right to write about a run: valid only while the store knows this very attempt."""
 
     run: str
-    attempt: int
+    attempt: Number
 
 
 class Work(msgspec.Struct, frozen=True, array_like=True):
@@ -66,47 +81,47 @@ class StepOutcome(msgspec.Struct, frozen=True, array_like=True):
 
     name: str
     result: str
-    exit_code: int | None = None
-    signal: int | None = None
+    exit_code: Code | None = None
+    signal: Code | None = None
     seconds: float = 0.0
-    tries: int = 1
+    tries: Number = 1
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
     """The end of an attempt. Sent until acknowledged; the same one twice is harmless."""
 
     run: str
-    attempt: int
+    attempt: Number
     result: str  # AttemptResult
-    started_at: int  # microseconds, by the worker's estimate of the store's clock
-    ended_at: int
-    exit_code: int | None = None
-    signal: int | None = None
+    started_at: Micros  # by the worker's estimate of the store's clock
+    ended_at: Micros
+    exit_code: Code | None = None
+    signal: Code | None = None
     message: str = ""
     outputs: Any = None
     steps: tuple[StepOutcome, ...] = ()
     cpu_seconds: float = 0.0
-    max_memory_bytes: int = 0
+    max_memory_bytes: Total = 0
     output: bytes = b""  # records of small output that rides along; bigger output went before
-    output_bytes: int = 0
-    output_lines: int = 0
+    output_bytes: Total = 0
+    output_lines: Total = 0
     truncated: bool = False
 
 
 class ChunkMeta(msgspec.Struct, frozen=True, array_like=True):
     """Where a chunk of output lies in the whole."""
 
-    number: int
-    first_line: int
-    lines: int
-    bytes: int  # of text, uncompressed
-    first_at: int  # milliseconds since 1970
-    last_at: int
+    number: Number
+    first_line: Total
+    lines: ChunkShare
+    bytes: ChunkShare  # of text, uncompressed
+    first_at: Millis  # since 1970
+    last_at: Millis
 
 
 class OutputChunk(msgspec.Struct, frozen=True, array_like=True):
     run: str
-    attempt: int
+    attempt: Number
     meta: ChunkMeta
     data: bytes  # compressed records
 
@@ -115,13 +130,13 @@ class Start(msgspec.Struct, frozen=True, array_like=True):
     """An attempt that begins (a permit is asked before it does) or has begun."""
 
     run: str
-    attempt: int
-    started_at: int  # microseconds, by the worker's estimate of the store's clock
+    attempt: Number
+    started_at: Micros  # by the worker's estimate of the store's clock
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
     run: str
-    attempt: int
+    attempt: Number
     done: float
     total: float | None
     message: str = ""
@@ -167,7 +182,7 @@ class BeatAnswer(msgspec.Struct, frozen=True):
 
 class ReportAnswer(msgspec.Struct, frozen=True):
     accepted: tuple[Fence, ...] = ()
-    fenced: tuple[Fence, ...] = ()  # refused, kept aside as late results
+    fenced: tuple[Fence, ...] = ()  # refused; what once was its own is kept aside as a late result
 
 
 class StartAnswer(msgspec.Struct, frozen=True):

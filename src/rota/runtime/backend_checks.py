@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import timedelta
 
 from rota.adapters.clock import SystemClock
@@ -14,6 +13,7 @@ from rota.domain.durations import format_duration
 from rota.domain.errors import NotFound, RotaError
 from rota.domain.ids import instant
 from rota.runtime.backends import needing_extra, open_blobs
+from rota.runtime.blob_probe import ask_for_nothing
 from rota.runtime.config import host_of, port_of
 from rota.runtime.findings import Finding, Verdict
 from rota.runtime.setting_values import without_secrets
@@ -21,7 +21,6 @@ from rota.runtime.settings import FILES, Settings
 
 _CLOCK_TOLERANCE = timedelta(seconds=2)
 _ANSWER_SECONDS = 3.0
-_NO_SUCH_BLOB = "doctor/looks-for-nothing"
 
 
 def look_at_store(settings: Settings) -> Iterator[Finding]:
@@ -80,7 +79,9 @@ def _clock(settings: Settings, store_now: int) -> Finding:
 def look_at_queue(settings: Settings) -> Iterator[Finding]:
     """Whether a server of it answers; Rota works without, a little later."""
     if not settings.queue.startswith("nats://"):
-        kind = without_secrets(settings.queue) if settings.queue else "the store itself"
+        kind = f"{without_secrets(settings.queue)}, not asked"
+        if not settings.queue:
+            kind = "none is set: servers wake one another through the store"
         yield Finding("queue", Verdict.OK, kind)
         return
     try:
@@ -113,14 +114,14 @@ def look_at_blobs(settings: Settings) -> Iterator[Finding]:
 async def _ask_bucket(settings: Settings) -> None:
     blobs = await open_blobs(settings)
     try:
-        with suppress(NotFound):
-            await blobs.get(_NO_SUCH_BLOB)
+        await ask_for_nothing(blobs)
     finally:
         await blobs.close()
 
 
 def look_at_rpc(settings: Settings) -> Iterator[Finding]:
     """Whether the servers that this machine's worker dials can be reached."""
+    yield from _missing_driver(settings)
     for address in settings.server:
         try:
             with socket.create_connection((host_of(address), port_of(address)), _ANSWER_SECONDS):
@@ -128,3 +129,12 @@ def look_at_rpc(settings: Settings) -> Iterator[Finding]:
         except OSError as error:
             message = f"{address} does not answer: {error}"
             yield Finding("gRPC", Verdict.WARNING, message, "check ROTA_SERVER and the network")
+
+
+def _missing_driver(settings: Settings) -> Iterator[Finding]:
+    try:
+        with needing_extra():
+            if settings.server or settings.grpc_listen:
+                import grpc  # noqa: F401 (only whether it is there)
+    except RotaError as error:
+        yield Finding("gRPC", Verdict.PROBLEM, error.message, error.hint)

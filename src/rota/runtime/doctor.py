@@ -24,6 +24,7 @@ from rota.runtime.backend_checks import (
 )
 from rota.runtime.findings import Finding, Verdict
 from rota.runtime.paths import client_file, worker_socket
+from rota.runtime.server_checks import look_at_api
 from rota.runtime.settings import Settings
 
 _LITTLE_SPACE = 256 * 1024 * 1024
@@ -80,6 +81,9 @@ def _zones(settings: Settings) -> Iterator[Finding]:
 
 
 def _server(settings: Settings) -> Iterator[Finding]:
+    if settings.url:
+        yield from look_at_api(settings)
+        return
     path = client_file(settings.home)
     try:
         note = json.loads(path.read_text("utf-8"))

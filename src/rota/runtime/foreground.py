@@ -20,8 +20,8 @@ from rota.runtime.supervision import told_alone
 
 OnReady = Callable[[Running], None]
 
-# The threads of SQLite let go of the interpreter at every row. With Python's own 5 ms until they get
-# it back from a busy event loop, a transaction of a hundred rows can take as many milliseconds.
+# The threads of SQLite let go of the interpreter at every row. With Python's own 5 ms until they
+# get it back from a busy event loop, writing a hundred rows can take as many milliseconds.
 _SWITCH_SECONDS = 0.001
 
 

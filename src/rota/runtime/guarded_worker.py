@@ -14,8 +14,9 @@ import structlog
 
 from rota.domain.errors import Conflict
 from rota.guardian import guardian_command
+from rota.guardian.exits import ExitCode
 from rota.ports.clock import Clock
-from rota.runtime import predecessor
+from rota.runtime import predecessor, refusals
 from rota.runtime.paths import worker_folder
 from rota.runtime.settings import Settings
 from rota.runtime.worker_link import TOKEN_VARIABLE
@@ -40,7 +41,7 @@ class GuardedWorker:
         self.exit_code = 0
 
     async def run(self) -> None:
-        """Keep one worker alive until `stop`."""
+        """Keep one worker alive until `stop`. `Denied` or `Invalid` if it is refused for good."""
         folder = worker_folder(self._settings.home, self._settings.name)
         lock = _lock(folder, self._settings.name)
         pause = _FIRST_PAUSE
@@ -50,6 +51,8 @@ class GuardedWorker:
                 self.exit_code = await self._run_once(folder)
                 if self._stopping.is_set():
                     return
+                if self.exit_code == ExitCode.WORKER_REFUSED:
+                    raise refusals.take_note(folder)
                 log.warning("worker.ended", exit_code=self.exit_code)
                 if self._clock.monotonic() - began > _LONGEST_PAUSE.total_seconds():
                     pause = _FIRST_PAUSE

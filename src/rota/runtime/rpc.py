@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota.domain.errors import Unavailable
+from rota.domain.errors import Invalid
 from rota.gateway.settings import GatewaySettings
 from rota.operations import tokens
 from rota.operations.backends import Backends
@@ -16,6 +16,7 @@ from rota.ports.link import WorkerDesk
 from rota.runtime.backends import needing_extra
 from rota.runtime.config import host_of
 from rota.runtime.settings import ServerRole, Settings
+from rota.runtime.web import bind
 
 if TYPE_CHECKING:
     from rota.adapters.link.grpc_server import WorkersService
@@ -54,6 +55,7 @@ async def open_rpc(
     services = [workers.add_to] if workers else []
     if is_gateway:
         services.append(SchedulerService(backends, gateway).add_to)
+    bind(settings.grpc_listen, "ROTA_GRPC_LISTEN").close()  # gRPC would not say why it cannot
     server = await serve(settings.grpc_listen, services, _tls(settings))
     door = RpcDoor(f"{host_of(settings.grpc_listen)}:{server.port}", server, workers)
     try:
@@ -74,4 +76,4 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise Unavailable(f"{path} cannot be read: {error.strerror}") from error
+        raise Invalid(f"{path} cannot be read: {error.strerror}", code="bad_settings") from error

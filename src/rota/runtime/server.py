@@ -22,6 +22,7 @@ from rota.gateway.settings import GatewaySettings
 from rota.operations import definitions
 from rota.operations.backends import Backends
 from rota.runtime.backends import open_backends
+from rota.runtime.blob_probe import BlobProbe
 from rota.runtime.machine import Machine
 from rota.runtime.roles import Roles
 from rota.runtime.rpc import RpcDoor, open_rpc
@@ -81,7 +82,7 @@ class Server:
         gateway = GatewaySettings(base_url=url, secure_cookies=self._settings.is_secure)
         web = WebServer(self._app(backends, roles, gateway), self._settings)
         async with self._doors(backends, roles, gateway) as rpc, asyncio.TaskGroup() as group:
-            engine = group.create_task(supervise(self._services(roles), self._clock))
+            engine = group.create_task(supervise(self._services(backends, roles), self._clock))
             answering = group.create_task(web.serve(listener))
             login_url = await self._machine.introduce(backends, url) if self._machine else ""
             grpc_listen = rpc.listen if rpc else ""
@@ -108,8 +109,9 @@ class Server:
                 await doors.enter_async_context(self._machine.door(roles.floor))
             yield rpc
 
-    def _services(self, roles: Roles) -> list[Service]:
-        return [*roles.services(), *([self._machine.worker] if self._machine else [])]
+    def _services(self, backends: Backends, roles: Roles) -> list[Service]:
+        worker = [self._machine.worker] if self._machine else []
+        return [*roles.services(), BlobProbe(backends.blobs), *worker]
 
     def _app(self, backends: Backends, roles: Roles, gateway: GatewaySettings) -> FastAPI:
         return create_app(

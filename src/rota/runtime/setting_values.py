@@ -47,6 +47,9 @@ def _servers(raw: Any) -> tuple[str, ...]:
 
 
 def _server(text: str) -> str:
+    if "://" in text:
+        address = text.partition("://")[2].rstrip("/")
+        raise ValueError(f'"{text}" is not host:port: write it without the scheme, as {address}')
     has_port = ":" in text.rpartition("]")[2]
     return _listen(text if has_port else f"{text}:{GRPC_PORT}")
 

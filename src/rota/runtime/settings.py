@@ -79,7 +79,9 @@ class Settings:
     @property
     def renewed_within(self) -> timedelta:
         """The lease of this server: how long its shards wait for it once it is gone."""
-        return self.server_lease or (_LEASE_ALONE if self.is_alone else _LEASE_AMONG_OTHERS)
+        if self.server_lease is not None:
+            return self.server_lease
+        return _LEASE_ALONE if self.is_alone else _LEASE_AMONG_OTHERS
 
     @property
     def is_secure(self) -> bool:
@@ -113,8 +115,8 @@ MEANINGS: Mapping[str, str] = {
     "tls_key": "private key of tls_cert, a PEM file",
     "tls_ca": "authorities that workers, CLI and SDK trust, a PEM file (default: the system's)",
     "lease": "how long a silent worker keeps its runs",
-    "server": "host:port of the server a worker serves, several separated by commas (default: the"
-    " one of home)",
+    "server": "host:port of the server a worker serves, several separated by commas; without a port"
+    f" {GRPC_PORT} (default: the one of home)",
     "worker_token": "token of the worker, from rota worker token create",
     "worker_name": "name of the worker (default: host name, with -local for the server of home)",
     "slots": "attempts a worker runs at once",

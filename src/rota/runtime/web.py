@@ -12,7 +12,7 @@ from ipaddress import ip_address
 import uvicorn
 from fastapi import FastAPI
 
-from rota.domain.errors import Conflict, Unavailable
+from rota.domain.errors import Conflict, Invalid, Unavailable
 from rota.runtime.config import host_of, port_of
 from rota.runtime.settings import Settings
 
@@ -53,9 +53,10 @@ def _told_of_certificate(settings: Settings) -> Iterator[None]:
     try:
         yield
     except (OSError, ssl.SSLError) as error:
-        raise Unavailable(
+        raise Invalid(
             f"the certificate {settings.tls_cert} with the key {settings.tls_key}"
             f" cannot be used: {error}",
+            code="bad_settings",
             hint="tls_cert and tls_key are PEM files of one certificate and its key",
         ) from error
 

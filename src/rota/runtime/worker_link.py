@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from rota.domain.errors import Unavailable
+from rota.domain.errors import Invalid
 from rota.ports.link import WorkerLink
 from rota.runtime.backends import needing_extra
 from rota.runtime.config import host_of, is_loopback
@@ -37,6 +37,6 @@ def _read(authorities: Path | None) -> bytes | None:
     try:
         return authorities.read_bytes()
     except OSError as error:
-        raise Unavailable(
+        raise Invalid(
             f"{authorities} cannot be read: {error.strerror}", hint="see ROTA_TLS_CA"
         ) from error

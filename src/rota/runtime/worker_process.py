@@ -20,9 +20,10 @@ from rota.adapters.clock import SystemClock
 from rota.adapters.executors.shell import ShellExecutor
 from rota.domain.errors import RotaError
 from rota.domain.spec import JobType
+from rota.guardian.exits import ExitCode
 from rota.ports.executor import Executor
 from rota.ports.work import Hello
-from rota.runtime import logs, predecessor
+from rota.runtime import logs, predecessor, refusals
 from rota.runtime.paths import worker_folder, worker_socket
 from rota.runtime.supervision import told_alone
 from rota.runtime.worker_link import TOKEN_VARIABLE, Connect, over_grpc, over_socket
@@ -44,8 +45,16 @@ def main() -> None:
         with told_alone():
             uvloop.run(_run(options))
     except (OSError, RotaError) as error:
-        log.error("worker.failed", error=str(error))
-        sys.exit(1)
+        sys.exit(_end_with(error, worker_folder(options.home, options.worker_name)))
+
+
+def _end_with(error: OSError | RotaError, folder: Path) -> int:
+    """The exit code; what is final is told by the launcher, once."""
+    if isinstance(error, RotaError) and refusals.is_final(error):
+        refusals.leave_note(folder, error)
+        return ExitCode.WORKER_REFUSED
+    log.error("worker.failed", error=str(error))
+    return 1
 
 
 async def _run(options: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from rota.domain.calendars import FiringRules
+from rota.domain.firing import FiringRules
 from rota.domain.ids import JobId
 from rota.ports.records import DueSchedule
 

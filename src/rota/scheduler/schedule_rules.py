@@ -9,8 +9,9 @@ from typing import Any
 
 import structlog
 
-from rota.domain.calendars import Blackout, FiringRules
+from rota.domain.calendars import Blackout
 from rota.domain.errors import Invalid
+from rota.domain.firing import FiringRules
 from rota.domain.ids import JobId
 from rota.domain.jobfile import read_job
 from rota.operations.backends import Backends

@@ -19,9 +19,6 @@ from rota.scheduler.held_shards import HeldShards
 from rota.scheduler.schedule_rules import ScheduleRules
 
 
-_LANES = 2  # one plans its next firings while the store writes those of the other
-
-
 @dataclass(frozen=True, slots=True)
 class TimekeeperConfig:
     look_ahead: timedelta = timedelta(seconds=5)  # schedules due this soon are kept in memory
@@ -123,11 +120,6 @@ class Timekeeper:
 
     async def fire_due(self) -> int:
         """Fire what is due by now; returns how many schedules that were."""
-        async with asyncio.TaskGroup() as group:
-            lanes = [group.create_task(self._fire_in_turn()) for _ in range(_LANES)]
-        return sum(lane.result() for lane in lanes)
-
-    async def _fire_in_turn(self) -> int:
         done = 0
         while batch := self._take_due():
             await self._fire(batch)

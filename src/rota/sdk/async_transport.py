@@ -8,7 +8,8 @@ import httpx
 
 from rota.sdk.exchange import Reply, Request, refuse_error
 from rota.sdk.server import Server
-from rota.sdk.transport import trust_in, unreachable
+from rota.sdk.transport import trust_in
+from rota.sdk.unreachable import unreachable
 
 
 class AsyncTransport:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from rota.sdk.errors import Invalid, Unreachable
 from rota.sdk.exchange import Reply, Request, refuse_error
 from rota.sdk.server import Server
+from rota.sdk.unreachable import unreachable
 
 if TYPE_CHECKING:
     import ssl
@@ -102,9 +103,3 @@ def trust_in(server: Server) -> ssl.SSLContext | None:
     except (OSError, ssl.SSLError) as error:
         message = f"{server.authorities} has no certificates to trust: {error}"
         raise Invalid(message, hint="ROTA_TLS_CA names a PEM file") from error
-
-
-def unreachable(address: str, error: Exception) -> Unreachable:
-    reason = str(error) or type(error).__name__
-    hint = "is it running? `rota up` starts one; ROTA_URL names another"
-    return Unreachable(f"no answer from {address}: {reason}", hint=hint)

@@ -15,14 +15,16 @@ class Certificate:
     key: Path
 
 
-def make_certificate(folder: Path, name: str = "server") -> Certificate:
-    """A certificate for 127.0.0.1 and localhost, good for a day."""
+def make_certificate(
+    folder: Path, name: str = "server", names: str = "IP:127.0.0.1,DNS:localhost"
+) -> Certificate:
+    """A certificate for 127.0.0.1 and localhost or other names, good for a day."""
     made = Certificate(folder / f"{name}.crt", folder / f"{name}.key")
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-nodes", "-days", "1", "-subj", f"/CN={name}"),
             *("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
-            *("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"),
+            *("-addext", f"subjectAltName={names}"),
             *("-out", str(made.certificate), "-keyout", str(made.key)),
         ],
         check=True,

@@ -37,26 +37,27 @@ class Evidence:
     """The file that the jobs of one test write to."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         path.touch()
 
     def script(self, *parts: str) -> str:
         """A step that leaves a start and an end, with these lines of shell between."""
-        return "\n".join([self._note(), "note start", *parts, "note end"])
+        return "\n".join([self.definition(), "note start", *parts, "note end"])
 
     def beats(self, count: int, every: timedelta = timedelta(milliseconds=100)) -> str:
         """Lines of shell for `script`: live on for so many beats."""
         pause = every.total_seconds()
         return f"for _ in $(seq {count}); do note beat; sleep {pause}; done"
 
-    def _note(self) -> str:
+    def definition(self) -> str:
+        """A line of shell that defines `note EVENT`; what `script` begins with."""
         line = '"$ROTA_JOB $ROTA_RUN_ID $ROTA_ATTEMPT $1 $up"'
-        target = shlex.quote(str(self._path))
+        target = shlex.quote(str(self.path))
         return f"note() {{ read -r up _ </proc/uptime; echo {line} >>{target}; }}"
 
     def marks(self) -> list[Mark]:
         """All that was written so far, in the order of writing."""
-        return [_mark(line) for line in self._path.read_text().splitlines()]
+        return [_mark(line) for line in self.path.read_text().splitlines()]
 
     def started(self) -> list[tuple[str, int]]:
         """Runs and attempts that began, in that order."""

@@ -16,7 +16,7 @@ from rota.domain.spec import Delivery, JobSpec, JobType
 from rota.domain.store_time import StoreTime
 from rota.ports.clock import Clock
 from rota.ports.executor import Assignment, Executor
-from rota.ports.work import Dispatch, Fence, Outcome, Progress, Start
+from rota.ports.work import Dispatch, Fence, Outcome, Progress, Start, Work
 from rota.worker.output import AttemptOutput, OutputTimes
 from rota.worker.spool import OutputSpool
 
@@ -68,7 +68,10 @@ class Attempts:
     # --- from the server
 
     def accept(self, dispatch: Dispatch) -> tuple[list[Held], list[Held]]:
-        """Take work in. Returns what may begin at once, and what needs a permit first."""
+        """Take work in. Returns what may begin at once, and what needs a permit first.
+
+        Work whose spec did not come, because this version cannot read it, fails.
+        """
         for entry in dispatch.specs:
             self._specs[entry.job_id, entry.job_version] = entry.spec
         now = self._clock.monotonic()
@@ -78,11 +81,19 @@ class Attempts:
             fence = work.fence
             if fence in self._held:
                 continue  # sent twice: harmless
-            spec = self._specs[work.job_id, work.job_version]
+            spec = self._specs.get((work.job_id, work.job_version))
+            if spec is None:
+                self._refuse_unreadable(work, now)
+                continue
             held = Held(Assignment(work, spec), now)
             self._held[fence] = held
             (guarded if spec.delivery is Delivery.AT_MOST_ONCE else free).append(held)
         return free, guarded
+
+    def _refuse_unreadable(self, work: Work, now: float) -> None:
+        unread = Assignment(work, JobSpec(work.job_id))
+        self._held[work.fence] = Held(unread, now)
+        self.ended([self._refusal(unread, "this worker's version of Rota cannot read the job")])
 
     def begin(self, items: Sequence[Held]) -> None:
         """Hand attempts to the executor of their type, but for those cancelled meanwhile."""

@@ -17,6 +17,7 @@ from rota.ports.clock import Clock
 from rota.ports.link import WorkerLink
 from rota.ports.work import Beat, Cancel, Dispatch, Hello, Start, Watch, Welcome
 from rota.worker.attempts import Attempts, Held
+from rota.worker.reconnecting import Reconnecting
 
 log = structlog.get_logger()
 
@@ -26,7 +27,7 @@ class SessionConfig:
     announce_after: timedelta = timedelta(
         milliseconds=200
     )  # shorter attempts only report their end
-    reconnect_delay: timedelta = timedelta(milliseconds=500)
+    reconnect_delay: timedelta = timedelta(milliseconds=500)  # the first; later ones are longer
     tick: timedelta = timedelta(milliseconds=100)
     stop_grace: timedelta = timedelta(seconds=10)  # how long attempts may finish after a stop
 
@@ -62,6 +63,7 @@ class WorkerSession:
         self._clock = clock
         self._config = config or SessionConfig()
         self._link: WorkerLink | None = None
+        self._reconnecting = Reconnecting(clock, self._config.reconnect_delay)
         self._lease = timedelta(0)
         self._is_draining = False
         self._stopping = asyncio.Event()
@@ -85,9 +87,9 @@ class WorkerSession:
             try:
                 await self._serve()
             except* (Unavailable, NotFound) as group:
-                log.warning("worker.disconnected", error=str(group.exceptions[0]))
                 self._link = None
-                await self._clock.sleep(self._config.reconnect_delay)
+                reason = str(group.exceptions[0])
+                await self._clock.sleep(self._reconnecting.failed(reason, self._lease or None))
 
     def _is_done(self) -> bool:
         is_idle = not self._attempts.held and self._attempts.spool.is_empty
@@ -125,6 +127,7 @@ class WorkerSession:
         self._hello = msgspec.structs.replace(self._hello, resumes=welcome.session)
         self._attempts.learn_time(welcome.store_now, self._clock.monotonic())
         self._extend(sent_at)
+        self._reconnecting.succeeded()
         log.info("worker.registered", session=welcome.session, lease=welcome.lease_seconds)
 
     def _extend(self, sent_at: float) -> None:

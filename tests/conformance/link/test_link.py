@@ -6,18 +6,22 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 from tests.conformance.link.conftest import Shop
 
 from rota.domain.errors import NotFound, Unavailable
 from rota.domain.ids import RunId, SessionId
 from rota.domain.output import OutputRecorder, Stream
+from rota.domain.output.chunks import CHUNK_LIMIT
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, Overlap
 from rota.domain.states import RunState
 from rota.operations.runs import cancel
 from rota.ports.link import WorkerLink
 from rota.ports.work import (
+    MAX_NUMBER,
+    MAX_TOTAL,
     Beat,
     Cancel,
     ChunkMeta,
@@ -165,6 +169,30 @@ async def test_output_arrives_chunk_by_chunk(shop: Shop, link: WorkerLink) -> No
     assert answer.accepted == (work.fence,)
     assert stored.meta == meta
     assert await shop.backends.blobs.get(stored.key) == packed.data
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"number": MAX_NUMBER + 1},
+        {"first_line": MAX_TOTAL + 1},
+        {"lines": CHUNK_LIMIT + 1},
+        {"bytes": CHUNK_LIMIT + 1},
+        {"last_at": -1},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+async def test_numbers_that_no_store_could_add_up_are_refused(
+    shop: Shop, link: WorkerLink, wrong: dict[str, int]
+) -> None:
+    welcome = await link.register(hello())
+    work = await taken(shop, link, welcome)
+    meta = msgspec.structs.replace(ChunkMeta(0, 0, 1, 1, 0, 0), **wrong)
+
+    with pytest.raises(Unavailable):
+        await link.output([OutputChunk(work.run, work.attempt, meta, b"")])
+
+    assert await shop.scene.store.chunks(RunId(work.run), work.attempt) == []
 
 
 async def test_progress_is_shown(shop: Shop, link: WorkerLink) -> None:

@@ -67,7 +67,7 @@ async def rival(postgres_server: PostgresServer, database: str) -> AsyncIterator
 async def postgres_store(
     postgres_server: PostgresServer, database: str, clock: FakeTicker
 ) -> AsyncIterator[SqlStore]:
-    sizes = PoolSizes(leases=2, work=2, api=2)
+    sizes = PoolSizes(work=2, api=2)
     opened = await open_postgres(postgres_server.address(database), clock=clock, sizes=sizes)
     yield opened
     await opened.close()

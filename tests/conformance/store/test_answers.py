@@ -31,7 +31,7 @@ def going_on(stretch: Unanswered, by: int) -> Unanswered:
     return replace(missed(first, 3), previous=first - MINUTE)
 
 
-def skip(job: Job, *ranges: Unanswered, next_at: datetime | None = None) -> ScheduleMove:
+def skip(job: Job, *unanswered: Unanswered, next_at: datetime | None = None) -> ScheduleMove:
     return ScheduleMove(
         kind="skipped",
         job_id=job.id,
@@ -41,7 +41,7 @@ def skip(job: Job, *ranges: Unanswered, next_at: datetime | None = None) -> Sche
         paused=False,
         next_at=next_at,
         held_from=None,
-        ranges=ranges,
+        unanswered=unanswered,
     )
 
 

@@ -200,6 +200,21 @@ class TestFinish:
         assert (finished.accepted, finished.fenced) == ((), (work.fence,))
         assert await scene.state(work.run) is RunState.CLAIMED
 
+    @pytest.mark.parametrize("result", [AttemptResult.COMPLETED, AttemptResult.FAILED])
+    async def test_of_what_a_session_never_held_no_late_result_is_kept(
+        self, scene: Scene, result: AttemptResult
+    ) -> None:
+        holder, foreign = await claimed(scene)
+        thief = await scene.worker("thief")
+        never = Fence(foreign.run, 7)
+
+        stolen = await scene.store.finish(thief, [outcome(foreign.fence, result)])
+        invented = await scene.store.finish(holder, [outcome(never, result)])
+
+        assert (stolen.fenced, invented.fenced) == ((foreign.fence,), (never,))
+        assert await scene.store.late_results(RunId(foreign.run)) == []
+        assert "run.late_result" not in {each.kind for each in await scene.store.events(0, 100)}
+
     async def test_a_late_worker_cannot_finish_a_reclaimed_run(self, scene: Scene) -> None:
         late, work = await claimed(scene)
         await scene.store.end_session(late)

@@ -187,7 +187,7 @@ async def test_a_stale_move_undoes_all_moves(scene: Scene) -> None:
     with pytest.raises(Conflict) as conflict:
         await scene.store.move_schedules(moves, actor="operator")
 
-    assert conflict.value.code == "job_changed"
+    assert conflict.value.code == "schedule_moved"
     assert not (await scene.show_job(first)).paused
 
 

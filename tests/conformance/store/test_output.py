@@ -48,6 +48,23 @@ async def test_a_chunk_sent_twice_is_kept_once(scene: Scene) -> None:
     assert len(await scene.store.chunks(RunId(work.run), 1)) == 1
 
 
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_numbers_beyond_measure_keep_no_session_from_its_end(
+    scene: Scene, is_held: bool
+) -> None:
+    worker, work = await claimed(scene)
+    huge = 2**63 - 1
+    chunks = [StoredChunk(ChunkMeta(n, huge, huge, huge, 1, 2), f"key-{n}") for n in range(3)]
+    if not is_held:
+        await scene.finish(worker, [work], output_bytes=huge, output_lines=huge)
+
+    await scene.store.add_chunks(worker, [(work.fence, chunk) for chunk in chunks])
+    await scene.store.end_session(worker)
+
+    [attempt, *_] = await scene.store.attempts(RunId(work.run))
+    assert attempt.output.state is OutputState.TORN
+
+
 async def test_chunks_of_what_a_session_does_not_hold_are_refused(scene: Scene) -> None:
     worker, work = await claimed(scene)
     thief = await scene.worker("thief")

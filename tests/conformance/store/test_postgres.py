@@ -98,7 +98,7 @@ async def test_nothing_is_prepared_for_a_pooler_that_cannot_keep_it(
     postgres_server: PostgresServer, database: str, clock: FakeTicker
 ) -> None:
     address = postgres_server.address(database) + "?statement_cache_size=0"
-    store = await open_postgres(address, clock=clock, sizes=PoolSizes(1, 1, 1))
+    store = await open_postgres(address, clock=clock, sizes=PoolSizes(1, 1, 1, 1, 1))
     scene = Scene(store, clock)
     worker = await scene.worker()
     await scene.trigger(await scene.job(), 3)

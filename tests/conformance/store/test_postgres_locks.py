@@ -13,7 +13,7 @@ from rota.domain.errors import Conflict
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
 from rota.ports.records import RunQuery
-from rota.testing.builders import Scene, new_calendar
+from rota.testing.builders import LEASE, Scene, new_calendar
 from rota.testing.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
@@ -99,6 +99,67 @@ class TestLeases:
 
         assert await scene.state(run) is RunState.SCHEDULED
 
+    async def test_a_session_that_cannot_end_holds_up_no_other(
+        self, scene: Scene, rival: Rival
+    ) -> None:
+        runs = await scene.trigger(await scene.job(overlap=Overlap.ALLOW), 2)
+        workers = [await scene.worker(name) for name in ("good", "bad")]
+        held = [(await scene.claim(worker, 1))[0].run for worker in workers]
+        await rival.execute("UPDATE run SET delivery = 'nonsense' WHERE id = $1", held[1])
+        scene.advance(2 * LEASE)
+
+        gone, _ = await scene.store.reap(dict.fromkeys(workers, 0))
+
+        assert gone == {workers[0]}
+        assert sorted(held) == sorted(runs)
+        assert await scene.state(held[0]) is RunState.SCHEDULED
+
+    async def test_the_end_of_one_locks_all_its_runs_at_once(
+        self, scene: Scene, rival: Rival, postgres_server: PostgresServer
+    ) -> None:
+        await scene.trigger(await scene.job(overlap=Overlap.ALLOW), 2)
+        worker = await scene.worker()
+        printed, held = sorted(await scene.claim(worker), key=lambda work: work.run)
+        await scene.finish(worker, [printed], output_bytes=10, output_lines=1)
+        lock = "SELECT FROM run WHERE id = '{}' FOR NO KEY UPDATE NOWAIT"
+        await rival.execute("BEGIN; " + lock.format(printed.run))
+
+        ending = asyncio.create_task(scene.store.end_session(worker))
+        await until_somebody_waits(postgres_server)
+        await rival.execute(lock.format(held.run) + "; COMMIT")
+        await ending
+
+        assert await scene.state(held.run) is RunState.SCHEDULED
+
+
+class TestDraining:
+    async def test_it_waits_for_a_claim_under_way(
+        self, scene: Scene, rival: Rival, postgres_server: PostgresServer
+    ) -> None:
+        await scene.worker("w1")
+        await rival.execute("BEGIN; SELECT FROM session FOR NO KEY UPDATE")
+
+        draining = asyncio.create_task(scene.store.drain_worker("w1", actor="operator"))
+        await until_somebody_waits(postgres_server)
+        assert not draining.done()
+
+        await rival.execute("COMMIT")
+        await draining
+
+    async def test_a_claim_that_waited_for_it_gets_nothing(
+        self, scene: Scene, rival: Rival, postgres_server: PostgresServer
+    ) -> None:
+        await scene.trigger(await scene.job())
+        worker = await scene.worker("w1")
+        drain = "INSERT INTO drained_worker (name, drained_by, drained_at) VALUES ('w1', 'me', 0)"
+        await rival.execute(f"BEGIN; {drain}; SELECT FROM session FOR UPDATE")
+
+        claiming = asyncio.create_task(scene.claim(worker))
+        await until_somebody_waits(postgres_server)
+        await rival.execute("COMMIT")
+
+        assert await claiming == []
+
 
 class TestCalendars:
     async def test_one_that_a_job_begins_to_use_is_not_deleted(
@@ -141,6 +202,24 @@ class TestGates:
         worker = await scene.worker()
         works = await scene.claim(worker)
         await rival.execute("BEGIN; SELECT FROM schedule FOR NO KEY UPDATE")
+
+        ending = asyncio.create_task(scene.finish(worker, works))
+        await until_somebody_waits(postgres_server)
+        await rival.execute("COMMIT")
+        await ending
+
+        assert await scene.states(runs) == [RunState.COMPLETED, RunState.QUEUED]
+
+    async def test_an_end_lets_others_go_if_its_job_got_a_limit_right_before(
+        self, scene: Scene, rival: Rival, postgres_server: PostgresServer
+    ) -> None:
+        runs = await scene.trigger(await scene.job(max_concurrency=1), 2)
+        worker = await scene.worker()
+        works = await scene.claim(worker)
+        count = "UPDATE run SET gate_job = {} WHERE state = 'CLAIMED'"
+        await rival.execute(count.format("NULL"))
+        await rival.execute("BEGIN; SELECT FROM schedule FOR NO KEY UPDATE")
+        await rival.execute(count.format("job_id"))
 
         ending = asyncio.create_task(scene.finish(worker, works))
         await until_somebody_waits(postgres_server)

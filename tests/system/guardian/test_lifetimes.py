@@ -103,7 +103,14 @@ class TestDeaths:
         assert guarded.exit_code() == ExitCode.GUARDIAN_DIED
         assert guarded.living() == []
 
-    @pytest.mark.parametrize(("status", "code"), [(0, ExitCode.CLEAN), (3, ExitCode.WORKER_DIED)])
+    @pytest.mark.parametrize(
+        ("status", "code"),
+        [
+            (0, ExitCode.CLEAN),
+            (3, ExitCode.WORKER_DIED),
+            (ExitCode.WORKER_REFUSED, ExitCode.WORKER_REFUSED),
+        ],
+    )
     def test_end_of_the_worker_ends_all(
         self, guarded: Guarded, status: int, code: ExitCode
     ) -> None:

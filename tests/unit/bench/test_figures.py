@@ -5,6 +5,7 @@ from bench.figures import (
     Comparison,
     Goal,
     Sample,
+    at_least,
     at_least_times,
     at_most,
     at_most_times,
@@ -61,6 +62,7 @@ def test_ratio_needs_a_peer_that_did_something() -> None:
         (150, 100, at_most_times(1.5), 0),
         (300, 100, at_most_times(1.5), 1),
         (6, None, at_most(5), 0.2),
+        (900, None, at_least(1_000), 0.1),
         (4, None, at_most(5), -0.2),
     ],
 )

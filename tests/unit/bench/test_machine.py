@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from bench.machine import CpuReading, foreign_load, read_cpu
+import os
+
+from bench.machine import CpuReading, counted_as_own, foreign_load, read_cpu
 
 START = CpuReading(total=1_000, busy=400, own=50)
 
@@ -31,3 +33,13 @@ def test_machine_tells_its_processor_time() -> None:
     reading = read_cpu()
 
     assert 0 < reading.own <= reading.busy <= reading.total
+
+
+def test_a_server_that_is_nobodys_child_can_be_counted_as_own() -> None:
+    without = read_cpu().own
+    with counted_as_own(os.getpid()):
+        counted = read_cpu().own
+    after = read_cpu().own
+
+    assert counted >= without + after / 2
+    assert after < counted

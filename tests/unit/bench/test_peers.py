@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 PEERS = Path(__file__).parents[3] / "bench" / "peers"
 LOCK_FILE = PEERS / "requirements.txt"
+NODE_LOCK_FILE = PEERS / "node" / "package-lock.json"
 
 
 def test_every_peer_is_pinned_and_hashed() -> None:
@@ -21,6 +23,15 @@ def test_every_peer_is_pinned_and_hashed() -> None:
 
 def test_lock_file_names_no_place_to_download_from() -> None:
     assert re.findall(r".*://.*|^-.*", LOCK_FILE.read_text(), flags=re.MULTILINE) == []
+
+
+def test_every_peer_on_node_is_pinned_and_hashed_wherever_it_comes_from() -> None:
+    packages = json.loads(NODE_LOCK_FILE.read_text())["packages"]
+    installed = {name: package for name, package in packages.items() if name}
+
+    assert "node_modules/graphile-worker" in installed
+    assert [name for name, package in installed.items() if "integrity" not in package] == []
+    assert [name for name, package in installed.items() if "resolved" in package] == []
 
 
 @pytest.mark.parametrize("module", sorted(PEERS.glob("*.py")), ids=lambda path: path.stem)

@@ -82,8 +82,16 @@ class TestDraining:
 
         assert "alive" in rota("worker", "list").out
 
-    def test_unknown_worker(self, rota: Console) -> None:
-        assert rota("worker", "drain", "nobody").code == 3
+    def test_worker_that_was_not_drained_is_not_said_to_be_resumed(self, rota: Console) -> None:
+        assert "worker worker-1 was not drained" in rota("worker", "resume", "worker-1").err
+
+    @pytest.mark.parametrize("verb", ["drain", "resume"])
+    def test_unknown_worker(self, rota: Console, verb: str) -> None:
+        ended = rota("worker", verb, "nobody")
+
+        assert ended.code == 3
+        assert "no worker is named nobody" in ended.err
+        assert "rota worker list --all" in ended.err
 
 
 class TestWorkerTokens:

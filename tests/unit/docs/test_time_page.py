@@ -19,10 +19,10 @@ from rota.domain.calendars import (
     ReleasedAt,
     SkippedBy,
     compile_calendar,
-    fold_into_window,
     in_words,
     next_windows,
 )
+from rota.domain.firing import fold_into_window
 from rota.domain.gates import ActiveRun, JobRules, admit
 from rota.domain.ids import JobId, RunId
 from rota.domain.run import Trigger

@@ -144,19 +144,28 @@ async def test_another_method_in_a_header_changes_nothing(served: Served) -> Non
 
 
 @pytest.mark.parametrize(
-    "header",
-    ["", "Bearer", "Bearer ", "Bearer nonsense", "Basic dXNlcjpwYXNz", "Bearer " + "x" * 100_000],
-    ids=["empty", "no secret", "blank", "unknown", "basic", "huge"],
+    ("header", "detail"),
+    [
+        ("", "not logged in"),
+        ("Bearer", "not logged in"),
+        ("Bearer ", "not logged in"),
+        ("Basic dXNlcjpwYXNz", "not logged in"),
+        ("Bearer nonsense", "this token is not valid (any more)"),
+        ("Bearer " + "x" * 100_000, "this token is not valid (any more)"),
+        ("Bearer rotaw_whatever", "this is a worker's token"),
+    ],
+    ids=["empty", "no secret", "blank", "basic", "unknown", "huge", "worker's"],
 )
-async def test_a_wrong_credential_is_told_apart_from_none_by_nothing(
-    served: Served, header: str
+async def test_a_wrong_credential_is_told_by_its_looks_alone(
+    served: Served, header: str, detail: str
 ) -> None:
     client = await served.client(None)
 
     answer = await client.get("/api/v1/jobs", headers={"Authorization": header})
 
-    assert answer.status_code == 401
-    assert answer.json()["detail"] == "not logged in"
+    assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
+    assert answer.json()["detail"] == detail
+    assert "ROTA_TOKEN" in answer.json()["hint"]
 
 
 async def test_a_token_in_the_address_is_not_taken(served: Served) -> None:

@@ -190,7 +190,7 @@ async def _hold(served: Served, job_id: str, stretches: int) -> None:
         paused=False,
         next_at=known.next_at,
         held_from=None,
-        ranges=[
+        unanswered=[
             Unanswered(
                 start + timedelta(days=10 * n),
                 start + timedelta(days=10 * n + n),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.unit.gateway.served import Served, job
 
@@ -104,6 +106,40 @@ async def test_why_names_the_gate_and_what_to_do(served: Served) -> None:
     assert answer["reasons"][0]["gate"] == "worker"
     assert answer["reasons"][0]["action"] == "rota worker list"
     assert "pause" in answer["passed"]
+
+
+async def test_why_counts_no_slots_of_workers_that_drain(served: Served) -> None:
+    await served.apply(job())
+    run = await served.trigger()
+    await served.worker("one")
+    await served.worker("two")
+    before = await reason(served, run)
+    await served.post("workers/one/drain")
+    with_one = await reason(served, run)
+    await served.post("workers/two/drain")
+    with_none = await reason(served, run)
+    await served.post("workers/one/resume")
+
+    assert before["message"] == "0 of 200 slots are taken"
+    assert with_one["message"] == "0 of 100 slots are taken"
+    assert with_none["message"] == "all workers that fit are draining: one, two"
+    assert with_none["action"] == "rota worker resume one"
+    assert await reason(served, run) == with_one
+
+
+async def test_why_names_the_only_worker_when_it_drains(served: Served) -> None:
+    await served.apply(job())
+    run = await served.trigger()
+    await served.worker("only")
+    await served.post("workers/only/drain")
+
+    assert (await reason(served, run))["message"] == "worker only is draining"
+
+
+async def reason(served: Served, run: dict[str, Any]) -> dict[str, Any]:
+    """Why a run waits."""
+    [found] = (await served.get(f"runs/{run['id']}/why")).json()["reasons"]
+    return dict(found)
 
 
 async def test_a_blocked_run_says_what_it_waits_for(served: Served) -> None:

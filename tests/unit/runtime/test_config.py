@@ -111,6 +111,21 @@ class TestAddresses:
         )
         assert Settings(server_lease=timedelta(seconds=9)).renewed_within == timedelta(seconds=9)
 
+    def test_server_of_a_worker_has_no_scheme(self) -> None:
+        [complaint] = complaints(ROTA_SERVER="https://rota.example:7701/")
+
+        assert "write it without the scheme, as rota.example:7701" in complaint
+
+    def test_server_lease_of_nothing_is_refused(self) -> None:
+        with pytest.raises(Invalid) as refused:
+            config.load(environ={"ROTA_SERVER_LEASE": "0s"})
+
+        [problem] = refused.value.problems
+        assert (problem.path, problem.message) == (
+            "server_lease",
+            "lease 0s must be between 1s and 5m",
+        )
+
     def test_queue_of_an_installed_package_is_known_by_its_scheme(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.unit.sdk.answering import AnsweringServer, document, problem
 
 from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.runtime.doctor import run
@@ -90,6 +91,39 @@ def test_note_that_makes_no_sense_is_told(settings: Settings, text: str) -> None
     assert "client.json" in found.message
 
 
+class TestServerOfTheCommandLine:
+    def findings(self, settings: Settings) -> dict[str, Finding]:
+        return {found.subject: found for found in run(settings)}
+
+    def test_ready_server_and_valid_token(self, settings: Settings) -> None:
+        with AnsweringServer() as server:
+            server.on("GET /whoami", document({"name": "me", "role": "admin"}))
+            found = self.findings(replace(settings, url=server.url, token="rota_x"))
+
+        assert (found["token"].verdict, found["token"].message) == (Verdict.OK, "me, admin")
+        assert server.url in found["server"].message
+
+    def test_token_that_is_not_taken(self, settings: Settings) -> None:
+        with AnsweringServer() as server:
+            server.on(
+                "GET /whoami", problem(401, detail="this token is not valid", hint="make one")
+            )
+            found = self.findings(replace(settings, url=server.url))["token"]
+
+        assert (found.verdict, found.message, found.advice) == (
+            Verdict.PROBLEM,
+            "this token is not valid",
+            "make one",
+        )
+
+    def test_server_that_is_away(self, settings: Settings) -> None:
+        found = self.findings(replace(settings, url="http://127.0.0.1:1"))
+
+        assert found["server"].verdict is Verdict.PROBLEM
+        assert "no answer from http://127.0.0.1:1" in found["server"].message
+        assert "token" not in found
+
+
 class TestBackends:
     def finding(self, settings: Settings, subject: str) -> Finding:
         [found] = [each for each in run(settings) if each.subject == subject]
@@ -133,6 +167,16 @@ class TestBackends:
         shared = replace(settings, store="postgresql://rota@127.0.0.1:1/rota")
 
         assert self.finding(shared, "blobs").verdict is Verdict.WARNING
+
+    def test_missing_extra_is_named(
+        self, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "grpc", None)
+
+        found = self.finding(replace(settings, grpc_listen="127.0.0.1:0"), "gRPC")
+
+        assert (found.verdict, found.advice) == (Verdict.PROBLEM, 'pip install "rota[cluster]"')
+        assert "grpc" in found.message
 
     def test_servers_of_the_worker_are_tried(self, settings: Settings, listening: str) -> None:
         address = listening.removeprefix("http://")

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from rota.adapters.store.sqlite.opening import open_sqlite
-from rota.domain.errors import Conflict
+from rota.domain.errors import Conflict, Invalid
 from rota.runtime.server import Running, Server
 from rota.runtime.settings import Settings
+from rota.testing.certificates import make_certificate
 
 pytestmark = pytest.mark.anyio
 
@@ -34,3 +35,30 @@ async def test_second_server_on_the_same_data_and_port_is_told_that_one_runs(
         on_free_data = await refusal(settings)
 
     assert (on_same_data.code, on_free_data.code) == ("already_running", "port_taken")
+
+
+async def test_taken_port_of_grpc_is_told_like_that_of_rest(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        settings = Settings(home=tmp_path, listen="127.0.0.1:0", grpc_listen=listen)
+
+        refused = await refusal(settings)
+
+    assert (refused.code, refused.message) == ("port_taken", f"{listen} is already in use")
+    assert "ROTA_GRPC_LISTEN" in refused.hint
+
+
+async def test_certificate_without_its_key_is_a_fault_of_the_settings(tmp_path: Path) -> None:
+    one, other = make_certificate(tmp_path, "one"), make_certificate(tmp_path, "other")
+    ready: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
+
+    for key in (other.key, tmp_path / "absent.key"):
+        settings = Settings(
+            home=tmp_path / "home",
+            listen="127.0.0.1:0",
+            tls_cert=one.certificate,
+            tls_key=key,
+        )
+        with pytest.raises(Invalid, match="cannot be used") as refused:
+            await Server(settings).run(ready)
+        assert refused.value.code == "bad_settings"

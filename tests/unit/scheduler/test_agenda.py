@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from rota.domain.calendars import FiringRules
+from rota.domain.firing import FiringRules
 from rota.domain.ids import JobId
 from rota.domain.schedule import compile_schedule
 from rota.domain.spec import Misfire, Schedule

@@ -69,9 +69,12 @@ async def test_a_store_whose_clock_jumps_takes_no_worker(
     timeline: Timeline, node: FakeTicker, reaper: LeaseReaper, session: SessionId
 ) -> None:
     await reaper.run_once()
+    node.advance(LEASE * 2 / 3)
+    await timeline.store.renew(session, stopping=False)
+    await reaper.run_once()
 
     timeline.be_down(10 * LEASE)
-    node.advance(LEASE)
+    node.advance(LEASE * 2 / 3)
 
     assert await reaper.run_once() == 0
     assert await is_alive(timeline, session)

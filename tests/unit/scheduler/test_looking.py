@@ -60,7 +60,8 @@ async def slow_look(store: SlowDocuments, timekeeper: Timekeeper) -> AsyncIterat
     """A look that lasts as long as the block."""
     async with asyncio.TaskGroup() as group:
         group.create_task(timekeeper.look())
-        await store.is_asked.wait()
+        async with asyncio.timeout(20):
+            await store.is_asked.wait()
         yield
         store.answers.set()
 

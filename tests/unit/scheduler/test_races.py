@@ -58,6 +58,26 @@ async def test_a_disable_that_saw_the_run_does_not_end_the_chain(timeline: Timel
     assert await timeline.due_times() == [HOUR, 2 * HOUR]
 
 
+async def test_a_pause_that_is_prolonged_as_it_ends_goes_on(
+    timeline: Timeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await timeline.apply("every 1h")
+    await holding.pause(timeline.backends, job, actor="test", until=START + MINUTE)
+    timeline.be_down(MINUTE)
+    ended_pauses = timeline.store.ended_pauses
+
+    async def prolonged_at_once(limit: int) -> list[Job]:
+        [ended] = await ended_pauses(limit)
+        await holding.pause(timeline.backends, ended, actor="test", until=START + HOUR)
+        return [ended]
+
+    monkeypatch.setattr(timeline.store, "ended_pauses", prolonged_at_once)
+
+    await holding.end_pauses(timeline.backends, 10)
+
+    assert (await timeline.job()).paused
+
+
 @pytest.fixture
 def between(timeline: Timeline, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Coroutines that are awaited between the preparation of a save and the save."""

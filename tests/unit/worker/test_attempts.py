@@ -58,6 +58,21 @@ def results(attempts: Attempts) -> list[str]:
     return [outcome.result for outcome in attempts.unreported()]
 
 
+def test_attempt_whose_job_cannot_be_read_fails_and_others_go_on(
+    attempts: Attempts, executor: Recorder
+) -> None:
+    unreadable = Work("r_2", 1, "j_of_a_later_version", 1, due_at=0)
+    readable = dispatch("at_least_once")
+
+    free, _ = attempts.accept(Dispatch((unreadable, *readable.work), readable.specs))
+    attempts.begin(free)
+
+    [refused] = attempts.unreported()
+    assert (refused.run, refused.result) == ("r_2", AttemptResult.FAILED)
+    assert "cannot read the job" in refused.message
+    assert executor.started == [FENCE]
+
+
 def test_attempt_cancelled_while_it_waits_for_its_permit_never_starts(
     attempts: Attempts, executor: Recorder
 ) -> None:

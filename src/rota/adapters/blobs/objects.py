@@ -11,12 +11,15 @@ from types import TracebackType
 from typing import Self
 
 import obstore
+import structlog
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore
 
 from rota.adapters.blobs.keys import segments_of
 from rota.adapters.blobs.object_stores import Bucket, parse_bucket
 from rota.domain.errors import NotFound, Unavailable
+
+log = structlog.get_logger()
 
 PATIENCE = timedelta(seconds=5)  # how long a call may take, however the store behaves
 _SLOWEST_BYTES_PER_SECOND = 1024 * 1024  # large blobs get more time, as if sent this slowly
@@ -50,6 +53,7 @@ class ObjectBlobs:
         self._bucket = bucket
         self._store = store
         self._patience = patience
+        self._is_told_away = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -65,7 +69,7 @@ class ObjectBlobs:
     async def put(self, key: str, data: bytes) -> None:
         segments_of(key)
         # One that exists was put before, perhaps by a try of this very call whose answer was lost.
-        async with self._asking(key, len(data)):
+        async with self._noting_writes(), self._asking(key, len(data)):
             with suppress(AlreadyExistsError):
                 await obstore.put_async(self._store, key, data, mode="create")
 
@@ -120,6 +124,20 @@ class ObjectBlobs:
         return True
 
     @asynccontextmanager
+    async def _noting_writes(self) -> AsyncIterator[None]:
+        """Logs once when the store takes nothing any more, and once when it does again."""
+        try:
+            yield
+        except Unavailable as error:
+            if not self._is_told_away:
+                log.warning("blobs.away", error=error.message, hint=error.hint)
+            self._is_told_away = True
+            raise
+        if self._is_told_away:
+            log.info("blobs.back")
+        self._is_told_away = False
+
+    @asynccontextmanager
     async def _asking(self, key: str, size: int = 0) -> AsyncIterator[None]:
         """Bounds a call in time and translates its errors."""
         allowed = self._patience.total_seconds() + size / _SLOWEST_BYTES_PER_SECOND
@@ -153,7 +171,8 @@ class ObjectBlobs:
 
     def _denied(self) -> Unavailable:
         return Unavailable(
-            f"{self._bucket.kind.name} refuses us the bucket {self._bucket.name}",
+            f"{self._bucket.kind.name} refuses us the bucket {self._bucket.name},"
+            " or it does not exist",
             code="blobs_denied",
             hint=f"check {self._bucket.kind.credentials}, and what they may do in that bucket",
         )

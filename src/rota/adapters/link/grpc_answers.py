@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
+import structlog
 
 from rota.adapters.link.grpc_requests import fence_messages, fences_from
 from rota.contracts import worker_pb2 as pb
@@ -23,6 +24,8 @@ from rota.ports.work import (
     Welcome,
     Work,
 )
+
+log = structlog.get_logger()
 
 MAX_MESSAGE = 32 * 1024 * 1024  # bytes; a larger one ends the stream
 PIECE = 4 * 1024 * 1024  # bytes; a batch above it travels as several messages
@@ -157,7 +160,7 @@ def order_from(message: pb.FromServer) -> Order | None:
     match message.WhichOneof("message"):
         case "dispatch":
             work = tuple(_work_from(item) for item in message.dispatch.work)
-            return Dispatch(work, tuple(_spec_from(entry) for entry in message.dispatch.specs))
+            return Dispatch(work, tuple(_readable_specs(message.dispatch.specs)))
         case "cancel":
             return Cancel(fences_from(message.cancel.fences))
         case "watch":
@@ -201,5 +204,12 @@ def _spec_message(entry: SpecEntry) -> pb.SpecEntry:
     )
 
 
-def _spec_from(message: pb.SpecEntry) -> SpecEntry:
-    return SpecEntry(message.job_id, message.job_version, _specs.decode(message.spec_json))
+def _readable_specs(messages: Sequence[pb.SpecEntry]) -> Iterator[SpecEntry]:
+    """What a newer server sends may be beyond this worker, which then refuses that work alone."""
+    for message in messages:
+        try:
+            spec = _specs.decode(message.spec_json)
+        except msgspec.MsgspecError as error:
+            log.error("worker.unreadable_job", job_id=message.job_id, error=str(error))
+        else:
+            yield SpecEntry(message.job_id, message.job_version, spec)

@@ -6,19 +6,17 @@ Stores cannot hold every text and number that the wire can.
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from rota.domain.errors import Invalid
-from rota.domain.ids import micros
+from rota.ports.work import LAST_INSTANT, MAX_NUMBER, MAX_TOTAL
 
 ADMITTED = "rota-admitted"  # metadata that tells a worker at once that its token is good
 MAX_NAME = 200
 _MAX_TEXT = 64 * 1024
-_MAX_INTEGER = 2**63 - 1
-_LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))
+_MAX_SECONDS = 2.0**40  # also of many processors
 
 
 def bad(what: str) -> Invalid:
@@ -40,14 +38,25 @@ def text(value: str) -> str:
 
 
 def instant(value: int, what: str) -> int:
-    if not 0 <= value <= _LAST_INSTANT:
+    if not 0 <= value <= LAST_INSTANT:
         raise bad(f"{what}: {value} is not a time")
     return value
 
 
-def count(value: int, what: str) -> int:
-    if value > _MAX_INTEGER:
-        raise bad(f"{what}: {value} is too large")
+def count(value: int, what: str, most: int = MAX_TOTAL) -> int:
+    if value > most:
+        raise bad(f"{what}: {value:,} is more than {most:,}")
+    return value
+
+
+def number(value: int, what: str) -> int:
+    """Which attempt or chunk it is."""
+    return count(value, what, MAX_NUMBER)
+
+
+def seconds(value: float, what: str) -> float:
+    if not 0 <= value <= _MAX_SECONDS:
+        raise bad(f"{what}: {value} is not how long anything takes")
     return value
 
 

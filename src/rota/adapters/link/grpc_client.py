@@ -37,6 +37,8 @@ Stream = grpc.aio.StreamStreamCall[pb.FromWorker, pb.FromServer]
 
 _ANSWER_SECONDS = 10.0
 _CONNECT_SECONDS = 5.0
+_HUNG_UP = ("Socket closed", "Connection reset")
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 _OPTIONS = (
     ("grpc.max_send_message_length", answers.MAX_MESSAGE),
     ("grpc.max_receive_message_length", answers.MAX_MESSAGE),
@@ -91,7 +93,7 @@ class GrpcConnector:
             else:
                 self._has_connected = True
                 return link
-        raise Unavailable("; ".join(problems))
+        raise Unavailable("; ".join(sorted(problems)))  # the same words, whoever came first
 
     def _turn(self) -> None:
         self._servers.append(self._servers.pop(0))
@@ -118,7 +120,7 @@ class GrpcLink:
         metadata = (("authorization", f"Bearer {access.token}"),)
         stream: Stream = WorkersStub(channel).Work(metadata=metadata)
         try:
-            await _until_admitted(server, stream)
+            await _until_admitted(server, stream, access.tls)
         except BaseException:
             await channel.close()
             raise
@@ -227,14 +229,14 @@ class GrpcLink:
             self._orders.put_nowait(order)
 
 
-async def _until_admitted(server: str, stream: Stream) -> None:
+async def _until_admitted(server: str, stream: Stream, tls: ClientTls | None) -> None:
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             if ADMITTED not in dict(await stream.initial_metadata()):
                 await stream.read()  # raises what it was refused with
                 raise Unavailable(f"{server} is not a server of Rota")
     except grpc.aio.AioRpcError as error:
-        raise _translated(server, error) from error
+        raise _translated(server, error, _advice(error, tls)) from error
     except TimeoutError as error:
         raise Unavailable(f"{server} does not answer") from error
 
@@ -255,9 +257,19 @@ def _channel(server: str, tls: ClientTls | None) -> grpc.aio.Channel:
     return grpc.aio.secure_channel(server, credentials, options=_OPTIONS)
 
 
-def _translated(server: str, error: grpc.aio.AioRpcError) -> RotaError:
+def _advice(error: grpc.aio.AioRpcError, tls: ClientTls | None) -> str:
+    """What may be wrong with the certificates, by the words in which gRPC tells it."""
+    details = error.details() or ""
+    if tls is None and any(word in details for word in _HUNG_UP):
+        return " — if the server has a certificate, set ROTA_TLS_CA to its authority"
+    if _UNTRUSTED in details:
+        return " — set ROTA_TLS_CA to the authority that signed its certificate"
+    return ""
+
+
+def _translated(server: str, error: grpc.aio.AioRpcError, advice: str = "") -> RotaError:
     """What became of a stream, as an error of ours."""
-    message = f"{server}: {error.details() or error.code().name.lower()}"
+    message = f"{server}: {error.details() or error.code().name.lower()}{advice}"
     codes = [value for key, value in error.trailing_metadata() or () if key == "rota-code"]
     code = str(codes[0]) if codes else ""
     if error.code() in {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}:

@@ -86,8 +86,11 @@ def beat_message(beat: Beat) -> pb.Beat:
 
 
 def beat_from(message: pb.Beat) -> Beat:
-    held = tuple(Fence(checks.name(each.run, "run"), each.attempt) for each in message.held)
-    return Beat(held=held, stopping=message.stopping)
+    return Beat(held=tuple(map(_fence_from, message.held)), stopping=message.stopping)
+
+
+def _fence_from(message: pb.Fence) -> Fence:
+    return Fence(checks.name(message.run, "run"), checks.number(message.attempt, "attempt"))
 
 
 def start_message(start: Start) -> pb.Start:
@@ -97,7 +100,7 @@ def start_message(start: Start) -> pb.Start:
 def start_from(message: pb.Start) -> Start:
     return Start(
         checks.name(message.run, "run"),
-        message.attempt,
+        checks.number(message.attempt, "attempt"),
         checks.instant(message.started_at, "started_at"),
     )
 
@@ -132,7 +135,7 @@ def outcome_message(outcome: Outcome) -> pb.Outcome:
 def outcome_from(message: pb.Outcome) -> Outcome:
     return Outcome(
         run=checks.name(message.run, "run"),
-        attempt=message.attempt,
+        attempt=checks.number(message.attempt, "attempt"),
         result=_word(_RESULTS, message.result, "attempt_result"),
         started_at=checks.instant(message.started_at, "started_at"),
         ended_at=checks.instant(message.ended_at, "ended_at"),
@@ -141,7 +144,7 @@ def outcome_from(message: pb.Outcome) -> Outcome:
         message=checks.text(message.message),
         outputs=_outputs_from(message),
         steps=tuple(map(_step_from, message.steps)),
-        cpu_seconds=checks.measure(message.cpu_seconds, "cpu_seconds"),
+        cpu_seconds=checks.seconds(message.cpu_seconds, "cpu_seconds"),
         max_memory_bytes=checks.count(message.max_memory_bytes, "max_memory_bytes"),
         output=checks.data(message.output, INLINE_LIMIT, "output"),
         output_bytes=checks.count(message.output_bytes, "output_bytes"),
@@ -173,8 +176,8 @@ def _step_from(message: pb.StepOutcome) -> StepOutcome:
         result=_word(_STEP_RESULTS, message.result, "step_result"),
         exit_code=message.exit_code if message.HasField("exit_code") else None,
         signal=message.signal if message.HasField("signal") else None,
-        seconds=checks.measure(message.seconds, "seconds"),
-        tries=message.tries,
+        seconds=checks.seconds(message.seconds, "seconds"),
+        tries=checks.number(message.tries, "tries"),
     )
 
 
@@ -200,16 +203,23 @@ def chunk_message(chunk: OutputChunk) -> pb.OutputChunk:
 
 
 def chunk_from(message: pb.OutputChunk) -> OutputChunk:
-    meta = ChunkMeta(
-        number=message.number,
+    return OutputChunk(
+        run=checks.name(message.run, "run"),
+        attempt=checks.number(message.attempt, "attempt"),
+        meta=_meta_from(message),
+        data=checks.data(message.data, _MAX_CHUNK, "data"),
+    )
+
+
+def _meta_from(message: pb.OutputChunk) -> ChunkMeta:
+    return ChunkMeta(
+        number=checks.number(message.number, "number"),
         first_line=checks.count(message.first_line, "first_line"),
-        lines=checks.count(message.lines, "lines"),
-        bytes=checks.count(message.text_bytes, "text_bytes"),
+        lines=checks.count(message.lines, "lines", CHUNK_LIMIT),
+        bytes=checks.count(message.text_bytes, "text_bytes", CHUNK_LIMIT),
         first_at=checks.instant(message.first_at_ms * 1_000, "first_at_ms") // 1_000,
         last_at=checks.instant(message.last_at_ms * 1_000, "last_at_ms") // 1_000,
     )
-    content = checks.data(message.data, _MAX_CHUNK, "data")
-    return OutputChunk(checks.name(message.run, "run"), message.attempt, meta, content)
 
 
 def progress_message(progress: Progress) -> pb.Progress:
@@ -225,7 +235,7 @@ def progress_message(progress: Progress) -> pb.Progress:
 def progress_from(message: pb.Progress) -> Progress:
     return Progress(
         run=checks.name(message.run, "run"),
-        attempt=message.attempt,
+        attempt=checks.number(message.attempt, "attempt"),
         done=checks.measure(message.done, "done"),
         total=checks.measure(message.total, "total") if message.HasField("total") else None,
         message=checks.text(message.message),

@@ -45,6 +45,7 @@ class NatsConnection:
         self._closed = asyncio.Event()
         self._on_up: Callable[[], None] = self._connected.set
         self._is_told_away = False
+        self._is_closing = False
 
     @property
     def client(self) -> Client:
@@ -72,6 +73,7 @@ class NatsConnection:
             await self._clock.sleep(_RETRY)
 
     async def close(self) -> None:
+        self._is_closing = True
         if not self._client.is_connected and not self._client.is_reconnecting:
             return  # it was never connected, or gave up: there is nothing to close
         try:
@@ -117,6 +119,8 @@ class NatsConnection:
         self._closed.set()
 
     def _tell_away(self, error: str) -> None:
+        if self._is_closing:
+            return
         if not self._is_told_away:
             log.warning("queue.away", error=error, effect="work is found by polling")
         self._is_told_away = True

@@ -20,6 +20,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from rota.domain.errors import Unavailable
+
 T = TypeVar("T")
 Row: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = Sequence[Row]
@@ -54,6 +56,10 @@ class Lock:
 
     name: str
     parameters: Mapping[str, Any]
+
+
+class HeldTooLong(Unavailable):
+    """Somebody holds a lock that a script needs, and does not let go of it."""
 
 
 class LookAgain(Exception):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar
 
-from rota.adapters.store.script import MakeScript, Many, Script
+from rota.adapters.store.reaping import Reaped, Reaping, Silent
+from rota.adapters.store.script import HeldTooLong, MakeScript, Many, Script
 from rota.adapters.store.scripts import (
     backfilling,
     calendars,
@@ -26,6 +28,7 @@ from rota.adapters.store.scripts import (
     tokens,
     watching,
 )
+from rota.adapters.store.scripts.gates import HoldGates, hold_free_gates, hold_gates
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.backfill import Backfill, DueRun
 from rota.domain.congestion import Congestion
@@ -47,9 +50,10 @@ class Urgency(IntEnum):
 
     RENEW = 0
     FIRE = 1
-    CLAIM = 2
-    FINISH = 3
-    API = 4
+    GLANCE = 2  # who is that, what time is it: asked by the most urgent too
+    CLAIM = 3
+    FINISH = 4
+    API = 5
 
 
 class Driver(Protocol):
@@ -70,6 +74,7 @@ class SqlStore:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._book = RulesBook()
+        self._reaping = Reaping(self._reap, self.now)
         self._swept_to = ""  # where the next sweep goes on
 
     # --- jobs
@@ -94,7 +99,7 @@ class SqlStore:
     async def documents(
         self, refs: Sequence[tuple[JobId, int]]
     ) -> dict[tuple[JobId, int], Mapping[str, Any]]:
-        return await self._driver.read(lambda _: reading.documents(refs))
+        return await self._driver.read(lambda _: reading.documents(refs), Urgency.CLAIM)
 
     async def start_delays(self, job: JobId, limit: int) -> list[float]:
         return await self._driver.read(lambda _: reading.start_delays(job, limit))
@@ -131,15 +136,15 @@ class SqlStore:
         )
 
     async def fire(self, firings: Sequence[port.Firing], ownership: port.Ownership) -> port.Fired:
-        return await self._write(
-            lambda now: firing.fire(now, firings, ownership, self._book), Urgency.FIRE
+        return await self._fire(
+            lambda now, hold: firing.fire(now, firings, ownership, self._book, hold)
         )
 
     async def ended_waits(self, limit: int) -> list[port.EndedWait]:
         return await self._driver.read(lambda _: reading.ended_waits(limit), Urgency.FIRE)
 
     async def rearm(self, rearmed: Sequence[port.Rearmed]) -> None:
-        await self._write(lambda _: firing.rearm(rearmed), Urgency.FIRE)
+        await self._fire(lambda _, hold: firing.rearm(rearmed, hold))
 
     async def ended_pauses(self, limit: int) -> list[Job]:
         return await self._driver.read(lambda now: reading.ended_pauses(now, limit), Urgency.FIRE)
@@ -159,7 +164,7 @@ class SqlStore:
         return await self._driver.read(lambda _: reading.next_eligible_at(), Urgency.FIRE)
 
     async def release_eligible(self, limit: int) -> port.Released:
-        return await self._write(lambda now: releasing.release_eligible(now, limit), Urgency.FIRE)
+        return await self._fire(lambda now, hold: releasing.release_eligible(now, limit, hold))
 
     async def release_forgotten(self, limit: int) -> port.Released:
         released, self._swept_to = await self._write(
@@ -202,10 +207,15 @@ class SqlStore:
     async def finish(
         self, session: SessionId, outcomes: Sequence[Outcome], *, claim: int = 0, stream: int = 1
     ) -> port.Finished:
-        wish = claiming.Wish(claim, stream)
-        return await self._write(
-            lambda now: finishing.finish(now, session, outcomes, wish, self._book), Urgency.FINISH
-        )
+        def script(slots: int) -> MakeScript[port.Finished]:
+            wish = claiming.Wish(slots, stream)
+            return lambda now: finishing.finish(now, session, outcomes, wish, self._book)
+
+        try:
+            return await self._write(script(claim), Urgency.FINISH)
+        except HeldTooLong:
+            # Without a wish the session is not locked, so that its renewals get through.
+            return await self._write(script(0), Urgency.FINISH)
 
     async def cancel(
         self, runs: Sequence[RunId], *, actor: str
@@ -261,19 +271,27 @@ class SqlStore:
     async def reap(
         self, expected_beats: Mapping[SessionId, int]
     ) -> tuple[frozenset[SessionId], port.Wakes]:
-        return await self._write(lambda now: sessions.reap(now, expected_beats, self._book))
+        orphaned = await self._driver.read(lambda _: sessions.orphaned(), Urgency.FINISH)
+        return await self._reaping.reap({**dict.fromkeys(orphaned), **expected_beats})
+
+    async def _reap(self, silent: Silent) -> Reaped:
+        return await self._write(lambda now: sessions.reap(now, silent, self._book), Urgency.FINISH)
 
     async def lose(self, session: SessionId, fences: Sequence[Fence]) -> port.Wakes:
-        return await self._write(lambda now: sessions.lose_held(now, session, fences, self._book))
+        return await self._write(
+            lambda now: sessions.lose_held(now, session, fences, self._book), Urgency.FINISH
+        )
 
     async def end_session(self, session: SessionId) -> port.Wakes:
-        return await self._write(lambda now: sessions.end_session(now, session, self._book))
+        return await self._write(
+            lambda now: sessions.end_session(now, session, self._book), Urgency.FINISH
+        )
 
     async def cancels(self, session: SessionId) -> tuple[Fence, ...]:
         return await self._driver.read(lambda _: reading.cancels(session), Urgency.CLAIM)
 
     async def sessions(self, *, alive_only: bool) -> list[port.Session]:
-        return await self._driver.read(lambda _: reading.sessions(alive_only))
+        return await self._driver.read(lambda _: reading.sessions(alive_only), Urgency.FINISH)
 
     async def drain_worker(self, name: str, *, actor: str) -> None:
         await self._write(lambda now: draining.drain(now, name, actor))
@@ -306,7 +324,7 @@ class SqlStore:
     async def token_by_digest(
         self, digest: str, *, uses_up_login: bool = False
     ) -> tuple[port.Token, str] | None:
-        found = await self._driver.read(lambda now: tokens.find(now, digest))
+        found = await self._driver.read(lambda now: tokens.find(now, digest), Urgency.GLANCE)
         if found is None:
             return None
         token, kind = found
@@ -319,7 +337,8 @@ class SqlStore:
     async def _note_use(self, token: port.Token) -> None:
         now = await self.now()
         if token.last_used_at is None or now - token.last_used_at > _NOTE_USE_EVERY:
-            await self._write(lambda now: tokens.note_use(now, token.id))
+            with suppress(HeldTooLong):
+                await self._write(lambda now: tokens.note_use(now, token.id), Urgency.GLANCE)
 
     async def tokens(self, kind: str = "api") -> list[port.Token]:
         return await self._driver.read(lambda _: reading.tokens(kind))
@@ -334,7 +353,7 @@ class SqlStore:
             yield from ()
             return instant(now)
 
-        return await self._driver.read(script)
+        return await self._driver.read(script, Urgency.GLANCE)
 
     async def events(self, after: int, limit: int, *, ids: Sequence[str] = ()) -> list[port.Event]:
         return await self._driver.read(lambda _: reading.events(after, limit, ids))
@@ -350,6 +369,13 @@ class SqlStore:
 
     async def close(self) -> None:
         await self._driver.close()
+
+    async def _fire(self, make: Callable[[int, HoldGates], Script[T]]) -> T:
+        """Wait for gates, but let no gate that somebody does not let go of stop the other jobs."""
+        try:
+            return await self._write(lambda now: make(now, hold_gates), Urgency.FIRE)
+        except HeldTooLong:
+            return await self._write(lambda now: make(now, hold_free_gates), Urgency.FIRE)
 
     async def _write(self, make: MakeScript[T], urgency: Urgency = Urgency.API) -> T:
         return await self._driver.write(make, urgency)

@@ -12,44 +12,25 @@ from rota.domain.calendars.answers import (
     ReleasedAt,
     SkippedBy,
     blackout_answer,
-    fold_into_window,
-)
-from rota.domain.calendars.backlog import (
-    Answers,
-    DueStart,
-    FiringRules,
-    SkippedRange,
-    answer_due_times,
 )
 from rota.domain.calendars.blackout import Blackout, BlackoutWindow, end_of_blackout, next_windows
-from rota.domain.calendars.coming import RuledOut, SkippedNext, next_start, skip_next_start
 from rota.domain.calendars.compilation import compile_calendar
 from rota.domain.calendars.definition import Calendar, Holidays, Inside
 from rota.domain.calendars.words import in_words
 
 __all__ = [
     "Allowed",
-    "Answers",
     "Blackout",
     "BlackoutAnswer",
     "BlackoutWindow",
     "Calendar",
-    "DueStart",
-    "FiringRules",
     "Holidays",
     "Inside",
     "ReleasedAt",
-    "RuledOut",
     "SkippedBy",
-    "SkippedNext",
-    "SkippedRange",
-    "answer_due_times",
     "blackout_answer",
     "compile_calendar",
     "end_of_blackout",
-    "fold_into_window",
     "in_words",
-    "next_start",
     "next_windows",
-    "skip_next_start",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeGuard
 
 from rota.domain.calendars.blackout import Blackout, end_of_blackout
 from rota.domain.calendars.definition import Inside
@@ -55,26 +54,3 @@ def blackout_answer(blackouts: Sequence[Blackout], due: datetime) -> BlackoutAns
             return SkippedBy(blackout.name)
     end = end_of_blackout(blackouts, due)
     return ReleasedAt(end, closed[0].name) if end else SkippedBy(closed[0].name)
-
-
-def fold_into_window(
-    blackouts: Sequence[Blackout], due_times: Sequence[datetime], following: datetime | None
-) -> tuple[BlackoutAnswer, ...]:
-    """The answers to due times of one job, in order: of those that wait for one end, the last runs.
-
-    `following` is the job's next due time after these, None if there is none. Where it waits for
-    that end too, it runs in their stead.
-    """
-    if not blackouts:
-        return (_ALLOWED,) * len(due_times)
-    known = [*due_times, following] if following else list(due_times)
-    answers = [blackout_answer(blackouts, due) for due in known]
-    last = {answer.at: index for index, answer in enumerate(answers) if _waits(answer)}
-    return tuple(
-        SkippedBy(answer.name) if _waits(answer) and last[answer.at] != index else answer
-        for index, answer in enumerate(answers[: len(due_times)])
-    )
-
-
-def _waits(answer: BlackoutAnswer) -> TypeGuard[ReleasedAt]:
-    return isinstance(answer, ReleasedAt)

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from rota.domain.calendars.absolute_times import Moment, parse_moment
 from rota.domain.calendars.stretches import LONGEST, Stretch
 from rota.domain.calendars.windows import WHOLE_DAY, Absolute, DaySpan, Recurring, Window
-from rota.domain.schedule.days import DayRule, Days, DayTerm, FromEnd, Weekdays, calendar_of
+from rota.domain.schedule.days import DayRule, Days, DayTerm, FromEnd, Weekdays, dates_of
 from rota.domain.schedule.fields import DAY, number
 from rota.domain.schedule.local_times import DAY_SECONDS
 from rota.domain.schedule.quoting import quoted
@@ -75,7 +75,7 @@ def _recurring(text: str) -> Recurring:
     words = _close_up(text).split()
     span = _span(words.pop()) if words and ":" in words[-1] else WHOLE_DAY
     rule = _day_rule(words)
-    if calendar_of(rule).is_empty():
+    if dates_of(rule).is_empty():
         raise ValueError("there is no such date in any year")
     return Recurring(rule, span)
 

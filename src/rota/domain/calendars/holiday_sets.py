@@ -12,9 +12,10 @@ from functools import lru_cache
 from types import ModuleType
 
 from rota.domain.calendars.definition import Holidays
-from rota.domain.calendars.stretches import MARGIN, Stretch
+from rota.domain.calendars.stretches import Stretch
 from rota.domain.calendars.windows import ordinal_of, whole_days
 from rota.domain.errors import Problem
+from rota.domain.schedule.local_times import CLOCK_MARGIN
 from rota.domain.schedule.quoting import quoted
 from rota.domain.schedule.zones import Zone
 
@@ -68,8 +69,8 @@ def _days_of(holidays: Holidays, year: int) -> tuple[int, ...]:
 
 
 def _years(within: Stretch) -> range:
-    first = date.fromordinal(ordinal_of(within.first - MARGIN)).year
-    last = date.fromordinal(ordinal_of(within.end + MARGIN)).year
+    first = date.fromordinal(ordinal_of(within.first - CLOCK_MARGIN)).year
+    last = date.fromordinal(ordinal_of(within.end + CLOCK_MARGIN)).year
     return range(first, last + 1)
 
 

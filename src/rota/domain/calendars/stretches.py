@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from rota.domain.schedule.local_times import DAY_SECONDS
+from rota.domain.schedule.local_times import CLOCK_MARGIN, DAY_SECONDS
 from rota.domain.schedule.zones import LAST_SECOND, Zone
 
-# Wider than any clock is from UTC, changes of a whole day included.
-MARGIN = 2 * DAY_SECONDS
 # Of a blackout, and how far ahead its end is looked for: disable a job that rests longer.
 LONGEST = 5 * 366 * DAY_SECONDS
 
@@ -49,8 +47,8 @@ def edges(stretches: Iterable[Stretch], within: Stretch) -> tuple[int, ...]:
 
 
 def _pieces(zone: Zone, local: Stretch) -> Iterator[Stretch]:
-    second = local.first - MARGIN
-    while second < min(local.end + MARGIN, LAST_SECOND + 1):
+    second = local.first - CLOCK_MARGIN
+    while second < min(local.end + CLOCK_MARGIN, LAST_SECOND + 1):
         period = zone.period_at(second)
         first = max(period.start, local.first - period.offset)
         end = min(period.end, local.end - period.offset)

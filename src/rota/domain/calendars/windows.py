@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 
-from rota.domain.calendars.stretches import MARGIN, Stretch, on_clocks
-from rota.domain.schedule.days import DayRule, calendar_of
-from rota.domain.schedule.local_times import DAY_SECONDS
+from rota.domain.calendars.stretches import Stretch, on_clocks
+from rota.domain.schedule.days import DayRule, dates_of
+from rota.domain.schedule.local_times import CLOCK_MARGIN, DAY_SECONDS, EPOCH_DAY
 from rota.domain.schedule.zones import Zone
-
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +20,7 @@ class DaySpan:
     end: int = DAY_SECONDS  # exclusive; beyond midnight: it ends on the next day
 
     def on(self, ordinal: int) -> Stretch:
-        midnight = (ordinal - _EPOCH_DAY) * DAY_SECONDS
+        midnight = (ordinal - EPOCH_DAY) * DAY_SECONDS
         return Stretch(midnight + self.first, midnight + self.end)
 
 
@@ -38,10 +36,10 @@ class Recurring:
 
     def stretches(self, zone: Zone, within: Stretch) -> Iterator[Stretch]:
         """At least those that touch `within`."""
-        days = calendar_of(self.days)
-        last = ordinal_of(within.end + MARGIN)
+        days = dates_of(self.days)
+        last = ordinal_of(within.end + CLOCK_MARGIN)
         # The day before may reach over midnight.
-        day = days.at_or_after(ordinal_of(within.first - MARGIN) - 1)
+        day = days.at_or_after(ordinal_of(within.first - CLOCK_MARGIN) - 1)
         while day is not None and day <= last:
             if stretch := on_clocks(zone, self.span.on(day)):
                 yield stretch
@@ -61,8 +59,12 @@ class Absolute:
 
     def stretches(self, zone: Zone, within: Stretch) -> Iterator[Stretch]:
         """The one stretch, if it can touch `within`."""
-        is_near = within.first - MARGIN < self.written.end
-        if is_near and self.written.first < within.end + MARGIN and (one := self.stretch(zone)):
+        is_near = within.first - CLOCK_MARGIN < self.written.end
+        if (
+            is_near
+            and self.written.first < within.end + CLOCK_MARGIN
+            and (one := self.stretch(zone))
+        ):
             yield one
 
 
@@ -77,5 +79,5 @@ def whole_days(zone: Zone, ordinals: Iterable[int]) -> Iterator[Stretch]:
 
 def ordinal_of(second: int) -> int:
     """The date (`date.toordinal`) of a second, never past the calendar's ends."""
-    ordinal = _EPOCH_DAY + second // DAY_SECONDS
+    ordinal = EPOCH_DAY + second // DAY_SECONDS
     return min(max(ordinal, 1), date.max.toordinal())

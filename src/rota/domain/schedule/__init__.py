@@ -11,7 +11,7 @@ from rota.domain.schedule.clock_changes import ClockChange, clock_changes, clock
 from rota.domain.schedule.compilation import compile_schedule, is_one_off
 from rota.domain.schedule.cursor import PassedOver, following, pass_over
 from rota.domain.schedule.explanation import DueTime, Explanation, explain
-from rota.domain.schedule.misfire import CatchUp, MissedRange, catch_up
+from rota.domain.schedule.misfire import CatchUp, DueRange, catch_up
 from rota.domain.schedule.sources import Kind
 from rota.domain.schedule.timetable import Timetable
 from rota.domain.schedule.words import describe
@@ -19,10 +19,10 @@ from rota.domain.schedule.words import describe
 __all__ = [
     "CatchUp",
     "ClockChange",
+    "DueRange",
     "DueTime",
     "Explanation",
     "Kind",
-    "MissedRange",
     "PassedOver",
     "Timetable",
     "catch_up",

@@ -20,7 +20,7 @@ from rota.domain.schedule.days import (
     NearestWorkday,
     NthWeekday,
     Weekdays,
-    calendar_of,
+    dates_of,
 )
 from rota.domain.schedule.quoting import quoted
 
@@ -93,7 +93,7 @@ def _parse(text: str, key: str) -> Cron:
         has_seconds=len(written) != 5,
         is_elapsed=minute.startswith("*") or hour.startswith("*"),
     )
-    if calendar_of(cron.days).is_empty():
+    if dates_of(cron.days).is_empty():
         raise ValueError(_never(day, month, weekday))
     return cron
 

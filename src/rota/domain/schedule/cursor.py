@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from rota.domain.schedule.misfire import MissedRange
+from rota.domain.schedule.misfire import DueRange
 from rota.domain.schedule.timetable import Timetable
 
 
@@ -13,7 +13,7 @@ from rota.domain.schedule.timetable import Timetable
 class PassedOver:
     """The due times of a stretch that nothing ran for, and the one after it."""
 
-    passed: MissedRange | None  # None: no due time lies in the stretch
+    passed: DueRange | None  # None: no due time lies in the stretch
     next_at: datetime | None
 
 
@@ -22,9 +22,9 @@ def pass_over(table: Timetable, cursor: datetime, until: datetime) -> PassedOver
     if cursor > until:
         return PassedOver(None, cursor)
     if table.after_previous:
-        return PassedOver(MissedRange(cursor, cursor, 1), table.after_completion(until))
+        return PassedOver(DueRange(cursor, cursor, 1), table.after_completion(until))
     last = max(table.last_at_or_before(until) or cursor, cursor)
-    passed = MissedRange(cursor, last, 1 + table.count(cursor, until))
+    passed = DueRange(cursor, last, 1 + table.count(cursor, until))
     return PassedOver(passed, table.next_after(until))
 
 

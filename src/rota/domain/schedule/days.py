@@ -103,7 +103,7 @@ class DayRule:
         return days | weekdays if self.either else days & weekdays
 
 
-class Calendar:
+class Dates:
     """The dates of a rule, as proleptic ordinals (`date.toordinal`).
 
     A year is one of fourteen kinds (leap or not, weekday of 1 January), so fourteen tables of
@@ -173,9 +173,9 @@ class Calendar:
 
 
 @lru_cache(maxsize=1024)
-def calendar_of(rule: DayRule) -> Calendar:
+def dates_of(rule: DayRule) -> Dates:
     """Shared by all expressions that name the same dates."""
-    return Calendar(rule)
+    return Dates(rule)
 
 
 def _is_leap(year: int) -> bool:

@@ -10,45 +10,47 @@ from datetime import date
 from functools import lru_cache
 
 from rota.domain.schedule.cron import Cron
-from rota.domain.schedule.days import Calendar, calendar_of
+from rota.domain.schedule.days import Dates, dates_of
 
 DAY_SECONDS = 86_400
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
+EPOCH_DAY = date(1970, 1, 1).toordinal()
+# Wider than a clock is ever from UTC, and than two offsets of a zone are ever apart.
+CLOCK_MARGIN = 2 * DAY_SECONDS
 
 
 class LocalTimes:
     """All local times an expression names, in order."""
 
-    __slots__ = ("_calendar", "_hours", "_in_hour")
+    __slots__ = ("_dates", "_hours", "_in_hour")
 
     def __init__(self, cron: Cron) -> None:
-        self._calendar: Calendar = calendar_of(cron.days)
+        self._dates: Dates = dates_of(cron.days)
         self._hours = cron.hours
         self._in_hour = _seconds_in_hour(cron.minutes, cron.seconds)
 
     def at_or_after(self, local: int) -> int | None:
         day, second = divmod(local, DAY_SECONDS)
-        found = self._calendar.at_or_after(day + _EPOCH_DAY)
-        if found == day + _EPOCH_DAY:
+        found = self._dates.at_or_after(day + EPOCH_DAY)
+        if found == day + EPOCH_DAY:
             time = self._time_at_or_after(second)
             if time is not None:
                 return day * DAY_SECONDS + time
-            found = self._calendar.at_or_after(day + _EPOCH_DAY + 1)
+            found = self._dates.at_or_after(day + EPOCH_DAY + 1)
         if found is None:
             return None
-        return (found - _EPOCH_DAY) * DAY_SECONDS + self._hours[0] * 3600 + self._in_hour[0]
+        return (found - EPOCH_DAY) * DAY_SECONDS + self._hours[0] * 3600 + self._in_hour[0]
 
     def at_or_before(self, local: int) -> int | None:
         day, second = divmod(local, DAY_SECONDS)
-        found = self._calendar.at_or_before(day + _EPOCH_DAY)
-        if found == day + _EPOCH_DAY:
+        found = self._dates.at_or_before(day + EPOCH_DAY)
+        if found == day + EPOCH_DAY:
             time = self._time_at_or_before(second)
             if time is not None:
                 return day * DAY_SECONDS + time
-            found = self._calendar.at_or_before(day + _EPOCH_DAY - 1)
+            found = self._dates.at_or_before(day + EPOCH_DAY - 1)
         if found is None:
             return None
-        return (found - _EPOCH_DAY) * DAY_SECONDS + self._hours[-1] * 3600 + self._in_hour[-1]
+        return (found - EPOCH_DAY) * DAY_SECONDS + self._hours[-1] * 3600 + self._in_hour[-1]
 
     def any_in(self, first: int, end: int) -> bool:
         """Whether a time lies in first ≤ time < end."""
@@ -59,7 +61,7 @@ class LocalTimes:
         """How many times lie in first ≤ time < end; by arithmetic, not by walking."""
         first_day, first_second = divmod(first, DAY_SECONDS)
         end_day, end_second = divmod(end, DAY_SECONDS)
-        days = self._calendar.count(first_day + _EPOCH_DAY, end_day + _EPOCH_DAY)
+        days = self._dates.count(first_day + EPOCH_DAY, end_day + EPOCH_DAY)
         return (
             days * len(self._hours) * len(self._in_hour)
             - self._earlier_on(first_day, first_second)
@@ -68,7 +70,7 @@ class LocalTimes:
 
     def _earlier_on(self, day: int, second: int) -> int:
         """How many times of this day come before the second."""
-        if self._calendar.at_or_after(day + _EPOCH_DAY) != day + _EPOCH_DAY:
+        if self._dates.at_or_after(day + EPOCH_DAY) != day + EPOCH_DAY:
             return 0
         hour, rest = divmod(second, 3600)
         index = bisect_left(self._hours, hour)

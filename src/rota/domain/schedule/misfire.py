@@ -13,7 +13,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class MissedRange:
+class DueRange:
     """Neighbouring due times that do not run: one entry of the ledger."""
 
     first: datetime
@@ -26,7 +26,7 @@ class CatchUp:
     """The answer to every due time from the cursor until now."""
 
     fire: tuple[datetime, ...]  # run now, in order
-    missed: tuple[MissedRange, ...]  # in order
+    missed: tuple[DueRange, ...]  # in order
     next_at: datetime | None  # after now; None: finished, or waiting for a run to end
     promised: frozenset[datetime] = frozenset()  # late ones of `fire` that must really run
 
@@ -128,18 +128,18 @@ class _Backlog:
             due = self.first_from(due + _MICROSECOND)
         return (due,) if due is not None and due < end else ()
 
-    def missed_around(self, fire: tuple[datetime, ...]) -> tuple[MissedRange, ...]:
+    def missed_around(self, fire: tuple[datetime, ...]) -> tuple[DueRange, ...]:
         """All that do not fire, as ranges between those that do."""
         begins = (self.cursor, *(due + _MICROSECOND for due in fire))
         ends = (*(due - _MICROSECOND for due in fire), self.now)
         ranges = (self.missed(*bounds) for bounds in zip(begins, ends, strict=True))
         return tuple(missed for found in ranges for missed in found)
 
-    def missed(self, begin: datetime, end: datetime) -> tuple[MissedRange, ...]:
+    def missed(self, begin: datetime, end: datetime) -> tuple[DueRange, ...]:
         first, last = self.first_from(begin), self.last_until(end)
         if first is None or last is None or first > last:
             return ()
-        return (MissedRange(first, last, 1 + self.due_times.count(first, last)),)
+        return (DueRange(first, last, 1 + self.due_times.count(first, last)),)
 
 
 def _late_one_offs(backlog: _Backlog, end: datetime) -> tuple[datetime, ...]:
@@ -183,7 +183,7 @@ def _catch_up_completion(timetable: Timetable, backlog: _Backlog, oldest: dateti
     cursor = backlog.cursor
     if cursor >= oldest:
         return CatchUp((cursor,), (), None)
-    missed = (MissedRange(cursor, cursor, 1),)
+    missed = (DueRange(cursor, cursor, 1),)
     return CatchUp((), missed, timetable.after_completion(backlog.now))
 
 

@@ -45,11 +45,6 @@ class Timetable:
         """Of each expression, in the order written."""
         return tuple(source.kind for source in self.sources)
 
-    @property
-    def is_one_off(self) -> bool:
-        """Whether it is meant for single times: a late run is then better than none."""
-        return self.run_once or all(kind is Kind.ONCE for kind in self.kinds)
-
     def next_after(self, time: datetime) -> datetime | None:
         """The first due time later than `time`; None at the end of the schedule or of 9999."""
         due = self._next(micros(time))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from rota.domain.schedule.cron import Cron
-from rota.domain.schedule.local_times import DAY_SECONDS, LocalTimes
+from rota.domain.schedule.local_times import CLOCK_MARGIN, LocalTimes
 from rota.domain.schedule.sources import SECOND_MICROS, Kind
 from rota.domain.schedule.zones import LAST_SECOND, Period, Zone
 from rota.domain.spec import Dst, Fold, Gap
 
 # A larger jump is not a gap but another calendar: times inside it are simply absent.
 LONGEST_GAP = 3 * 3600
-# Wider than any two offsets of a zone are apart.
-_MARGIN = 2 * DAY_SECONDS
 
 
 class ZonedCron:
@@ -99,13 +97,13 @@ class ZonedCron:
 
     def _skip_forward(self, period: Period, second: int) -> int:
         """Where to go on after a period without a due time: rare expressions leap over years."""
-        local = self.times.at_or_after(second + period.offset - _MARGIN)
+        local = self.times.at_or_after(second + period.offset - CLOCK_MARGIN)
         if local is None:
             return LAST_SECOND + 1
-        return max(period.end, local - period.offset - _MARGIN)
+        return max(period.end, local - period.offset - CLOCK_MARGIN)
 
     def _skip_back(self, period: Period) -> int:
-        local = self.times.at_or_before(period.start + period.offset + _MARGIN)
+        local = self.times.at_or_before(period.start + period.offset + CLOCK_MARGIN)
         if local is None:
             return -1
-        return min(period.start - 1, local - period.offset + _MARGIN)
+        return min(period.start - 1, local - period.offset + CLOCK_MARGIN)

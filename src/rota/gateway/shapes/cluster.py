@@ -10,7 +10,6 @@ from rota.domain.shards import Server, Shard
 from rota.gateway.shapes.models import Answer
 from rota.operations.cluster_status import ClusterStatus, PoolQueue
 
-
 ServerState = Literal["alive", "stopping", "gone"]
 
 

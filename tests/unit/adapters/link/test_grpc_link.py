@@ -68,6 +68,20 @@ async def test_a_worker_whose_server_stops_goes_on_at_another(cluster: Cluster) 
     await other.close()
 
 
+@pytest.mark.parametrize("tls", [None, ClientTls()], ids=["in the clear", "by other authorities"])
+async def test_a_server_with_a_certificate_is_told_as_such(
+    cluster: Cluster, tmp_path: Path, tls: ClientTls | None
+) -> None:
+    made = make_certificate(tmp_path)
+    shown = ServerTls(made.certificate.read_bytes(), made.key.read_bytes())
+    secure = await cluster.open(shown)
+
+    with pytest.raises(Unavailable) as refused:
+        await secure.connect(await secure.token(), tls)
+
+    assert "set ROTA_TLS_CA" in refused.value.message
+
+
 async def test_a_second_server_does_not_share_an_address(reception: Reception) -> None:
     with pytest.raises(Unavailable) as refused:
         await serve(reception.address, [])

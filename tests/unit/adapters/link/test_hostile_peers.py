@@ -25,6 +25,12 @@ def report(**fields: Any) -> pb.FromWorker:
     return pb.FromWorker(number=2, report=pb.Outcomes(items=[outcome]))
 
 
+def printed(**fields: Any) -> pb.FromWorker:
+    chunk = pb.OutputChunk(run="r_1", attempt=1, lines=1)
+    chunk.MergeFrom(pb.OutputChunk(**fields))
+    return pb.FromWorker(number=2, output=pb.OutputChunks(items=[chunk]))
+
+
 def hello_with(**fields: Any) -> pb.FromWorker:
     message = pb.FromWorker()
     message.CopyFrom(HELLO)
@@ -105,6 +111,58 @@ async def test_nonsense_ends_its_own_stream_only(reception: Reception, nonsense:
     assert ended.code() is status
     assert ended.details()
     assert (await bystander.beat(Beat())).alive
+
+
+def held(attempt: int) -> pb.FromWorker:
+    return pb.FromWorker(number=2, beat=pb.Beat(held=[pb.Fence(run="r_1", attempt=attempt)]))
+
+
+def started(**fields: Any) -> pb.FromWorker:
+    return pb.FromWorker(number=2, start=pb.Starts(items=[pb.Start(run="r_1", **fields)]))
+
+
+def progressed(**fields: Any) -> pb.FromWorker:
+    item = pb.Progress(run="r_1", **fields)
+    return pb.FromWorker(number=2, progress=pb.ProgressItems(items=[item]))
+
+
+OUT_OF_BOUNDS = [
+    ("attempt", held(2**31)),
+    ("attempt", started(attempt=2**31)),
+    ("started_at", started(attempt=1, started_at=-1)),
+    ("attempt", progressed(attempt=2**31)),
+    ("done", progressed(attempt=1, done=float("inf"))),
+    ("attempt", report(attempt=2**31)),
+    ("ended_at", report(ended_at=2**62)),
+    ("cpu_seconds", report(cpu_seconds=1e300)),
+    ("max_memory_bytes", report(max_memory_bytes=2**63 - 1)),
+    ("output_bytes", report(output_bytes=2**63 - 1)),
+    ("output_lines", report(output_lines=2**63 - 1)),
+    (
+        "seconds",
+        report(steps=[pb.StepOutcome(name="s", result=pb.STEP_RESULT_FAILED, seconds=-1.0)]),
+    ),
+    ("tries", report(steps=[pb.StepOutcome(name="s", result=pb.STEP_RESULT_FAILED, tries=2**31)])),
+    ("attempt", printed(attempt=2**31)),
+    ("number", printed(number=2**31)),
+    ("first_line", printed(first_line=2**63 - 1)),
+    ("lines", printed(lines=2**20)),
+    ("text_bytes", printed(text_bytes=2**63 - 1)),
+    ("first_at_ms", printed(first_at_ms=2**62)),
+    ("last_at_ms", printed(last_at_ms=-1)),
+]
+
+
+@pytest.mark.parametrize(("field", "message"), OUT_OF_BOUNDS)
+async def test_a_number_out_of_bounds_is_refused_by_the_name_of_its_field(
+    reception: Reception, field: str, message: pb.FromWorker
+) -> None:
+    stream = await reception.talk(await reception.token())
+
+    ended = await ending(stream, [HELLO, message])
+
+    assert ended.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert (ended.details() or "").startswith(f"{field}: ")
 
 
 async def test_a_worker_that_says_nothing_is_not_waited_for(

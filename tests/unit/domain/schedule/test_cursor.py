@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from tests.unit.domain.schedule.builders import timetable, utc
 
-from rota.domain.schedule import MissedRange, following, pass_over
+from rota.domain.schedule import DueRange, following, pass_over
 from rota.domain.spec import IntervalFrom
 
 HOURLY = timetable("0 * * * *")
@@ -19,13 +19,13 @@ class TestPassingOver:
     def test_all_from_the_cursor_to_the_end_is_one_stretch(self) -> None:
         over = pass_over(HOURLY, at("10:00"), at("12:30"))
 
-        assert over.passed == MissedRange(at("10:00"), at("12:00"), 3)
+        assert over.passed == DueRange(at("10:00"), at("12:00"), 3)
         assert over.next_at == at("13:00")
 
     def test_both_ends_belong_to_it(self) -> None:
         over = pass_over(HOURLY, at("10:00"), at("12:00"))
 
-        assert over.passed == MissedRange(at("10:00"), at("12:00"), 3)
+        assert over.passed == DueRange(at("10:00"), at("12:00"), 3)
 
     def test_a_cursor_that_is_to_come_stays(self) -> None:
         over = pass_over(HOURLY, at("10:00"), at("09:59"))
@@ -35,13 +35,13 @@ class TestPassingOver:
     def test_a_cursor_that_the_timetable_does_not_name_is_passed_over_too(self) -> None:
         over = pass_over(HOURLY, at("10:20"), at("10:30"))
 
-        assert over.passed == MissedRange(at("10:20"), at("10:20"), 1)
+        assert over.passed == DueRange(at("10:20"), at("10:20"), 1)
         assert over.next_at == at("11:00")
 
     def test_what_counts_from_the_end_of_a_run_has_one_due_time(self) -> None:
         over = pass_over(AFTER_THE_RUN, at("10:20"), at("18:00"))
 
-        assert over.passed == MissedRange(at("10:20"), at("10:20"), 1)
+        assert over.passed == DueRange(at("10:20"), at("10:20"), 1)
         assert over.next_at == at("19:00")
 
 

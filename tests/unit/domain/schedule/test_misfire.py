@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.domain.schedule.builders import timetable, utc
 
-from rota.domain.schedule import CatchUp, MissedRange, Timetable, catch_up
+from rota.domain.schedule import CatchUp, DueRange, Timetable, catch_up
 from rota.domain.spec import IntervalFrom, Misfire, MisfirePolicy
 
 GRACE = timedelta(seconds=5)
@@ -17,9 +17,9 @@ def at(hour: int, minute: int = 0) -> datetime:
     return utc("2026-01-01") + timedelta(hours=hour, minutes=minute)
 
 
-def missed(first: int, last: int) -> MissedRange:
+def missed(first: int, last: int) -> DueRange:
     """Of an hourly schedule."""
-    return MissedRange(at(first), at(last), last - first + 1)
+    return DueRange(at(first), at(last), last - first + 1)
 
 
 def caught_up(
@@ -63,7 +63,7 @@ def test_all_due_times_within_grace_fire() -> None:
     ],
 )
 def test_the_policy_decides_which_late_ones_run(
-    policy: MisfirePolicy, fire: tuple[int, ...], missed_ranges: tuple[MissedRange, ...]
+    policy: MisfirePolicy, fire: tuple[int, ...], missed_ranges: tuple[DueRange, ...]
 ) -> None:
     result = caught_up(policy)
 
@@ -80,7 +80,7 @@ def test_the_policy_decides_which_late_ones_run(
     ],
 )
 def test_due_times_older_than_the_window_are_missed(
-    policy: MisfirePolicy, fire: tuple[int, ...], missed_ranges: tuple[MissedRange, ...]
+    policy: MisfirePolicy, fire: tuple[int, ...], missed_ranges: tuple[DueRange, ...]
 ) -> None:
     result = caught_up(policy, within=timedelta(hours=3))
 
@@ -112,14 +112,14 @@ def test_a_day_of_a_one_second_job_is_one_range() -> None:
     result = catch_up(table, at(1), now, Misfire(MisfirePolicy.LAST), grace=timedelta(0))
 
     assert result.fire == (at(25),)
-    assert result.missed == (MissedRange(at(1), at(25) - timedelta(seconds=1), 86_400),)
+    assert result.missed == (DueRange(at(1), at(25) - timedelta(seconds=1), 86_400),)
     assert result.next_at == at(25) + timedelta(seconds=1)
 
 
 def test_a_cursor_that_the_timetable_does_not_name_is_answered_too() -> None:
     result = catch_up(HOURLY, at(1, 30), at(3, 30), Misfire(MisfirePolicy.NONE), grace=GRACE)
 
-    assert result == CatchUp((), (MissedRange(at(1, 30), at(3), 3),), at(4))
+    assert result == CatchUp((), (DueRange(at(1, 30), at(3), 3),), at(4))
 
 
 def test_a_one_off_time_without_window_runs_however_late() -> None:

@@ -88,9 +88,6 @@ def test_only_the_first_of_a_run_once_schedule_is_upcoming() -> None:
     table = timetable("@daily", run_once=True)
 
     assert upcoming("2026-01-01 12:00", table, 5) == ["2026-01-02 00:00:00"]
-    assert table.is_one_off
-    assert not timetable("@daily").is_one_off
-    assert timetable("2026-01-02", "2026-01-03").is_one_off
 
 
 @pytest.mark.parametrize("expression", ["@yearly", "* * * * * *", "36500d"])

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 
+from rota.adapters.store.script import HeldTooLong
 from rota.adapters.store.store import Urgency
 from rota.domain.errors import Conflict, Invalid, RotaError, Unavailable
 
 Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
-DRIVER_ERRORS = (
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # PostgreSQL is about to close a connection that was idle
-    OSError,
-    TimeoutError,
-)
+DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+# The latter is what asyncpg says when it has read the reason but not yet the end.
+_CLOSED_MEANWHILE = (asyncpg.ConnectionDoesNotExistError, asyncpg.InternalClientError)
 _CACHED_STATEMENTS = 256  # more than there are
+_APPLICATION = "rota"
 _POOLER_SETTING = "statement_cache_size"
 _CONNECT_SECONDS = 10.0
 _ACQUIRE_SECONDS = 15.0
@@ -32,13 +30,15 @@ _COMMAND_SECONDS = 30.0
 class PoolSizes:
     """How many connections each kind of work may use at once."""
 
-    leases: int = 2  # renewals and firing: they never wait behind anybody else
+    renewals: int = 2  # leases of workers and servers: they never wait behind anybody else
+    firing: int = 2
+    glances: int = 2  # short looks that wait for no lock
     work: int = 4  # claims and ends of attempts
     api: int = 6  # people and programs
 
 
 class Pools:
-    """Three pools, so that whoever is most urgent never waits behind the others.
+    """Pools by urgency, so that whoever is most urgent never waits behind the others.
 
     A connection carries no state from one transaction to the next, so a pooler that hands it to
     others between transactions is fine. One that cannot keep prepared statements apart needs
@@ -47,22 +47,14 @@ class Pools:
 
     def __init__(self, address: str, sizes: PoolSizes) -> None:
         settings = connect_settings(address)
-        leases, work, api = (
-            asyncpg.create_pool(
-                **settings,
-                min_size=0,
-                max_size=size,
-                max_cached_statement_lifetime=0,
-                reset=_forget_nothing,
-            )
-            for size in (sizes.leases, sizes.work, sizes.api)
-        )
+        work = _pool(settings, sizes.work)
         self._pools = {
-            Urgency.RENEW: leases,
-            Urgency.FIRE: leases,
+            Urgency.RENEW: _pool(settings, sizes.renewals),
+            Urgency.FIRE: _pool(settings, sizes.firing),
+            Urgency.GLANCE: _pool(settings, sizes.glances),
             Urgency.CLAIM: work,
             Urgency.FINISH: work,
-            Urgency.API: api,
+            Urgency.API: _pool(settings, sizes.api),
         }
 
     async def open(self) -> None:
@@ -83,18 +75,44 @@ class Pools:
         return list(dict.fromkeys(self._pools.values()))
 
 
+def _pool(settings: dict[str, Any], size: int) -> Any:
+    return asyncpg.create_pool(
+        **settings,
+        min_size=0,
+        max_size=size,
+        max_cached_statement_lifetime=0,
+        reset=_forget_nothing,
+    )
+
+
 async def _forget_nothing(connection: Any) -> None:
     """Instead of asyncpg's own reset: a round trip to forget state that is not there."""
 
 
-async def undo(connection: Connection, error: BaseException) -> None:
+class ClosedMeanwhile(ConnectionError):
+    """PostgreSQL had closed the connection while nobody used it: nothing has happened yet."""
+
+
+async def begin(connection: Connection, statement: str) -> None:
+    """Begin a transaction. `ClosedMeanwhile` if there is no connection any more."""
+    try:
+        await connection.execute(statement)
+    except _CLOSED_MEANWHILE as error:
+        _give_up(connection)
+        raise ClosedMeanwhile(str(error)) from error
+
+
+async def undo(connection: Connection) -> None:
     """End the transaction without a trace; a connection that cannot even do that is given up."""
     try:
-        if isinstance(error, asyncpg.InternalClientError):
-            connection.terminate()
-        elif connection.is_in_transaction():
+        if connection.is_in_transaction():
             await connection.execute("ROLLBACK")
     except DRIVER_ERRORS:
+        _give_up(connection)
+
+
+def _give_up(connection: Connection) -> None:
+    with suppress(asyncpg.InterfaceError):  # the pool may have done so already
         connection.terminate()
 
 
@@ -110,15 +128,28 @@ def connect_settings(address: str) -> dict[str, Any]:
         "statement_cache_size": int(cached),
         "timeout": _CONNECT_SECONDS,
         "command_timeout": _COMMAND_SECONDS,
-        "server_settings": {"application_name": "rota"},
+        "server_settings": {"application_name": _APPLICATION},
     }
 
 
-def translated(error: BaseException) -> RotaError:
+def application_name(server: str) -> str:
+    """What a server is called in its transactions."""
+    return f"{_APPLICATION} {server}"
+
+
+def place_of(address: str) -> str:
+    """Hosts and database of an address, without who may use them."""
+    parts = urlsplit(address)
+    return f"{parts.netloc}{parts.path}".rpartition("@")[2]
+
+
+def translated(error: BaseException, place: str = "") -> RotaError:
     """A driver's exception as one of Rota's, which says what to do."""
     match error:
         case asyncpg.IntegrityConstraintViolationError():
             return Conflict(f"the store has it already: {error}", code="already_exists")
+        case asyncpg.LockNotAvailableError():
+            return HeldTooLong("others are changing the same", hint="try again")
         case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
             hint = "check user and password in ROTA_STORE"
         case asyncpg.InvalidCatalogNameError():
@@ -134,4 +165,5 @@ def translated(error: BaseException) -> RotaError:
         case _:
             hint = "check that PostgreSQL runs and can be reached (rota doctor)"
     said = str(error) or "no answer in time"
-    return Unavailable(f"the store cannot be used: {said}", hint=hint)
+    store = f"the store at {place}" if place else "the store"
+    return Unavailable(f"{store} cannot be used: {said}", hint=hint)

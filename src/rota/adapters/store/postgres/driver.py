@@ -11,8 +11,11 @@ import asyncpg
 
 from rota.adapters.store.postgres.connections import (
     DRIVER_ERRORS,
+    ClosedMeanwhile,
     Connection,
     Pools,
+    application_name,
+    begin,
     translated,
     undo,
 )
@@ -45,12 +48,23 @@ _SETTINGS = """
     SET LOCAL enable_seqscan = off;
     SET LOCAL enable_hashjoin = off;
     SET LOCAL enable_mergejoin = off;
-    SET LOCAL idle_in_transaction_session_timeout = '5s'
+    SET LOCAL statement_timeout = '35s';
+    SET LOCAL idle_in_transaction_session_timeout = '2s'
 """
 BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED; {_SETTINGS}"
 BEGIN_READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_SETTINGS}"
+# Whoever waits for a lock keeps a connection from others. A renewal outlasts whoever may lock its
+# session while waiting for a gate; people wait as long as for anything else.
+_LOCK_TIMEOUTS = {
+    Urgency.RENEW: "3s",
+    Urgency.FIRE: "1s",
+    Urgency.GLANCE: "1s",
+    Urgency.CLAIM: "2s",
+    Urgency.FINISH: "2s",
+}
 _COME_AGAIN = (
     LookAgain,
+    ClosedMeanwhile,
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
     asyncpg.InvalidCachedStatementError,
@@ -83,10 +97,16 @@ class PostgresDriver:
         self._clock = clock
         self._statements = {n: Prepared(s) for n, s in statements_of("postgres").items()}
         self._is_closed = False
+        self._settings = ""
+
+    def act_for(self, server: str) -> None:
+        """Let others see whose transactions these are, from now on."""
+        name = application_name(server).replace("'", "''")
+        self._settings = f"; SET LOCAL application_name = '{name}'"
 
     async def write(self, make: MakeScript[T], urgency: Urgency) -> T:
         """Run a script in a transaction and return once it is durable."""
-        return await self._run(make, urgency, BEGIN_WRITE)
+        return await self._run(make, urgency, _begin_write(urgency))
 
     async def read(self, make: MakeScript[T], urgency: Urgency = Urgency.API) -> T:
         """Run a script that only reads, on a snapshot of its own."""
@@ -96,11 +116,11 @@ class PostgresDriver:
         self._is_closed = True
         await self._pools.close()
 
-    async def _run(self, make: MakeScript[T], urgency: Urgency, begin: str) -> T:
+    async def _run(self, make: MakeScript[T], urgency: Urgency, opening: str) -> T:
         collided = False
         for tries in range(1, _TRIES + 1):
             try:
-                return await self._once(make, urgency, begin)
+                return await self._once(make, urgency, opening)
             except _COME_AGAIN as error:
                 if tries == _TRIES:
                     raise Unavailable(
@@ -115,16 +135,16 @@ class PostgresDriver:
                 raise translated(error) from error
         raise AssertionError("unreachable")
 
-    async def _once(self, make: MakeScript[T], urgency: Urgency, begin: str) -> T:
+    async def _once(self, make: MakeScript[T], urgency: Urgency, opening: str) -> T:
         if self._is_closed:
             raise Unavailable("the store is closed")
         async with self._pools.connection(urgency) as connection:
             try:
-                await connection.execute(begin)
+                await begin(connection, opening + self._settings)
                 answer = await self._drive(connection, make(await self._now(connection)))
                 await connection.execute("COMMIT")
-            except BaseException as error:
-                await undo(connection, error)
+            except BaseException:
+                await undo(connection)
                 raise
             return answer
 
@@ -168,6 +188,11 @@ class PostgresDriver:
         if prepared.is_batch and step.rows:
             return _count(await connection.execute(prepared.text, *zip(*step.rows, strict=True)))
         return sum([_count(await connection.execute(prepared.text, *row)) for row in step.rows])
+
+
+def _begin_write(urgency: Urgency) -> str:
+    timeout = _LOCK_TIMEOUTS.get(urgency)
+    return f"{BEGIN_WRITE}; SET LOCAL lock_timeout = '{timeout}'" if timeout else BEGIN_WRITE
 
 
 def _count(tag: str) -> int:

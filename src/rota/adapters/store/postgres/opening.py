@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import resources
 
 import asyncpg
@@ -11,12 +12,16 @@ from rota.adapters.store.postgres.connections import (
     Pools,
     PoolSizes,
     connect_settings,
+    place_of,
     translated,
 )
 from rota.adapters.store.postgres.driver import PostgresDriver
-from rota.adapters.store.store import SqlStore
+from rota.adapters.store.script import Script, query
+from rota.adapters.store.store import SqlStore, Urgency
 from rota.adapters.store.ticker import Ticker
-from rota.domain.errors import Conflict, Invalid
+from rota.domain.errors import Conflict, Invalid, Unavailable
+from rota.domain.ids import ServerId
+from rota.ports.records import Holding, NewServer
 
 _MIGRATIONS = resources.files("rota.adapters.store.postgres").joinpath("migrations")
 _MIGRATION_LOCK = 7_682_001  # any number, the same in every version
@@ -25,6 +30,26 @@ _DEFAULT_SIZES = PoolSizes()
 
 class PostgresStore(SqlStore):
     """A store in PostgreSQL, shared by any number of servers."""
+
+    def __init__(self, driver: PostgresDriver) -> None:
+        super().__init__(driver)
+        self._act_for = driver.act_for
+
+    async def join(self, server: NewServer) -> None:
+        await super().join(server)
+        self._act_for(server.id)
+
+    async def keep_shards(self, server: ServerId, *, stopping: bool) -> Holding:
+        """Keeps also those servers from holding locks that are over."""
+        holding = await super().keep_shards(server, stopping=stopping)
+        if holding.alive:
+            with suppress(Unavailable):  # there is a next time
+                await self._write(_end_transactions, Urgency.RENEW)
+        return holding
+
+
+def _end_transactions(now: int) -> Script[None]:
+    yield query("end_transactions", now=now)
 
 
 async def open_postgres(
@@ -50,7 +75,7 @@ async def open_postgres(
             hint="write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
         ) from error
     except DRIVER_ERRORS as error:
-        raise translated(error) from error
+        raise translated(error, place_of(address)) from error
     return PostgresStore(PostgresDriver(pools, clock))
 
 

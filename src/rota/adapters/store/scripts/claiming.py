@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rota.adapters.store.rows import from_json
 from rota.adapters.store.script import Row, Rows, Script, query
 from rota.adapters.store.scripts.effects import Effects, record
-from rota.adapters.store.scripts.gates import hold_gates
+from rota.adapters.store.scripts.gates import hold_free_gates
 from rota.adapters.store.scripts.punctuality import drop_late, too_late
 from rota.adapters.store.scripts.releasing import release_jobs
 from rota.domain.errors import StaleStream
@@ -33,7 +33,8 @@ def claim(now: int, session_id: str, wish: Wish) -> Script[list[Work]]:
         return []
     effects = Effects()
     late = yield from too_late(now)
-    yield from hold_gates({row["job_id"] for row in late})
+    held = yield from hold_free_gates({row["job_id"] for row in late})
+    late = [row for row in late if row["job_id"] in held]
     works = yield from take(now, session, wish, late, effects)
     yield from effects.conclude()
     return works
@@ -53,7 +54,7 @@ def take(now: int, session: Row, wish: Wish, late: Rows, effects: Effects) -> Sc
     """Runs for a session that is present, once those that are too `late` are out of the way."""
     [held] = yield query("count_held", session=session["id"])
     slots = min(wish.slots, session["slots"] - held["held"])
-    if slots <= 0:
+    if slots <= 0 or held["draining"]:
         return []
     dropped = yield from drop_late(now, late, effects)
     yield from release_jobs(now, dropped, effects)  # whoever waited is picked right here
@@ -78,8 +79,7 @@ def take(now: int, session: Row, wish: Wish, late: Rows, effects: Effects) -> Sc
 
 
 def _may_claim(session: Row, now: int) -> bool:
-    is_willing = not session["stopping"] and not session["draining"]
-    return session["alive"] and is_willing and session["expires_at"] > now
+    return session["alive"] and not session["stopping"] and session["expires_at"] > now
 
 
 def _fitting_shapes(session: Row) -> Script[list[str]]:

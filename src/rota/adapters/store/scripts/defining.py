@@ -20,6 +20,7 @@ from rota.adapters.store.scripts.gates import hold_gates
 from rota.adapters.store.scripts.queueing import EndOfWait, end_waiting
 from rota.adapters.store.scripts.releasing import hold_job, release_jobs, unhold_job
 from rota.adapters.store.scripts.rules import RulesBook
+from rota.domain.cause import Cause
 from rota.domain.errors import Conflict, StaleTransition
 from rota.domain.ids import JobId, RunId, micros, shard_of
 from rota.domain.states import RunState
@@ -141,7 +142,7 @@ def _remove(now: int, removed: Sequence[RemovedJob], effects: Effects, actor: st
     held = yield query("waiting_runs_of_paused_jobs", ids=ids)
     if held:
         runs = [RunId(row["id"]) for row in held]
-        end = EndOfWait(RunState.SKIPPED, "deleted", actor)
+        end = EndOfWait(RunState.SKIPPED, Cause.DELETED, actor)
         yield from end_waiting(now, runs, end, effects)
     gone = yield query("delete_jobs", ids=ids, now=now)
     yield query("delete_schedules", ids=ids)
@@ -159,7 +160,7 @@ def move(now: int, moves: Sequence[ScheduleMove], actor: str, book: RulesBook) -
         if item.overdue is not None:
             yield from answer_overdue(now, item.overdue, book, effects)
         yield from _move(now, item, actor)
-    yield from insert_unanswered((item.job_id, item.ranges) for item in moves)
+    yield from insert_unanswered((item.job_id, item.unanswered) for item in moves)
     for kind in sorted({item.kind for item in moves}):
         ids = [item.job_id for item in moves if item.kind == kind]
         yield record(f"job.{kind}", now, ids, actor=actor)
@@ -175,7 +176,7 @@ def _move(now: int, item: ScheduleMove, actor: str) -> Script[None]:
     values = (
         optional_micros(item.next_at),
         optional_micros(item.held_from),
-        answered_to(item.ranges),
+        answered_to(item.unanswered),
         item.job_id,
         item.expected_schedule_version,
         optional_micros(item.expected_next_at),
@@ -185,4 +186,4 @@ def _move(now: int, item: ScheduleMove, actor: str) -> Script[None]:
         yield Many("move_schedule", [values])
         yield Many("set_job_flags", [(*flags, now, actor, item.job_id)])
     except StaleTransition as error:
-        raise Conflict("the job changed meanwhile", code="job_changed", hint="try again") from error
+        raise moved_meanwhile(item.job_id) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.adapters.store.script import Row, Script, query
+from rota.adapters.store.script import Row, Script, lock, query
 from rota.adapters.store.scripts.effects import record
 from rota.domain.errors import NotFound
 from rota.ports.records import Wakes
@@ -12,8 +12,9 @@ _MAX_PRESENCES = 100
 
 def drain(now: int, worker: str, actor: str) -> Script[None]:
     """From here on no claim gives it anything."""
-    presences = yield from _presences(worker)
     drained = yield query("drain_worker", name=worker, actor=actor, now=now)
+    presences = yield from _presences(worker)
+    yield lock("sessions", ids=sorted(_live(presences)))  # a claim under way comes before
     if drained:
         yield record("worker.drained", now, _live(presences), actor=actor, workers=[worker])
 
@@ -31,7 +32,11 @@ def undrain(now: int, worker: str, actor: str) -> Script[Wakes]:
 def _presences(worker: str) -> Script[list[Row]]:
     rows = yield query("presences_of_worker", worker=worker, limit=_MAX_PRESENCES)
     if not rows:
-        raise NotFound(f"no worker is named {worker}", code="worker_not_found")
+        raise NotFound(
+            f"no worker is named {worker}",
+            code="worker_not_found",
+            hint="rota worker list --all shows the names",
+        )
     return list(rows)
 
 

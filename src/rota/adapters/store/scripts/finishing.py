@@ -132,30 +132,40 @@ def _holds(row: Row | None, session: str, outcome: Outcome) -> bool:
 
 
 def _late(now: int, session: str, outcomes: Sequence[Outcome]) -> Script[set[Fence]]:
-    """Tell reports that were accepted before from those that came too late, and keep the latter."""
+    """Tell reports that were accepted before from those that came too late.
+
+    The latter are kept, if the session ever held what it reports about.
+    """
     if not outcomes:
         return set()
-    ids = {outcome.run for outcome in outcomes}
-    rows = yield query("reported_runs", ids=ids)
-    earlier = yield query("ended_attempts", ids=ids)
-    ended = [(r["run_id"], r["number"], r["session"], r["result"]) for r in earlier]
-    ended += [(r["id"], r["attempt"], r["session"], r["result"]) for r in rows]
-    reported = {
-        Fence(run, attempt)
-        for run, attempt, holder, result in ended
-        if holder == session and result not in (None, AttemptResult.LOST)
+    results = yield from _results_of(session, {outcome.run for outcome in outcomes})
+    late = {
+        fence: outcome
+        for outcome in outcomes
+        if results.get(fence := Fence(outcome.run, outcome.attempt)) in (None, AttemptResult.LOST)
     }
-    late = {Fence(o.run, o.attempt): o for o in outcomes if Fence(o.run, o.attempt) not in reported}
-    runs = {row["id"] for row in rows}
-    known = {fence: outcome for fence, outcome in late.items() if fence.run in runs}
-    if known:
+    kept = {fence: outcome for fence, outcome in late.items() if fence in results}
+    if kept:
         yield Many(
             "insert_late_result",
-            [(o.run, o.attempt, session, now, o.result, o.message) for o in known.values()],
+            [(o.run, o.attempt, session, now, o.result, o.message) for o in kept.values()],
             exactly=False,
         )
-        yield record("run.late_result", now, [fence.run for fence in known], actor=session)
+        yield record("run.late_result", now, [fence.run for fence in kept], actor=session)
     return set(late)
+
+
+def _results_of(session: str, runs: set[str]) -> Script[dict[Fence, str | None]]:
+    """How the attempts at these runs ended that the session holds or held."""
+    latest = yield query("reported_runs", ids=runs)
+    earlier = yield query("ended_attempts", ids=runs)
+    attempts = [(r["id"], r["attempt"], r["session"], r["result"]) for r in latest]
+    attempts += [(r["run_id"], r["number"], r["session"], r["result"]) for r in earlier]
+    return {
+        Fence(run, attempt): result
+        for run, attempt, holder, result in attempts
+        if holder == session
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,17 +182,23 @@ MISLAID = Loss("it never reached its worker", counts=False)
 
 
 def lose(
-    now: int, held: Sequence[Row], loss: Loss, book: RulesBook, effects: Effects
+    now: int,
+    held: Sequence[Row],
+    loss: Loss,
+    book: RulesBook,
+    effects: Effects,
+    beside: Collection[str] = (),
 ) -> Script[None]:
     """Attempts whose worker is gone; `held` has run id, attempt and session.
 
-    Those that have ended in another way meanwhile are left alone.
+    Those that have ended in another way meanwhile are left alone. Runs `beside` them, which the
+    caller is going to change, are locked with them.
     """
-    if not held:
-        return
     ids = [row["id"] for row in held]
+    if not ids and not beside:
+        return
     gates = yield from hold_gates_of(ids)
-    rows = {row["id"]: row for row in (yield query("runs_to_change", ids=ids))}
+    rows = {row["id"]: row for row in (yield query("runs_to_change", ids={*ids, *beside}))}
     arrived = yield query("sum_chunks", ids=ids)
     torn = {(row["run_id"], row["attempt"]): row for row in arrived}
     lost: dict[str, list[Outcome]] = defaultdict(list)
@@ -329,6 +345,7 @@ def _ended(end: _End) -> Ended:
         verdict.state,
         verdict.cause,
         _delay(row, first_start),
+        row["gate_job"],
     )
 
 

@@ -9,7 +9,7 @@ from rota.adapters.store.script import Many, Script, query
 from rota.adapters.store.scripts import shards
 from rota.adapters.store.scripts.drafting import Draft, insert_drafts
 from rota.adapters.store.scripts.effects import Effects, record
-from rota.adapters.store.scripts.gates import hold_gates
+from rota.adapters.store.scripts.gates import HoldGates
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, micros, scheduled_run_id, shard_of
@@ -18,14 +18,14 @@ from rota.ports.records import Fired, Firing, Ownership, Rearmed, Unanswered
 
 
 def fire(
-    now: int, firings: Sequence[Firing], ownership: Ownership, book: RulesBook
+    now: int, firings: Sequence[Firing], ownership: Ownership, book: RulesBook, hold: HoldGates
 ) -> Script[Fired]:
     """Insert the runs that are due and advance their schedules."""
     shard = {firing.job_id: shard_of(firing.job_id) for firing in firings}
     lost = yield from shards.lost(ownership, set(shard.values()))
     firings = [firing for firing in firings if shard[firing.job_id] not in lost]
-    yield from hold_gates({firing.job_id for firing in firings})
-    accepted = yield from _current(now, firings)
+    held = yield from hold({firing.job_id for firing in firings})
+    accepted = yield from _current(now, [each for each in firings if each.job_id in held])
     effects = Effects()
     run_count = yield from _answer(now, accepted, book, effects)
     wakes = yield from effects.conclude()
@@ -110,10 +110,14 @@ def _advance(firing: Firing) -> tuple[int | None, int, int, str, int, int]:
     )
 
 
-def rearm(rearmed: Sequence[Rearmed]) -> Script[None]:
+def rearm(rearmed: Sequence[Rearmed], hold: HoldGates) -> Script[None]:
     """Give schedules their due time after a run that has ended; what moved meanwhile stays."""
-    yield from hold_gates({each.job_id for each in rearmed})
-    values = [(optional_micros(r.next_at), r.job_id, r.schedule_version) for r in rearmed]
+    held = yield from hold({each.job_id for each in rearmed})
+    values = [
+        (optional_micros(r.next_at), r.job_id, r.schedule_version)
+        for r in rearmed
+        if r.job_id in held
+    ]
     yield Many("rearm_schedule", values, exactly=False)
 
 

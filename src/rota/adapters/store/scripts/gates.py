@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from itertools import groupby
+from typing import TypeAlias
 
 from rota.adapters.store.script import LookAgain, Script, lock, query
 from rota.adapters.store.scripts.gatekeeper import job_rules
 
+HoldGates: TypeAlias = Callable[[Collection[str]], Script[set[str]]]
 
-def hold_gates(jobs: Collection[str]) -> Script[None]:
+
+def hold_gates(jobs: Collection[str]) -> Script[set[str]]:
     """Until the transaction ends; all at once, for the order of locks."""
     if jobs:
         yield lock("gates", ids=sorted(jobs))
+    return set(jobs)
+
+
+def hold_free_gates(jobs: Collection[str]) -> Script[set[str]]:
+    """The same for those that nobody else holds, which are returned."""
+    if not jobs:
+        return set()
+    return {row["job_id"] for row in (yield query("free_gates", ids=sorted(jobs)))}
 
 
 def hold_gates_of(runs: Collection[str], jobs: Collection[str] = ()) -> Script[set[str]]:
@@ -20,8 +31,7 @@ def hold_gates_of(runs: Collection[str], jobs: Collection[str] = ()) -> Script[s
     gates = set(jobs)
     if runs:
         gates |= {row["job_id"] for row in (yield query("gates_of_runs", ids=runs))}
-    yield from hold_gates(gates)
-    return gates
+    return (yield from hold_gates(gates))
 
 
 def hold_gates_to_submit(jobs: Collection[str]) -> Script[None]:

@@ -8,6 +8,9 @@ from rota.adapters.store.script import Many, Script, query
 from rota.ports.records import StoredChunk
 from rota.ports.work import Fence
 
+_MAX_COUNT = 2**31  # lines or bytes of a chunk, of which an attempt has fewer than that
+_MAX_LINE = 2**62
+
 
 def add_chunks(
     session: str, chunks: Sequence[tuple[Fence, StoredChunk]]
@@ -33,13 +36,18 @@ def _values(session: str, fence: Fence, chunk: StoredChunk) -> tuple[object, ...
         fence.attempt,
         meta.number,
         session,
-        meta.first_line,
-        meta.lines,
-        meta.bytes,
+        _bounded(meta.first_line, _MAX_LINE),
+        _bounded(meta.lines),
+        _bounded(meta.bytes),
         meta.first_at,
         meta.last_at,
         chunk.key,
     )
+
+
+def _bounded(count: int, limit: int = _MAX_COUNT) -> int:
+    """A number that a worker tells, so small that no sum of such overflows."""
+    return max(0, min(count, limit))
 
 
 def settle_output(runs: Collection[str]) -> Script[None]:
@@ -53,11 +61,9 @@ def settle_output(runs: Collection[str]) -> Script[None]:
 
 
 def tear_output(sessions: Collection[str]) -> Script[None]:
-    """Output that is still on workers whose sessions are over will not come."""
-    if not sessions:
-        return
-    rows = yield query("runs_with_pending_output", sessions=sessions)
-    if rows:
-        yield query("runs_to_change", ids=[row["id"] for row in rows])
-        yield query("tear_run_output", sessions=sessions)
+    """Output that is still on workers whose sessions are over will not come.
+
+    The transaction has locked the runs that it belongs to.
+    """
+    yield query("tear_run_output", sessions=sessions)
     yield query("tear_attempt_output", sessions=sessions)

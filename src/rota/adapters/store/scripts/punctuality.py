@@ -5,6 +5,7 @@ from __future__ import annotations
 from rota.adapters.store.script import Rows, Script, query
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.queueing import EndOfWait, end_waiting
+from rota.domain.cause import Cause
 from rota.domain.ids import RunId
 from rota.domain.states import RunState
 
@@ -20,7 +21,7 @@ def drop_late(now: int, late: Rows, effects: Effects) -> Script[set[str]]:
     """Miss what is too late, under the gates of its jobs; returns these."""
     if late:
         runs = [RunId(row["id"]) for row in late]
-        yield from end_waiting(now, runs, EndOfWait(RunState.MISSED, "too late"), effects)
+        yield from end_waiting(now, runs, EndOfWait(RunState.MISSED, Cause.TOO_LATE), effects)
     return {row["job_id"] for row in late}
 
 

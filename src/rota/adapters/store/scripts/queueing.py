@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rota.adapters.store.script import Many, Row, Script, query
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.lines import line_of
+from rota.domain.cause import Cause
 from rota.domain.ids import RunId
 from rota.domain.states import LEASED_STATES, WAITING_STATES, RunState
 
@@ -53,7 +54,7 @@ def cancel(
     live = [row for row in rows if row["state"] in LEASED_STATES]
     if waiting:
         ids = [RunId(row["id"]) for row in waiting]
-        end = EndOfWait(RunState.CANCELLED, "cancelled", actor)
+        end = EndOfWait(RunState.CANCELLED, Cause.CANCELLED, actor)
         yield from end_waiting(now, ids, end, effects)
     yield from _ask_to_stop(now, [row for row in live if row["cancel_at"] is None], effects, actor)
     return {RunId(row["id"]): row["job_id"] for row in (*waiting, *live)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -14,9 +15,10 @@ from rota.adapters.store.scripts.gatekeeper import (
     backfill_rules,
     job_rules,
 )
-from rota.adapters.store.scripts.gates import hold_gates
+from rota.adapters.store.scripts.gates import HoldGates, hold_gates
 from rota.adapters.store.scripts.punctuality import drop_late, judge_lateness, too_late
 from rota.adapters.store.scripts.queueing import EndOfWait, cancel, end_waiting, enqueue
+from rota.domain.cause import Cause
 from rota.domain.gates import (
     ActiveRun,
     BackfillRules,
@@ -38,14 +40,14 @@ from rota.ports.records import Released, Wakes
 _PAGE = 200
 
 
-def release_eligible(now: int, limit: int) -> Script[Released]:
+def release_eligible(now: int, limit: int, hold: HoldGates) -> Script[Released]:
     """Runs whose time or back-off has come pass the gates."""
     jobs = {row["job_id"] for row in (yield query("eligible_jobs", now=now, limit=limit))}
     if not jobs:
         return Released(0, Wakes())
-    yield from hold_gates(jobs)
+    held = yield from hold(jobs)
     found = yield query("eligible_runs", now=now, limit=limit)
-    rows = [row for row in found if row["job_id"] in jobs]
+    rows = [row for row in found if row["job_id"] in held]
     effects = Effects()
     gatekeeper = Gatekeeper()
     yield from gatekeeper.load(
@@ -56,7 +58,7 @@ def release_eligible(now: int, limit: int) -> Script[Released]:
     )
     going: list[Row] = []
     blocked: list[tuple[str, str | None, str]] = []
-    skipped: list[RunId] = []
+    skipped: dict[str, list[RunId]] = defaultdict(list)  # by cause
     for row in sorted(rows, key=lambda row: row["seq"]):  # by age: the older goes before
         admission = gatekeeper.admit(row["job_id"], active_run(row))
         if admission.state is RunState.QUEUED:
@@ -64,13 +66,13 @@ def release_eligible(now: int, limit: int) -> Script[Released]:
         elif admission.state is RunState.BLOCKED:
             blocked.append((admission.blocked_on, reasons_to(admission.reasons), row["id"]))
         else:
-            skipped.append(RunId(row["id"]))
+            skipped[admission.cause].append(RunId(row["id"]))
     yield from enqueue(now, going, effects)
     if blocked:
         yield Many("block_run", blocked)
         yield record("run.blocked", now, [run for _, _, run in blocked], actor="scheduler")
-    if skipped:
-        yield from end_waiting(now, skipped, EndOfWait(RunState.SKIPPED, "overlap"), effects)
+    for cause, runs in skipped.items():
+        yield from end_waiting(now, runs, EndOfWait(RunState.SKIPPED, cause), effects)
     yield from apply_side_effects(now, gatekeeper, effects, "scheduler")
     wakes = yield from effects.conclude()
     return Released(len(rows), wakes)
@@ -81,7 +83,7 @@ def apply_side_effects(
 ) -> Script[None]:
     """End superseded runs, stop cancelled ones, and let go who waited for those."""
     if gatekeeper.superseded:
-        end = EndOfWait(RunState.SKIPPED, "superseded", actor)
+        end = EndOfWait(RunState.SKIPPED, Cause.SUPERSEDED, actor)
         yield from end_waiting(now, gatekeeper.superseded, end, effects)
     if gatekeeper.to_cancel:
         stopped = yield from cancel(now, gatekeeper.to_cancel, effects, actor)
@@ -222,7 +224,7 @@ def sweep(now: int, limit: int, after: str) -> Script[tuple[Released, str]]:
     yield from hold_gates(jobs)
     if overdue:
         runs = [RunId(row["id"]) for row in overdue]
-        yield from end_waiting(now, runs, EndOfWait(RunState.TIMED_OUT, "deadline"), effects)
+        yield from end_waiting(now, runs, EndOfWait(RunState.TIMED_OUT, Cause.DEADLINE), effects)
     dropped = yield from drop_late(now, late, effects)
     judged = yield from judge_lateness(now)
     released = yield from release_jobs(now, jobs, effects)

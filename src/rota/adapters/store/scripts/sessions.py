@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 
+from rota.adapters.store.reaping import Reaped, Silent
 from rota.adapters.store.rows import session_from, to_json
 from rota.adapters.store.script import Many, Row, Script, lock, query
 from rota.adapters.store.scripts.effects import Effects, record
@@ -89,16 +90,20 @@ def _fence(row: Row) -> Fence:
     return Fence(row["id"], row["attempt"])
 
 
-def reap(
-    now: int, expected_beats: Mapping[SessionId, int], book: RulesBook
-) -> Script[tuple[frozenset[SessionId], Wakes]]:
-    """End expired sessions, and those that are over but still hold runs."""
+def orphaned() -> Script[list[SessionId]]:
+    """Sessions that are over but still hold runs, or output that will not come."""
+    return [SessionId(row["id"]) for row in (yield query("orphaned_sessions"))]
+
+
+def reap(now: int, silent: Silent, book: RulesBook) -> Script[Reaped]:
+    """End those of these sessions that have expired, and those that are over already."""
     effects = Effects()
+    over = [session for session, beats in silent.items() if beats is None]
+    expected_beats = {s: beats for s, beats in silent.items() if beats is not None}
     gone = yield from _gone(now, expected_beats)
     if gone:
-        yield lock("sessions", ids=sorted(gone))
+        yield lock("sessions", ids=sorted({*gone, *over}))
         gone = yield from _gone(now, {session: expected_beats[session] for session in gone})
-    over = [row["id"] for row in (yield query("orphaned_sessions"))]
     yield from _end(now, [*gone, *over], VANISHED, book, effects)
     if gone:
         yield record("worker.lost", now, list(gone), actor="reaper", workers=sorted(gone.values()))
@@ -136,8 +141,10 @@ def _end(
     yield lock("sessions", ids=sorted(sessions))
     yield query("end_sessions", ids=sessions)
     held = yield query("held_runs", sessions=sessions)
-    yield from lose(now, held, loss, book, effects)
-    yield from tear_output(sessions)
+    pending = yield query("runs_with_pending_output", sessions=sessions)
+    yield from lose(now, held, loss, book, effects, beside=[row["id"] for row in pending])
+    if held or pending:
+        yield from tear_output(sessions)
 
 
 def lose_held(

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from rota.adapters.store.script import Many, Script, query
+from rota.adapters.store.script import LookAgain, Many, Script, query
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.lines import pool_of
 from rota.adapters.store.scripts.releasing import release_jobs
@@ -33,6 +33,7 @@ class Ended(NamedTuple):
     state: str  # of the run now
     cause: str
     delay: int | None  # microseconds from release to first start; None: no start, or a backfill
+    gate: str | None  # the job at whose gate the run counts
 
     @property
     def seconds(self) -> float:
@@ -48,6 +49,8 @@ def settle(
     """
     if not ends:
         return
+    if not {end.gate for end in ends} <= {None, *gates}:
+        raise LookAgain("a job got a limit before its run was locked")
     _correct_charges(ends, effects)
     _count_delays(ends, effects)
     yield from _learn_durations(ends)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from rota.adapters.store.script import Script, query
 from rota.adapters.store.scripts.effects import record
+from rota.domain.cause import Cause
 from rota.domain.congestion import LONGEST_WAIT, Congestion
 from rota.domain.ids import JobId, instant
 
@@ -18,7 +19,7 @@ def congested_jobs(now: int) -> Script[dict[JobId, Congestion]]:
     return {
         JobId(row["job_id"]): Congestion(
             row["waiting"],
-            row["newest_cause"] == "overlap",
+            row["newest_cause"] == Cause.OVERLAP,
             instant(row["oldest_release_at"]),
             row["expected_seconds"],
         )

@@ -49,8 +49,9 @@ WHERE attempt.run_id = arrived.run_id AND attempt.number = arrived.number
     AND coalesce(attempt.output_state, '') = 'pending' AND arrived.reached >= attempt.output_lines;
 
 -- name: runs_with_pending_output
--- Runs whose latest attempt ended in these sessions, with output that is still on the worker.
-SELECT id FROM run WHERE session = ANY(:sessions) AND output_state = 'pending';
+-- Runs of which an attempt ended in these sessions, with output that is still on the worker.
+SELECT id FROM run WHERE session = ANY(:sessions) AND output_state = 'pending'
+UNION SELECT run_id FROM attempt WHERE session = ANY(:sessions) AND output_state = 'pending';
 
 -- name: tear_run_output
 -- Nobody will send the rest of the output of these runs any more.

@@ -7,6 +7,10 @@ WHERE schedule.next_at IS NOT NULL AND schedule.next_at < :before
     AND schedule.shard = ANY(:shards)
 ORDER BY schedule.next_at LIMIT :limit;
 
+-- name: free_gates
+-- The gates of these jobs that nobody else holds, locked.
+SELECT job_id FROM schedule WHERE job_id = ANY(:ids);
+
 -- name: claimed_schedules
 -- Where these schedules stand, locked.
 SELECT job_id, next_at, held_from, version FROM schedule WHERE job_id = ANY(:ids);

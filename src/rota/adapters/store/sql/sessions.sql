@@ -50,8 +50,10 @@ UNION SELECT attempt.session FROM attempt LEFT JOIN session ON session.id = atte
 WHERE attempt.output_state = 'pending' AND coalesce(session.alive, 0) = 0;
 
 -- name: count_held
--- How many attempts a session holds.
-SELECT count(*) AS held FROM run WHERE session = :session AND state IN ('CLAIMED', 'PROCESSING');
+-- How many attempts a session holds, and whether its worker is to get more.
+SELECT count(*) AS held, (SELECT count(*) FROM drained_worker
+    WHERE name = (SELECT worker FROM session WHERE id = :session)) AS draining
+FROM run WHERE session = :session AND state IN ('CLAIMED', 'PROCESSING');
 
 -- name: select_sessions
 -- Workers, the newest first.

@@ -20,7 +20,7 @@ SELECT * FROM unnest(:id::text[], :project::text[], :job_id::text[], :job::text[
 -- What decisions about these runs need, locked.
 SELECT id, seq, job_id, job, job_version, state, attempt, session, result, failures, losses, delivery,
     chain, capacity, expected, cancel_at, deadline_at, claimed_at, started_at, first_started_at,
-    release_at, backfill
+    release_at, backfill, gate_job
 FROM run WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: waiting_runs
@@ -110,7 +110,7 @@ WHERE run.id = report.id AND run.attempt = report.attempt AND coalesce(run.sessi
     AND coalesce(run.state, '') IN ('CLAIMED', 'PROCESSING')
 RETURNING run.id, run.attempt, job_id, job, chain, capacity, expected, claimed_at, run.started_at,
     run.ended_at, state, cause,
-    CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay;
+    CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay, gate_job;
 
 -- name: end_attempt
 -- An attempt ended: the run is final, waits for the next attempt, or is unknown.

@@ -1,3 +1,7 @@
+-- name: free_gates
+-- The gates of these jobs that nobody else holds, locked.
+SELECT job_id FROM schedule WHERE job_id = ANY(:ids) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED;
+
 -- name: advance_schedule
 -- Move a schedule on from the due time that was answered.
 UPDATE schedule SET next_at = move.next_at, waits = move.waits,

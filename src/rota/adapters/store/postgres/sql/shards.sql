@@ -6,3 +6,11 @@ WHERE number IN (SELECT number FROM shard
     WHERE number = ANY(:numbers) AND (owner IS NULL OR owner = ANY(:ended))
     FOR NO KEY UPDATE SKIP LOCKED)
 RETURNING number, epoch;
+
+-- name: end_transactions
+-- Whatever servers that are over have under way ends, and their locks are free. One that was stopped
+-- in the middle of a statement holds them for as long as it likes.
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
+    AND xact_start IS NOT NULL
+    AND application_name IN (SELECT 'rota ' || id FROM server WHERE expires_at <= :now);

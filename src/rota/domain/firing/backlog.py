@@ -14,8 +14,8 @@ from rota.domain.calendars.answers import (
     blackout_answer,
 )
 from rota.domain.calendars.blackout import Blackout, end_of_blackout
-from rota.domain.calendars.pieces import OpenTimes, Piece, fold, pieces_of
-from rota.domain.schedule.misfire import CatchUp, MissedRange, catch_up, catch_up_known
+from rota.domain.firing.pieces import OpenTimes, Piece, fold, pieces_of
+from rota.domain.schedule.misfire import CatchUp, DueRange, catch_up, catch_up_known
 from rota.domain.schedule.timetable import Timetable
 from rota.domain.spec import Misfire
 
@@ -30,6 +30,12 @@ class FiringRules:
     misfire: Misfire
     grace: timedelta  # what is less late than this was not missed, only late
     blackouts: tuple[Blackout, ...] = ()  # of the calendars that it uses
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether a due time that is alone and punctual just runs."""
+        table = self.timetable
+        return not (table.run_once or table.after_previous or self.blackouts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +64,22 @@ class Answers:
     """What becomes of every due time from the cursor until now."""
 
     runs: tuple[DueStart, ...]  # in order
-    missed: tuple[MissedRange, ...]  # in order
+    missed: tuple[DueRange, ...]  # in order
     skipped: tuple[SkippedRange, ...]  # in order
     next_at: datetime | None  # after now; None: finished, or waiting for a run to end
 
 
-def answer_due_times(rules: FiringRules, cursor: datetime, now: datetime) -> Answers:
-    """`catch_up` for a job that may use calendars.
+def answer_due_times(
+    rules: FiringRules, cursor: datetime, now: datetime, *, after: datetime | None
+) -> Answers:
+    """`catch_up` for a job that may use calendars. `after` is the due time after the cursor.
 
     What a calendar rules out was never missed, so the misfire policy chooses among the rest. Of
     the due times that wait for one end the last counts; with `run_once` the first. A run that is
     caught up inside a blackout waits for its end, whatever the calendar says of due times there.
     """
+    if rules.is_simple and _is_only(cursor, after, now) and now - cursor <= rules.grace:
+        return Answers((DueStart(cursor, cursor),), (), (), after)
     if not rules.blackouts or cursor > now:
         caught = catch_up(rules.timetable, cursor, now, rules.misfire, grace=rules.grace)
         runs = tuple(_promised(DueStart(due, due), caught) for due in caught.fire)
@@ -77,6 +87,10 @@ def answer_due_times(rules: FiringRules, cursor: datetime, now: datetime) -> Ans
     if rules.timetable.after_previous:
         return _answer_one(rules, cursor, now)
     return _answer_all(rules, cursor, now)
+
+
+def _is_only(cursor: datetime, after: datetime | None, now: datetime) -> bool:
+    return cursor <= now and (after is None or after > now)
 
 
 def _answer_one(rules: FiringRules, cursor: datetime, now: datetime) -> Answers:
@@ -102,7 +116,7 @@ def _answer_all(rules: FiringRules, cursor: datetime, now: datetime) -> Answers:
     next_at = table.next_after(now)
     if not table.run_once:
         following = blackout_answer(rules.blackouts, next_at) if next_at else Allowed()
-        pieces = list(fold(table, pieces, following))[::-1]
+        pieces = list(fold(pieces, following, table.last_at_or_before))[::-1]
     open_times = OpenTimes(table, tuple(piece for piece in pieces if piece.is_open))
     caught = _caught_up(rules, open_times, now)
     runs = _runs(rules, open_times, caught, now)
@@ -143,9 +157,14 @@ def _start(due: datetime, answer: BlackoutAnswer) -> DueStart:
 
 
 def _late_start(rules: FiringRules, due: datetime, now: datetime) -> DueStart:
-    """Caught up inside a blackout. Whatever it waited for before ends no later than this one."""
-    closed = next(it.name for it in rules.blackouts if it.is_inside(now))
-    return DueStart(due, end_of_blackout(rules.blackouts, now) or due, closed)
+    """Caught up inside a blackout. Whatever it waited for before ends no later than this one.
+
+    Where calendars together leave no free instant for years, it does not wait in vain.
+    """
+    end = end_of_blackout(rules.blackouts, now)
+    if end is None:
+        return DueStart(due, due)
+    return DueStart(due, end, next(it.name for it in rules.blackouts if it.is_inside(now)))
 
 
 def _skipped(rules: FiringRules, pieces: Sequence[Piece]) -> tuple[SkippedRange, ...]:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rota.domain.calendars.answers import BlackoutAnswer, ReleasedAt, SkippedBy, blackout_answer
+from rota.domain.calendars.answers import (
+    Allowed,
+    BlackoutAnswer,
+    ReleasedAt,
+    SkippedBy,
+    blackout_answer,
+)
 from rota.domain.calendars.blackout import Blackout
 from rota.domain.ids import instant, micros
-from rota.domain.schedule.misfire import MissedRange
+from rota.domain.schedule.misfire import DueRange
 from rota.domain.schedule.sources import SECOND_MICROS
 from rota.domain.schedule.timetable import Timetable
 
@@ -49,7 +55,9 @@ def pieces_of(
 
 
 def fold(
-    timetable: Timetable, pieces: Sequence[Piece], following: BlackoutAnswer
+    pieces: Sequence[Piece],
+    following: BlackoutAnswer,
+    last_at_or_before: Callable[[datetime], datetime | None],
 ) -> Iterator[Piece]:
     """The pieces from the last to the first; of those that wait for one end, only the last due
     time still does. `following` is the answer to the job's next due time after them."""
@@ -62,9 +70,22 @@ def fold(
         if piece.answer.at not in taken:
             taken.add(piece.answer.at)
             yield Piece(piece.last, piece.last, piece.answer)
-            rest = _before(timetable, piece)
+            rest = _before_last(piece, last_at_or_before)
         if rest is not None:
             yield Piece(piece.first, rest, SkippedBy(piece.answer.name))
+
+
+def fold_into_window(
+    blackouts: Sequence[Blackout], due_times: Sequence[datetime], following: datetime | None
+) -> tuple[BlackoutAnswer, ...]:
+    """The answers to due times of one job, in order: of those that wait for one end, the last runs.
+
+    `following` is the job's next due time after these, None if there is none. Where it waits for
+    that end too, it runs in their stead.
+    """
+    pieces = [Piece(due, due, blackout_answer(blackouts, due)) for due in due_times]
+    later = blackout_answer(blackouts, following) if following else Allowed()
+    return tuple(piece.answer for piece in fold(pieces, later, lambda _: None))[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +124,12 @@ class OpenTimes:
             if any(piece.first <= due <= piece.last for piece in self.pieces)
         )
 
-    def parts(self, stretch: MissedRange) -> Iterator[MissedRange]:
+    def parts(self, stretch: DueRange) -> Iterator[DueRange]:
         """A stretch of these due times without those that lie between them and are ruled out."""
         for piece in self.pieces:
             first, last = max(piece.first, stretch.first), min(piece.last, stretch.last)
             if first <= last:
-                yield MissedRange(first, last, 1 + self.timetable.count(first, last))
+                yield DueRange(first, last, 1 + self.timetable.count(first, last))
 
     def piece_at(self, due: datetime) -> Piece:
         return next(piece for piece in self.pieces if due <= piece.last)
@@ -128,8 +149,10 @@ def _edge(blackout: Blackout, second: int, limit: int) -> int:
     return limit if edge is None else min(edge, limit)
 
 
-def _before(timetable: Timetable, piece: Piece) -> datetime | None:
+def _before_last(
+    piece: Piece, last_at_or_before: Callable[[datetime], datetime | None]
+) -> datetime | None:
     """The last but one due time of a piece; None: it has only one."""
     if piece.first == piece.last:
         return None
-    return max(timetable.last_at_or_before(piece.last - _MICROSECOND) or piece.first, piece.first)
+    return max(last_at_or_before(piece.last - _MICROSECOND) or piece.first, piece.first)

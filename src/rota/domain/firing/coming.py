@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from rota.domain.calendars.answers import Allowed, ReleasedAt, SkippedBy, blackout_answer
-from rota.domain.calendars.backlog import DueStart
 from rota.domain.calendars.blackout import Blackout
-from rota.domain.calendars.pieces import Piece, fold, next_edge, pieces_of
 from rota.domain.calendars.stretches import LONGEST
+from rota.domain.firing.backlog import DueStart
+from rota.domain.firing.pieces import Piece, fold, next_edge, pieces_of
 from rota.domain.ids import instant, micros
-from rota.domain.schedule import MissedRange, Timetable, following
+from rota.domain.schedule import DueRange, Timetable, following
 from rota.domain.schedule.sources import SECOND_MICROS, Interval
 from rota.domain.schedule.zones import LAST_SECOND
 
@@ -23,7 +23,7 @@ _MICROSECOND = timedelta(microseconds=1)
 class RuledOut:
     """Neighbouring due times that a calendar skips: one entry of the ledger."""
 
-    stretch: MissedRange
+    stretch: DueRange
     cause: str
 
 
@@ -72,10 +72,11 @@ def skip_next_start(
     before: list[Piece] = []
     if start.due > cursor:
         pieces = list(pieces_of(known, blackouts, cursor, start.due - _MICROSECOND))
-        before = list(fold(known, pieces, blackout_answer(blackouts, start.due)))[::-1]
+        answer = blackout_answer(blackouts, start.due)
+        before = list(fold(pieces, answer, known.last_at_or_before))[::-1]
     ruled_out = tuple(
         RuledOut(
-            MissedRange(piece.first, piece.last, 1 + known.count(piece.first, piece.last)),
+            DueRange(piece.first, piece.last, 1 + known.count(piece.first, piece.last)),
             piece.answer.cause,
         )
         for piece in before

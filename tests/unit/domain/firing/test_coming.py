@@ -3,15 +3,9 @@ from __future__ import annotations
 from tests.unit.domain.calendars.builders import blackout, waiting
 from tests.unit.domain.schedule.builders import timetable, utc
 
-from rota.domain.calendars import (
-    Blackout,
-    DueStart,
-    RuledOut,
-    SkippedNext,
-    next_start,
-    skip_next_start,
-)
-from rota.domain.schedule import MissedRange, Timetable
+from rota.domain.calendars import Blackout
+from rota.domain.firing import DueStart, RuledOut, SkippedNext, next_start, skip_next_start
+from rota.domain.schedule import DueRange, Timetable
 from rota.domain.spec import IntervalFrom
 
 FRIDAY = utc("2026-01-02 09:00")
@@ -79,7 +73,7 @@ def test_skipping_leaves_out_the_first_that_would_run() -> None:
     skipped = skip_next_start(DAILY, [WEEKENDS], SATURDAY)
 
     assert skipped == SkippedNext(
-        (RuledOut(MissedRange(SATURDAY, SUNDAY, 2), "calendar weekends"),),
+        (RuledOut(DueRange(SATURDAY, SUNDAY, 2), "calendar weekends"),),
         MONDAY,
         utc("2026-01-06 09:00"),
     )
@@ -89,7 +83,7 @@ def test_skipping_one_that_waits_tells_those_before_it_too() -> None:
     skipped = skip_next_start(DAILY, [WAITING], SATURDAY)
 
     assert skipped == SkippedNext(
-        (RuledOut(MissedRange(SATURDAY, SATURDAY, 1), "calendar weekends"),), SUNDAY, MONDAY
+        (RuledOut(DueRange(SATURDAY, SATURDAY, 1), "calendar weekends"),), SUNDAY, MONDAY
     )
 
 

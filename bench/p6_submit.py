@@ -1,0 +1,99 @@
+"""P6: how fast runs are accepted on PostgreSQL: one call for each, and many in a call."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from functools import partial
+from urllib.parse import urlsplit
+
+from bench.contest import Contestant, Figures, Plan, take_turns
+from bench.figures import Comparison, at_least
+from bench.functions import app, noop
+from bench.postgres import new_database, postgres
+from bench.rota_cluster import RotaCluster, rota_cluster
+from bench.rota_up import temporary_home
+from rota.testing.servers.postgres import PostgresServer
+
+_CLIENTS = 32
+_BATCH = 10_000  # the most that one call takes
+_UNIT = "runs/s"
+_SINGLE, _BULK = "single calls", "bulk calls"
+
+
+def run(plan: Plan) -> list[Comparison]:
+    calls = plan.pick(full=10_000, quick=1_000)
+    runs = plan.pick(full=200_000, quick=20_000)
+    with postgres() as server:
+        contestants = [
+            Contestant(_SINGLE, partial(_submit_singly, server, calls)),
+            Contestant(_BULK, partial(_submit_in_bulk, server, runs)),
+        ]
+        results = take_turns(contestants, plan)
+    goals = {_SINGLE: at_least(1_000), _BULK: at_least(30_000)}
+    said = {
+        _SINGLE: f"submit {calls:,} runs over REST, {_CLIENTS} clients",
+        _BULK: f"submit {runs:,} runs over REST, {_BATCH:,} in a call",
+    }
+    return [
+        Comparison(
+            "P6",
+            said[name],
+            results[name].sample("rate", _UNIT),
+            goal=goals[name],
+            foreign_load=results[name].foreign_load,
+        )
+        for name in (_SINGLE, _BULK)
+    ]
+
+
+def _submit_singly(server: PostgresServer, calls: int) -> Figures:
+    with (
+        temporary_home() as home,
+        new_database(server) as store,
+        rota_cluster(home, store) as cluster,
+    ):
+        app.apply(cluster.client)
+        began = time.perf_counter()
+        asyncio.run(_call_all(cluster, calls))
+        return {"rate": calls / (time.perf_counter() - began)}
+
+
+async def _call_all(cluster: RotaCluster, calls: int) -> None:
+    numbers = iter(range(calls))
+    await asyncio.gather(*(_call_again_and_again(cluster, numbers) for _ in range(_CLIENTS)))
+
+
+async def _call_again_and_again(cluster: RotaCluster, numbers: Iterator[int]) -> None:
+    """One client with one connection, by hand: a client library costs more than the call."""
+    place = urlsplit(cluster.servers[0].url)
+    reader, writer = await asyncio.open_connection(place.hostname, place.port)
+    request = (
+        f"POST /api/v1/jobs/{noop.name}/runs HTTP/1.1\r\nHost: {place.netloc}\r\n"
+        f"Authorization: Bearer {cluster.token}\r\nContent-Length: 0\r\n\r\n"
+    ).encode()
+    for _ in numbers:
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        status, *headers = head.decode().lower().split("\r\n")
+        if " 202 " not in f"{status} ":
+            raise RuntimeError(f"a run was not accepted: {status}")
+        [length] = [line for line in headers if line.startswith("content-length:")]
+        await reader.readexactly(int(length.partition(":")[2]))
+    writer.close()
+    await writer.wait_closed()
+
+
+def _submit_in_bulk(server: PostgresServer, runs: int) -> Figures:
+    with (
+        temporary_home() as home,
+        new_database(server) as store,
+        rota_cluster(home, store) as cluster,
+    ):
+        client = cluster.client
+        app.apply(client)
+        began = time.perf_counter()
+        for _ in range(0, runs, _BATCH):
+            client.trigger_many(noop.name, [{}] * _BATCH)
+        return {"rate": runs / (time.perf_counter() - began)}

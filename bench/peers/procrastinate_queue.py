@@ -1,0 +1,57 @@
+"""Procrastinate: `procrastinate_queue enqueue|consume|remaining ADDRESS COUNT`."""
+
+from __future__ import annotations
+
+import sys
+
+import procrastinate  # type: ignore[import-not-found]  # peers' environment
+import psycopg  # type: ignore[import-not-found]
+import uvloop
+
+from bench import stamps
+
+_ENQUEUED_AT_ONCE = 1_000
+_CONCURRENCY = 30
+_CONNECTIONS = 12
+_POLL_SECONDS = 0.5
+_LEFT = "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"
+
+
+async def enqueue(app: procrastinate.App, count: int) -> None:
+    """Install it, and fill its queue."""
+    await app.schema_manager.apply_schema_async()
+    for done in range(0, count, _ENQUEUED_AT_ONCE):
+        size = min(_ENQUEUED_AT_ONCE, count - done)
+        await app.tasks["noop"].batch_defer_async(*[{} for _ in range(size)])
+
+
+async def consume(app: procrastinate.App) -> None:
+    """Work until it is stopped."""
+    await app.run_worker_async(
+        concurrency=_CONCURRENCY, fetch_job_polling_interval=_POLL_SECONDS, wait=True
+    )
+
+
+async def act(action: str, address: str, count: int) -> None:
+    connector = procrastinate.PsycopgConnector(conninfo=address, max_size=_CONNECTIONS)
+    app = procrastinate.App(connector=connector)
+
+    @app.task(name="noop")  # type: ignore[untyped-decorator]  # peers' environment
+    async def noop() -> None:
+        stamps.tick()
+
+    async with app.open_async():
+        await (enqueue(app, count) if action == "enqueue" else consume(app))
+
+
+def main() -> None:
+    action, address, count = sys.argv[1:]
+    if action == "remaining":
+        with psycopg.connect(address) as connection:
+            print(connection.execute(_LEFT).fetchone()[0])
+    else:
+        uvloop.run(act(action, address, int(count)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""Faults of what Rota stands on: PostgreSQL, NATS, the object store, networks, wall clocks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+from rota.sdk import calls
+from rota.testing.chaos.client import AWAY, AnyServer
+from rota.testing.chaos.faults import Fault
+from rota.testing.nodes import ServerNode
+from rota.testing.proxy import Proxy
+from rota.testing.servers.nats import NatsServer
+from rota.testing.servers.postgres import PostgresServer
+from rota.testing.servers.s3 import S3Server
+from rota.testing.wall_clock import WallClock
+
+STORE, QUEUE, BLOBS = "PostgreSQL", "NATS", "object store"
+HOUR = timedelta(hours=1)
+_LOOK_SECONDS = 1.0
+_TERMINATE = """
+    SELECT count(pg_terminate_backend(pid)) AS ended FROM pg_stat_activity
+    WHERE datname = 'rota' AND pid <> pg_backend_pid()
+"""
+
+
+class CrashedStore(Fault):
+    """Ends as by a crash, recovers, and serves again."""
+
+    kind = "PostgreSQL crashed"
+
+    def __init__(self, postgres: PostgresServer, servers: Sequence[ServerNode]) -> None:
+        super().__init__(STORE)
+        self._postgres = postgres
+        self._servers = servers
+
+    def inject(self) -> str:
+        self._postgres.stop("immediate")
+        return ""
+
+    def is_felt(self) -> bool:
+        return any(not _is_ready(server) for server in self._servers)
+
+    def heal(self) -> None:
+        self._postgres.start()
+
+
+class TerminatedConnections(Fault):
+    """Every connection to the store is closed by its other end."""
+
+    kind = "connections to PostgreSQL terminated"
+    least = timedelta(0)
+
+    def __init__(self, postgres: PostgresServer) -> None:
+        super().__init__(STORE)
+        self._postgres = postgres
+        self._ended = 0
+
+    def inject(self) -> str:
+        [row] = asyncio.run(self._postgres.execute(_TERMINATE))
+        self._ended = row["ended"]
+        return f"{self._ended} connections"
+
+    def is_felt(self) -> bool:
+        return self._ended > 0
+
+
+class _QueueFault(Fault):
+    """One that servers tell of."""
+
+    def __init__(self, nodes: Sequence[NatsServer], servers: Sequence[ServerNode]) -> None:
+        super().__init__(QUEUE)
+        self._nodes = nodes
+        self._servers = servers
+        self._noted = self._notes()
+
+    def is_felt(self) -> bool:
+        return self._notes() > self._noted
+
+    def _notes(self) -> int:
+        """How often servers said that they miss their queue."""
+        return sum(server.printed().count("queue.away") for server in self._servers)
+
+
+class KilledQueue(_QueueFault):
+    """All nodes die; with `wipes`, with all that they had stored."""
+
+    def __init__(
+        self, nodes: Sequence[NatsServer], servers: Sequence[ServerNode], *, wipes: bool
+    ) -> None:
+        super().__init__(nodes, servers)
+        self.kind = "NATS wiped" if wipes else "NATS killed"
+        self._wipes = wipes
+
+    def inject(self) -> str:
+        for node in self._nodes:
+            node.kill()
+            if self._wipes:
+                node.wipe()
+        return f"{len(self._nodes)} nodes"
+
+    def heal(self) -> None:
+        for node in self._nodes:
+            node.start(wait=False)
+
+
+class RollingQueue(_QueueFault):
+    """Each node dies in turn, and the next one only after it is back."""
+
+    kind = "NATS nodes killed in turn"
+
+    def inject(self) -> str:
+        for node in self._nodes:
+            node.kill()
+            node.start()
+        return f"{len(self._nodes)} nodes"
+
+
+class KilledObjectStore(Fault):
+    """Gone until it is started again; runs that print a lot cannot deliver meanwhile."""
+
+    kind = "object store killed"
+
+    def __init__(self, s3: S3Server, observer: AnyServer, job: str) -> None:
+        super().__init__(BLOBS)
+        self._s3 = s3
+        self._observer = observer
+        self._job = job
+
+    def inject(self) -> str:
+        self._s3.kill()
+        return ""
+
+    def is_felt(self) -> bool:
+        try:
+            page = self._observer.send(calls.list_runs(job=self._job, limit=5))
+            runs = [self._observer.send(calls.get_run(run.id)) for run in page]
+        except AWAY:
+            return False
+        return any(it.output.state == "pending" for run in runs for it in run.attempts)
+
+    def heal(self) -> None:
+        self._s3.start()
+
+
+class BrokenLink(Fault):
+    """A node and its peers cannot reach one another: refused at once, or waiting for ever."""
+
+    least = timedelta(seconds=3)
+
+    def __init__(
+        self,
+        ends: tuple[str, str],
+        proxies: Sequence[Proxy],
+        name: str,
+        how: Callable[[Proxy], None],
+    ) -> None:
+        super().__init__(*ends)
+        self.kind = name
+        self._proxies = proxies
+        self._break = how
+        self._disturbed = 0
+
+    def inject(self) -> str:
+        self._disturbed = self._count()
+        for proxy in self._proxies:
+            self._break(proxy)
+        return ""
+
+    def is_felt(self) -> bool:
+        return self._count() > self._disturbed
+
+    def heal(self) -> None:
+        for proxy in self._proxies:
+            proxy.heal()
+
+    def _count(self) -> int:
+        return sum(proxy.disturbed for proxy in self._proxies)
+
+
+class WrongWallClock(Fault):
+    """The wall clock of a server jumps by an hour, and back again later."""
+
+    kind = "wall clock an hour off"
+
+    def __init__(self, node: ServerNode, clocks: Sequence[WallClock], offset: timedelta) -> None:
+        super().__init__(node.name)
+        self._node = node
+        self._clocks = clocks
+        self._offset = offset
+
+    def inject(self) -> str:
+        for clock in self._clocks:
+            clock.set(self._offset)
+        return f"by {self._offset.total_seconds():+.0f} s"
+
+    def is_felt(self) -> bool:
+        try:
+            answer = httpx.get(f"{self._node.url}/livez", timeout=_LOOK_SECONDS, trust_env=False)
+        except httpx.TransportError:
+            return False
+        told = parsedate_to_datetime(answer.headers["date"])
+        return abs(told - datetime.now(UTC)) > HOUR / 2  # noqa: TID251 - the true wall clock
+
+    def heal(self) -> None:
+        for clock in self._clocks:
+            clock.set(timedelta(0))
+
+
+def _is_ready(server: ServerNode) -> bool:
+    try:
+        url = f"{server.url}/readyz"
+        return httpx.get(url, timeout=_LOOK_SECONDS, trust_env=False).is_success
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,254 @@
+"""What a fault is, and the faults of Rota's own processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import timedelta
+
+import httpx
+
+from rota.sdk import calls
+from rota.testing.chaos.client import AWAY, AnyServer
+from rota.testing.nodes import Node, ServerNode, WorkerNode
+from rota.testing.processes import processes_of
+
+_STOPPING = timedelta(seconds=40)
+
+
+class Fault:
+    """Something that breaks and is healed again.
+
+    `least` is how long it lasts at least; it is kept up until somebody felt it, within reason.
+    """
+
+    kind = ""
+    least = timedelta(seconds=2)
+
+    def __init__(self, target: str, *also: str) -> None:
+        self.target = target
+        self.touches = frozenset({target, *also})  # no other fault may touch these meanwhile
+
+    def inject(self) -> str:
+        """Do it; what was done, for the log."""
+        raise NotImplementedError
+
+    def is_felt(self) -> bool:
+        """Whether the rest of the cluster shows an effect, or did so."""
+        raise NotImplementedError
+
+    def heal(self) -> None:
+        """Undo it. What takes longer than that is the cluster's own business."""
+
+
+class KilledServer(Fault):
+    """Dies without a word; started again, but not before its shards are another's."""
+
+    kind = "server killed"
+
+    def __init__(self, node: ServerNode, observer: AnyServer) -> None:
+        super().__init__(node.name)
+        self._node = node
+        self._shards = _Shards(node.name, observer)
+
+    def inject(self) -> str:
+        self._shards.remember()
+        self._node.process.kill()
+        self._node.process.wait()
+        return f"with {self._shards.count} shards"
+
+    def is_felt(self) -> bool:
+        return self._shards.are_taken()
+
+    def heal(self) -> None:
+        self._node.launch()
+
+
+class UsurpedServer(Fault):
+    """Stands still until others have all its shards, then goes on as if nothing had happened."""
+
+    kind = "shards taken from a stopped server"
+
+    def __init__(self, node: ServerNode, observer: AnyServer) -> None:
+        super().__init__(node.name)
+        self._node = node
+        self._shards = _Shards(node.name, observer)
+
+    def inject(self) -> str:
+        self._shards.remember()
+        self._node.freeze()
+        return f"with {self._shards.count} shards"
+
+    def is_felt(self) -> bool:
+        return self._shards.are_taken()
+
+    def heal(self) -> None:
+        self._node.thaw()
+
+
+class StoppedServer(Fault):
+    """Stands still for less than its lease."""
+
+    kind = "server stopped for a while"
+
+    def __init__(self, node: ServerNode) -> None:
+        super().__init__(node.name)
+        self._node = node
+
+    def inject(self) -> str:
+        self._node.freeze()
+        return ""
+
+    def is_felt(self) -> bool:
+        try:
+            httpx.get(f"{self._node.url}/livez", timeout=0.5, trust_env=False)
+        except httpx.TransportError:
+            return True
+        return False
+
+    def heal(self) -> None:
+        self._node.thaw()
+
+
+class RestartedNode(Fault):
+    """Planned: it is asked to end, and started again."""
+
+    least = timedelta(0)
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node.name)
+        self.kind = f"{node.name.partition('-')[0]} restarted"
+        self._node = node
+
+    def inject(self) -> str:
+        return f"ended with {self._node.stop(_STOPPING)}"
+
+    def is_felt(self) -> bool:
+        return self._node.process.returncode == 0
+
+    def heal(self) -> None:
+        Node.launch(self._node)  # a worker's own would ask a server, which may be away
+
+
+class KilledProcess(Fault):
+    """One process of a worker dies, or all of them with the first."""
+
+    least = timedelta(0)
+
+    def __init__(
+        self, node: WorkerNode, observer: AnyServer, part: Callable[[WorkerNode], int], name: str
+    ) -> None:
+        super().__init__(node.name)
+        self.kind = f"{name} killed"
+        self._node = node
+        self._part = part
+        self._session = _Session(node.name, observer)
+
+    def inject(self) -> str:
+        self._session.remember()
+        pid = self._part(self._node)
+        os.kill(pid, signal.SIGKILL)
+        return f"pid {pid}"
+
+    def is_felt(self) -> bool:
+        return self._session.is_over()
+
+    def heal(self) -> None:
+        if not self._node.is_running:
+            Node.launch(self._node)
+
+
+WHOLE_WORKER = "whole worker"
+
+
+class StoppedProcesses(Fault):
+    """Processes of a worker stand still until the cluster has given up on it."""
+
+    def __init__(
+        self,
+        node: WorkerNode,
+        observer: AnyServer,
+        parts: Callable[[WorkerNode], Iterable[int]],
+        name: str,
+    ) -> None:
+        super().__init__(node.name)
+        self.kind = f"{name} stopped"
+        self._node = node
+        self._parts = parts
+        self._stopped: list[int] = []
+        self._session = _Session(node.name, observer)
+
+    def inject(self) -> str:
+        self._session.remember()
+        for pid in self._parts(self._node):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+                self._stopped.append(pid)
+        return f"{len(self._stopped)} processes"
+
+    def is_felt(self) -> bool:
+        return self._session.is_over()
+
+    def heal(self) -> None:
+        for pid in self._stopped:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def whole_tree(node: WorkerNode) -> list[int]:
+    """The worker with its guardian and all its jobs, as a frozen machine would have them."""
+    return processes_of(node.home)
+
+
+class _Shards:
+    """What a server owned when a fault began."""
+
+    def __init__(self, server: str, observer: AnyServer) -> None:
+        self._server = server
+        self._observer = observer
+        self._owner = ""
+        self.count = 0
+
+    def remember(self) -> None:
+        with suppress(*AWAY):
+            found = self._observer.send(calls.list_servers())
+            mine = [each for each in found if each.name == self._server]
+            if mine:
+                self._owner, self.count = mine[0].id, mine[0].shards
+
+    def are_taken(self) -> bool:
+        if not self.count:
+            return False
+        try:
+            shards = self._observer.send(calls.list_shards())
+        except AWAY:
+            return False
+        return all(shard.owner not in (None, self._owner) for shard in shards)
+
+
+class _Session:
+    """The presence of a worker when a fault began."""
+
+    def __init__(self, worker: str, observer: AnyServer) -> None:
+        self._worker = worker
+        self._observer = observer
+        self._id = ""
+
+    def remember(self) -> None:
+        self._id = next(iter(self._present()), "")
+
+    def is_over(self) -> bool:
+        if not self._id:
+            return False
+        try:
+            return self._id not in {each.id for each in self._observer.send(calls.list_workers())}
+        except AWAY:
+            return False
+
+    def _present(self) -> list[str]:
+        with suppress(*AWAY):
+            found = self._observer.send(calls.list_workers())
+            return [each.id for each in found if each.worker == self._worker]
+        return []

@@ -1,0 +1,33 @@
+"""PostgreSQL closes connections that nobody uses at the moment: nobody has to notice."""
+
+from __future__ import annotations
+
+import pytest
+from anyio.lowlevel import checkpoint
+from tests.conformance.store.rivals import Rival
+
+from rota.adapters.store.store import SqlStore
+from rota.testing.builders import Scene
+from rota.testing.clock import FakeTicker
+
+pytestmark = pytest.mark.anyio
+
+TERMINATE = """
+    SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+MOMENTS = 8  # in the driver's reading of the end: it sees the reason first
+
+
+@pytest.mark.parametrize("moments", range(MOMENTS))
+async def test_a_connection_that_was_closed_while_idle_costs_nothing(
+    postgres_store: SqlStore, clock: FakeTicker, rival: Rival, moments: int
+) -> None:
+    scene = Scene(postgres_store, clock)
+    job_id = await scene.job()
+
+    assert await rival.fetchval(TERMINATE) > 0
+    for _ in range(moments):
+        await checkpoint()
+
+    assert len(await scene.trigger(job_id, 3)) == 3

@@ -1,0 +1,34 @@
+"""The short form of `make chaos`: every kind of fault once, then peace and the verdict."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rota.testing.chaos.campaign import Plan, run_campaign
+from rota.testing.chaos.report import report
+
+pytestmark = [pytest.mark.slow, pytest.mark.campaign, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    # Not below pytest's folder, which only its own user may enter: PostgreSQL runs as another.
+    with tempfile.TemporaryDirectory(prefix="rota-chaos-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_every_promise_is_kept_under_fire(folder: Path) -> None:
+    told: list[str] = []
+
+    verdict = run_campaign(Plan(faults_for=timedelta(minutes=2), seed=4), folder, told.append)
+
+    assert not verdict.violations, "\n".join([*told, report(verdict)])
+    assert verdict.case.dump.events["shards.taken"]
+    assert any(run.late_results for run in verdict.case.dump.runs.values())
+    assert any(run.losses for run in verdict.case.dump.runs.values())
