@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -72,10 +73,10 @@ class Desk:
         self.progress: list[tuple[Fence, float, float | None, str]] = []
         self.outcomes: dict[str, Outcome] = {}
         self._news = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
 
     def store_micros(self) -> int:
-        return int(self._loop.time() * 1e6) + AN_HOUR_MICROS
+        # Not the loop's time, which uvloop rounds to milliseconds.
+        return time.monotonic_ns() // 1000 + AN_HOUR_MICROS
 
     def output(self, fence: Fence) -> Sink:
         return self.sinks[fence]
