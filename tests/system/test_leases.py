@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -58,7 +59,8 @@ def freeze(*pids: int) -> None:
 
 def thaw(*pids: int) -> None:
     for pid in pids:
-        os.kill(pid, signal.SIGCONT)
+        with suppress(ProcessLookupError):  # a guardian that wakes first ends the others at once
+            os.kill(pid, signal.SIGCONT)
 
 
 def is_alive(pid: int) -> bool:
