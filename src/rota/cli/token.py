@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -15,6 +16,9 @@ from rota.cli.printing import ListView, print_data, print_list
 from rota.cli.table import Column
 from rota.sdk import calls
 from rota.sdk.answers import Token, WorkerToken
+
+if TYPE_CHECKING:
+    from rota.sdk.client import Client
 
 app = App(name="token", help="Create, list and revoke API tokens.")
 
@@ -65,12 +69,7 @@ def create(
     from rota.cli.local_tokens import create_token
 
     token = create_token(name, role, expires_in, remote)
-    if remote.format in (Format.TABLE, Format.WIDE, Format.NAME):
-        terminal = remote.terminal()
-        terminal.tell(f"token {token['id']} for {inert(name)}, role {role}; shown this once:")
-        terminal.write(str(token["secret"]))
-    else:
-        print_data(remote, token)
+    show_once(remote, token, f"{inert(name)}, role {role}")
 
 
 @app.command(name="list")
@@ -89,12 +88,26 @@ def revoke(
     destroying: Destroying = DESTROYING,
 ) -> None:
     """Make a token worthless at once."""
+    revoke_asked(destroying, f"token {inert(token)}", lambda client: client.revoke_token(token))
+
+
+def show_once(remote: Remote, token: Mapping[str, object], whose: str) -> None:
+    """A new token; for people its secret stands alone, so that it can be piped."""
+    if remote.format in (Format.TABLE, Format.WIDE, Format.NAME):
+        terminal = remote.terminal()
+        terminal.tell(f"token {token['id']} for {whose}; shown this once:")
+        terminal.write(str(token["secret"]))
+    else:
+        print_data(remote, token)
+
+
+def revoke_asked(destroying: Destroying, what: str, revoke: Callable[[Client], object]) -> None:
+    """Revoke a token once somebody has said yes."""
     terminal = destroying.terminal()
     if destroying.dry_run:
-        terminal.tell(f"would revoke token {inert(token)}")
+        terminal.tell(f"would revoke {what}")
         return
-    question = f"revoke token {inert(token)}?"
-    terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
+    terminal.confirm(f"revoke {what}?", yes=destroying.yes, otherwise="add --yes to do it")
     with destroying.connect() as client:
-        client.revoke_token(token)
-    terminal.tell(f"revoked token {inert(token)}")
+        revoke(client)
+    terminal.tell(f"revoked {what}")

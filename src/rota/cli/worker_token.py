@@ -10,10 +10,10 @@ from rota.cli import times
 from rota.cli.asking import ask_all
 from rota.cli.durations import Duration
 from rota.cli.inert import inert
-from rota.cli.options import DESTROYING, REMOTE, Destroying, Format, Remote
-from rota.cli.printing import ListView, print_data, print_list
+from rota.cli.options import DESTROYING, REMOTE, Destroying, Remote
+from rota.cli.printing import ListView, print_list
 from rota.cli.table import Column
-from rota.cli.token import state_of
+from rota.cli.token import revoke_asked, show_once, state_of
 from rota.sdk import calls
 from rota.sdk.answers import WorkerToken
 
@@ -56,12 +56,7 @@ def create(
     from rota.cli.local_tokens import create_worker_token
 
     token = create_worker_token(worker, pool, expires_in, remote)
-    if remote.format in (Format.TABLE, Format.WIDE, Format.NAME):
-        terminal = remote.terminal()
-        terminal.tell(f"token {token['id']} for worker {inert(worker)}; shown this once:")
-        terminal.write(str(token["secret"]))
-    else:
-        print_data(remote, token)
+    show_once(remote, token, f"worker {inert(worker)}")
 
 
 @app.command(name="list")
@@ -80,12 +75,8 @@ def revoke(
     destroying: Destroying = DESTROYING,
 ) -> None:
     """Make a token worthless; a worker connected with it is sent away at its next beat."""
-    terminal = destroying.terminal()
-    if destroying.dry_run:
-        terminal.tell(f"would revoke worker token {inert(token)}")
-        return
-    question = f"revoke worker token {inert(token)}?"
-    terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
-    with destroying.connect() as client:
-        client.revoke_worker_token(token)
-    terminal.tell(f"revoked worker token {inert(token)}")
+    revoke_asked(
+        destroying,
+        f"worker token {inert(token)}",
+        lambda client: client.revoke_worker_token(token),
+    )

@@ -80,7 +80,8 @@ class ShardKeeper:
         holding = await store.keep_shards(self._server.id, stopping=self._is_stopping)
         if not holding.alive:
             await store.join(self._server)
-            log.info("server.joined", server=self._server.id)
+            if not self._server.is_alone:
+                log.info("server.joined", server=self._server.id)
             self._backends.queue.announce(SHARDS)
             holding = await store.keep_shards(self._server.id, stopping=self._is_stopping)
         return holding
