@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -19,7 +20,7 @@ from rota.testing.waiting import PATIENCE, eventually
 _WORKER = b"rota.runtime.worker_process"
 
 
-class Node:
+class Node(ABC):
     """One `rota` process with a data folder of its own, which keeps its settings over restarts."""
 
     def __init__(
@@ -59,8 +60,9 @@ class Node:
                 start_new_session=True,
             )
 
+    @abstractmethod
     def wait_until_ready(self) -> None:
-        raise NotImplementedError
+        """Return once it does its work."""
 
     def start(self) -> None:
         """Start it and wait until it does its work."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
@@ -18,7 +19,7 @@ from rota.testing.processes import processes_of
 _STOPPING = timedelta(seconds=40)
 
 
-class Fault:
+class Fault(ABC):
     """Something that breaks and is healed again.
 
     `least` is how long it lasts at least; it is kept up until somebody felt it, within reason.
@@ -31,15 +32,15 @@ class Fault:
         self.target = target
         self.touches = frozenset({target, *also})  # no other fault may touch these meanwhile
 
+    @abstractmethod
     def inject(self) -> str:
         """Do it; what was done, for the log."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_felt(self) -> bool:
         """Whether the rest of the cluster shows an effect, or did so."""
-        raise NotImplementedError
 
-    def heal(self) -> None:
+    def heal(self) -> None:  # noqa: B027 - some faults heal by themselves
         """Undo it. What takes longer than that is the cluster's own business."""
 
 
