@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -15,9 +16,23 @@ from rota.adapters.store.store import Urgency
 from rota.domain.errors import Conflict, Invalid, RotaError, Unavailable
 
 Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
-DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
-# The latter is what asyncpg says when it has read the reason but not yet the end.
+DRIVER_ERRORS = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # it has read the reason of a connection's end, not yet the end
+    OSError,
+    TimeoutError,
+)
 _CLOSED_MEANWHILE = (asyncpg.ConnectionDoesNotExistError, asyncpg.InternalClientError)
+_AWAY = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,  # it starts, stops or recovers
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.InternalClientError,  # closed meanwhile, or no host is a primary now
+)
+# What asyncpg says of an answer by who is no PostgreSQL, or has not the TLS that was asked for.
+_NO_TLS = "rejected SSL upgrade"
 _CACHED_STATEMENTS = 256  # more than there are
 _APPLICATION = "rota"
 _POOLER_SETTING = "statement_cache_size"
@@ -143,7 +158,22 @@ def place_of(address: str) -> str:
     return f"{parts.netloc}{parts.path}".rpartition("@")[2]
 
 
-def translated(error: BaseException, place: str = "") -> RotaError:
+def is_away(error: BaseException, place: str) -> bool:
+    """Whether PostgreSQL may answer later, though nobody changes a setting of Rota's or its own."""
+    match error:
+        case ssl.SSLError() | PermissionError():
+            return False
+        case FileNotFoundError():
+            return place.startswith("/")  # no socket yet; elsewhere it is a certificate
+        case OSError():  # refused, reset, unreachable, unknown host, too slow
+            return _NO_TLS not in str(error)
+        case asyncpg.ProtocolViolationError() | asyncpg.ProtocolError():
+            return False
+        case _:
+            return isinstance(error, _AWAY)
+
+
+def translated(error: BaseException, place: str = "", code: str = "") -> RotaError:
     """A driver's exception as one of Rota's, which says what to do."""
     match error:
         case asyncpg.IntegrityConstraintViolationError():
@@ -166,4 +196,4 @@ def translated(error: BaseException, place: str = "") -> RotaError:
             hint = "check that PostgreSQL runs and can be reached (rota doctor)"
     said = str(error) or "no answer in time"
     store = f"the store at {place}" if place else "the store"
-    return Unavailable(f"{store} cannot be used: {said}", hint=hint)
+    return Unavailable(f"{store} cannot be used: {said}", code=code, hint=hint)
