@@ -26,7 +26,7 @@ test: lint ## Everything CI runs: all checks, all tests
 	$(PYTEST) -m "not campaign"
 
 check: lint ## The inner loop: all checks, fast tests
-	$(PYTEST) -m "not slow and not system"
+	$(PYTEST) -m "not slow and not servers and not system"
 
 lint: dev ## Format, lint, types, import rules
 	$(BIN)/ruff format --check .

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rota.testing.servers.s3 import S3Server
 
 SYSTEM_TESTS = Path(__file__).parent / "system"
+# Fixtures, and parameters of those that know several adapters, behind which a real server runs.
+SERVERS = frozenset({"azure", "database", "nats", "notify", "postgres", "postgres_server", "s3"})
 
 # A red build is about the change, so the examples are the same in every run;
 # `--hypothesis-profile=explore` looks for new ones.
@@ -26,6 +28,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(SYSTEM_TESTS):
             item.add_marker(pytest.mark.system)
+        if needs_server(item):
+            item.add_marker(pytest.mark.servers)
+
+
+def needs_server(item: pytest.Item) -> bool:
+    callspec = getattr(item, "callspec", None)
+    values = callspec.params.values() if callspec else ()
+    adapters = [value.partition("-")[0] for value in values if isinstance(value, str)]
+    return not SERVERS.isdisjoint([*getattr(item, "fixturenames", ()), *adapters])
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from rota.testing.chaos.history import Dump, Injection, Times
 from rota.testing.chaos.judge import SERVICE_WITHIN, Case, Violation, judge
 from rota.testing.chaos.nemesis import Arsenal, Nemesis
 from rota.testing.chaos.network import ProxiedCluster
+from rota.testing.chaos.tampering import Stranger
 from rota.testing.chaos.workload import Promise, job_file, measured, on_demand, poison, scheduled
 from rota.testing.cluster import Size
 from rota.testing.evidence import Evidence
@@ -85,6 +86,7 @@ class _Campaign:
         self._plan = plan
         self._tell = tell
         self._observer = self._connect()
+        self._stranger = Stranger(cluster)
         self._scheduled = scheduled(evidence)
         self._on_demand = on_demand(evidence)
 
@@ -93,6 +95,7 @@ class _Campaign:
         return [*self._scheduled, *self._on_demand, *measured(self._evidence), poison()]
 
     def close(self) -> None:
+        self._stranger.close()
         self._observer.close()
 
     def measure(self) -> list[Bound]:
@@ -105,7 +108,8 @@ class _Campaign:
     def run(self) -> Case:
         random = Random(self._plan.seed)  # noqa: S311 - the same seed shall give the same walk
         users = Users(self._connect, self._on_demand, Random(random.random()))  # noqa: S311
-        nemesis = Nemesis(Arsenal(self._cluster, self._observer, random).deck(), random, self._tell)
+        arsenal = Arsenal(self._cluster, self._observer, self._stranger, random)
+        nemesis = Nemesis(arsenal.deck(), random, self._tell)
         with users:
             nemesis.walk(boottime() + self._plan.faults_for.total_seconds())
             healed = boottime()

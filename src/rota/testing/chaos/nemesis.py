@@ -36,7 +36,7 @@ from rota.testing.chaos.faults import (
 )
 from rota.testing.chaos.history import Injection
 from rota.testing.chaos.network import Link, ProxiedCluster
-from rota.testing.chaos.tampering import PoisonRun, ReplayedReport
+from rota.testing.chaos.tampering import PoisonRun, ReplayedReport, Stranger
 from rota.testing.nodes import ServerNode, WorkerNode
 from rota.testing.proxy import Proxy
 from rota.testing.waiting import boottime
@@ -71,6 +71,7 @@ class Arsenal:
 
     cluster: ProxiedCluster
     observer: AnyServer
+    stranger: Stranger
     random: Random
 
     def deck(self) -> Deck:
@@ -103,7 +104,7 @@ class Arsenal:
             lambda: StoppedProcesses(pick(), observer, lambda n: [_guardian(n)], "guardian"),
             lambda: StoppedProcesses(pick(), observer, whole_tree, WHOLE_WORKER),
             lambda: RestartedNode(pick()),
-            lambda: ReplayedReport(self.cluster, observer),
+            lambda: ReplayedReport(self.stranger, observer),
             lambda: PoisonRun(observer),
         ]
 

@@ -24,31 +24,26 @@ _REPORTS = 20
 _NAME = "stranger"
 
 
-class ReplayedReport(Fault):
-    """Somebody with a worker's token says how attempts ended that it never had."""
+class Stranger:
+    """Somebody with a worker's token, who tells of attempts that it never had."""
 
-    kind = "report replayed"
-    least = timedelta(0)
-
-    def __init__(self, cluster: ProxiedCluster, observer: AnyServer) -> None:
-        super().__init__(_NAME)
+    def __init__(self, cluster: ProxiedCluster) -> None:
         self._cluster = cluster
-        self._observer = observer
+        self._runner = asyncio.Runner()  # one for all its talks: gRPC does not change its loop
         self._token = ""
 
-    def inject(self) -> str:
+    def close(self) -> None:
+        self._runner.close()
+
+    def get_token(self) -> None:
+        """From whoever runs the store."""
         if not self._token:
             store = Settings(store=self._cluster.postgres.address("rota"))
             _, self._token = tokens.create_for_worker(store, _NAME, pool=None)
-        return f"up to {_REPORTS} attempts"
 
-    def is_felt(self) -> bool:
-        """Every one of the reports was refused."""
-        try:
-            runs = self._observer.send(calls.list_runs(limit=_REPORTS))
-            return asyncio.run(self._report([run for run in runs if run.attempt]))
-        except (*AWAY, Unavailable):
-            return False
+    def is_refused(self, runs: Sequence[Run]) -> bool:
+        """Say how the attempts at these runs ended; whether every report was refused."""
+        return self._runner.run(self._report(runs))
 
     async def _report(self, runs: Sequence[Run]) -> bool:
         address = next(server.grpc for server in self._cluster.servers if server.is_running)
@@ -60,6 +55,30 @@ class ReplayedReport(Fault):
         finally:
             await link.close()
         return bool(answer.fenced) and not answer.accepted
+
+
+class ReplayedReport(Fault):
+    """A stranger reports how attempts of others ended."""
+
+    kind = "report replayed"
+    least = timedelta(0)
+
+    def __init__(self, stranger: Stranger, observer: AnyServer) -> None:
+        super().__init__(_NAME)
+        self._stranger = stranger
+        self._observer = observer
+
+    def inject(self) -> str:
+        self._stranger.get_token()
+        return f"up to {_REPORTS} attempts"
+
+    def is_felt(self) -> bool:
+        """Every one of the reports was refused."""
+        try:
+            runs = self._observer.send(calls.list_runs(limit=_REPORTS))
+            return self._stranger.is_refused([run for run in runs if run.attempt])
+        except (*AWAY, Unavailable):
+            return False
 
 
 def _made_up(run: Run) -> Outcome:
