@@ -140,6 +140,12 @@ class Attempts:
         now = self.store_micros()
         self.ended([Outcome(f.run, f.attempt, AttemptResult.CANCELLED, 0, now) for f in fences])
 
+    def give_back(self, items: Sequence[Held]) -> None:
+        """Work that came too late for a worker that stops: others may begin it at once."""
+        for item in items:
+            item.is_interrupted = True
+        self.withdraw([item.assignment.work.fence for item in items])
+
     def forget(self, fences: Sequence[Fence]) -> None:
         """Attempts whose reports were acknowledged or refused for good."""
         for fence in fences:

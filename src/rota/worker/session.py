@@ -164,6 +164,9 @@ class WorkerSession:
             match await link.receive():
                 case Dispatch() as dispatch:
                     free, guarded = self._attempts.accept(dispatch)
+                    if self._stopping.is_set():  # once we have left, others begin it
+                        self._attempts.give_back([*free, *guarded])
+                        continue
                     self._attempts.begin(free)
                     if guarded:
                         group.create_task(self._begin_with_permit(link, guarded))

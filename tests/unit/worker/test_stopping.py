@@ -8,14 +8,17 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.unit.worker.test_attempts import Recorder, dispatch
 from tests.unit.worker.test_spool import FIRST, chunks
 
 from rota.adapters.clock import SystemClock
 from rota.domain.errors import Unavailable
+from rota.domain.spec import JobType
 from rota.ports.clock import Clock
 from rota.ports.work import (
     Beat,
     BeatAnswer,
+    Fence,
     Hello,
     Order,
     Outcome,
@@ -35,12 +38,14 @@ pytestmark = pytest.mark.anyio
 
 
 class Link:
-    """A server that gives no work, and takes output once it is told to."""
+    """A server that takes output once it is told to."""
 
     def __init__(self) -> None:
         self.takes_output = False
         self.heard: list[str] = []
         self.beaten = asyncio.Event()
+        self.orders: asyncio.Queue[Order] = asyncio.Queue()
+        self.reported: list[str] = []
 
     async def register(self, hello: Hello) -> Welcome:
         return Welcome("w_1", lease_seconds=30, store_now=1)
@@ -53,7 +58,8 @@ class Link:
         raise AssertionError("nothing is to start")
 
     async def report(self, outcomes: Sequence[Outcome]) -> ReportAnswer:
-        raise AssertionError("nothing has ended")
+        self.reported += [outcome.result for outcome in outcomes]
+        return ReportAnswer(accepted=tuple(Fence(o.run, o.attempt) for o in outcomes))
 
     async def output(self, chunks: Sequence[OutputChunk]) -> ReportAnswer:
         if not self.takes_output:
@@ -65,8 +71,7 @@ class Link:
     async def progress(self, items: Sequence[Progress]) -> None: ...
 
     async def receive(self) -> Order:
-        await asyncio.Event().wait()
-        raise AssertionError("never")
+        return await self.orders.get()
 
     async def leave(self) -> None:
         self.heard.append("left")
@@ -88,7 +93,9 @@ class Worker:
         self.spool = OutputSpool(folder)
         self.spool.open()
         self.spool.outbox(FIRST).add(chunks(3))
+        self.executor = Recorder()
         attempts = Attempts(SystemClock(), self.spool)
+        attempts.serve_with({JobType.SHELL: self.executor})
         self.session = WorkerSession(
             self._connect,
             attempts,
@@ -137,3 +144,21 @@ async def test_after_its_grace_a_worker_leaves_without_its_output(tmp_path: Path
 
     assert worker.link.heard[-1] == "left"
     assert worker.spool.is_empty
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
+async def test_work_that_comes_after_the_stop_is_given_back_unbegun(
+    tmp_path: Path, delivery: str
+) -> None:
+    worker = Worker(tmp_path / "spool", stop_grace=timedelta(seconds=30))
+    running = asyncio.ensure_future(worker.run())
+    await worker.link.beaten.wait()
+
+    worker.session.stop()
+    worker.link.orders.put_nowait(dispatch(delivery))
+    await asyncio.wait([running], timeout=0.1)
+    worker.link.takes_output = True
+    await asyncio.wait_for(running, 10)
+
+    assert not worker.executor.started
+    assert worker.link.reported == ["INTERRUPTED"]
