@@ -11,17 +11,14 @@ from jsonschema_rs import Draft202012Validator
 
 from rota.domain.errors import Invalid, Problem
 from rota.domain.jobfile import json_schema, parse_inputs, read_file, read_job, to_yaml
+from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM, ITEMS_FROM
 from rota.domain.jobfile.fields import FILE, JOB
 from rota.domain.jobfile.kinds import Choice
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 
-KEYS = sorted(
-    {
-        row.name
-        for part in (FILE, JOB, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE)
-        for row in part.fields
-    }
-)
+OF_JOBS = (FILE, JOB, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE)
+OF_CARTS = (CART, ITEM, ITEMS_FROM, FAILURES, BETWEEN)
+KEYS = sorted({row.name for part in (*OF_JOBS, *OF_CARTS) for row in part.fields})
 WORDS = sorted(
     {
         name

@@ -137,12 +137,12 @@ HELLOS = st.builds(
     worker=NAMES,
     pool=NAMES,
     slots=st.integers(1, requests.MAX_SLOTS),
-    labels=st.dictionaries(NAMES, TEXTS),
+    labels=st.dictionaries(NAMES, st.just("") | NAMES),
     functions=st.lists(NAMES).map(tuple),
     guard_mode=TEXTS,
     version=TEXTS,
-    predecessor_is_gone=st.booleans(),
     resumes=st.just("") | NAMES,
+    succeeds=st.just("") | NAMES,
 )
 WORK = st.builds(
     Work,

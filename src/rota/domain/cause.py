@@ -19,3 +19,4 @@ class Cause(StrEnum):
     TOO_LATE = "too late"  # to start within its objective
     DEADLINE = "deadline"
     CANCELLED = "cancelled"
+    CART = "cart cancelled"  # before its wave, or its turn in it, had come

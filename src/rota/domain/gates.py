@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rota.domain.cause import Cause
-from rota.domain.ids import BackfillId, JobId, RunId
+from rota.domain.ids import BackfillId, CartId, JobId, RunId
 from rota.domain.run import Reason, Trigger
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
@@ -56,6 +56,7 @@ class ActiveRun:
     attempt: int = 0  # 0: it was never tried
     backfill: BackfillId | None = None  # None: it is of no backfill
     is_caught_up: bool = False  # the misfire policy promises that it runs
+    cart: CartId | None = None  # None: it is of no cart
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,11 @@ def pause_key(job_id: JobId) -> str:
 def backfill_key(backfill: BackfillId) -> str:
     """What a run waits on until it is its turn in its backfill."""
     return f"backfill:{backfill}"
+
+
+def cart_key(cart: CartId) -> str:
+    """What a run waits on while its cart lets nothing go."""
+    return f"cart:{cart}"
 
 
 def admit(
@@ -125,6 +131,17 @@ def paused(rules: JobRules) -> Admission:
         key=pause_key(rules.job_id),
         eligible_at=rules.paused_until,
         action=f"rota job resume {rules.name}",
+    )
+    return Admission(RunState.BLOCKED, blocked_on=reason.key, reasons=(reason,))
+
+
+def held_by_cart(cart: CartId, name: str) -> Admission:
+    """The answer of a cart that is paused, or comes to an early end."""
+    reason = Reason(
+        gate="cart",
+        message=f"its cart {name} lets nothing start",
+        key=cart_key(cart),
+        action=f"rota cart show {cart}",
     )
     return Admission(RunState.BLOCKED, blocked_on=reason.key, reasons=(reason,))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -14,6 +15,7 @@ WorkerName = NewType("WorkerName", str)
 SessionId = NewType("SessionId", str)
 ServerId = NewType("ServerId", str)
 BackfillId = NewType("BackfillId", str)
+CartId = NewType("CartId", str)
 TokenId = NewType("TokenId", str)
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no look-alikes
@@ -21,6 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _TIME_CHARS = 11
 _HASH_CHARS = 13  # 64 bits: a million jobs due at one instant still get a million ids
+_RUN_ID = re.compile(f"r_[{_ALPHABET}]{{{_TIME_CHARS + _HASH_CHARS}}}")
 SHARD_COUNT = 256
 
 
@@ -55,6 +58,10 @@ def new_backfill_id() -> BackfillId:
     return BackfillId("b_" + _base32(secrets.randbits(60), 12))
 
 
+def new_cart_id() -> CartId:
+    return CartId("c_" + _base32(secrets.randbits(60), 12))
+
+
 def new_session_id() -> SessionId:
     return SessionId("w_" + _base32(secrets.randbits(60), 12))
 
@@ -78,6 +85,11 @@ def new_run_id(now: datetime) -> RunId:
     return RunId(
         "r_" + _base32(micros(now), _TIME_CHARS) + _base32(secrets.randbits(64), _HASH_CHARS)
     )
+
+
+def is_run_id(text: str) -> bool:
+    """Whether a text that comes from outside can be the id of a run."""
+    return _RUN_ID.fullmatch(text) is not None
 
 
 def stable_fraction(*parts: str) -> float:

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from rota.domain.ids import BackfillId, JobId, RunId, SessionId
+from rota.domain.ids import BackfillId, CartId, JobId, RunId, SessionId
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState
 
@@ -20,6 +20,7 @@ class Trigger(StrEnum):
     MANUAL = "manual"
     RETRY = "retry"
     BACKFILL = "backfill"
+    CART = "cart"
 
 
 class AttemptResult(StrEnum):
@@ -47,7 +48,7 @@ class OutputState(StrEnum):
 class Reason:
     """One gate that holds a run, for programs (`gate`, `key`) and people (`message`)."""
 
-    gate: str  # time, calendar, pause, hold, overlap, max_concurrency, backfill, worker
+    gate: str  # time, calendar, pause, hold, cart, overlap, max_concurrency, backfill, worker
     message: str
     key: str = ""  # what frees it, e.g. "job:j_…"
     eligible_at: datetime | None = None  # when it opens by itself; None: unknown or by an event
@@ -147,6 +148,8 @@ class Run:
     progress: Mapping[str, Any] | None = None
     retry_of: RunId | None = None
     backfill: BackfillId | None = None  # None: it is of no backfill
+    cart: CartId | None = None  # None: it is of no cart
+    item: str | None = None  # its key in that cart; None: it is of no cart, or the check of one
     deadline_at: datetime | None = None
     is_late: bool | None = None  # missed `start_within`; None: no objective, or not judged yet
 

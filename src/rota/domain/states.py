@@ -31,6 +31,7 @@ class RunEvent(StrEnum):
 
     RELEASED = "released"  # every gate passed
     HELD = "held"  # a gate holds it
+    LET_GO = "let_go"  # its cart goes on: it passes the gates again
     CLAIMED = "claimed"  # a worker took it under a lease
     STARTED = "started"  # the worker is about to execute, or has begun
     SUCCEEDED = "succeeded"
@@ -57,6 +58,7 @@ TRANSITIONS: Mapping[tuple[RunState, RunEvent], RunState] = {
     (RunState.BLOCKED, RunEvent.RELEASED): RunState.QUEUED,
     (RunState.SCHEDULED, RunEvent.HELD): RunState.BLOCKED,
     (RunState.QUEUED, RunEvent.HELD): RunState.BLOCKED,
+    (RunState.BLOCKED, RunEvent.LET_GO): RunState.SCHEDULED,
     (RunState.QUEUED, RunEvent.CLAIMED): RunState.CLAIMED,
     (RunState.CLAIMED, RunEvent.STARTED): RunState.PROCESSING,
     **{(state, RunEvent.SUCCEEDED): RunState.COMPLETED for state in _HELD_BY_WORKER},
