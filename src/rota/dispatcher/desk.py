@@ -11,7 +11,7 @@ import msgspec
 
 from rota.domain.errors import NotFound
 from rota.operations.specs import Ref
-from rota.ports.records import Session
+from rota.ports.records import Room, Session
 from rota.ports.work import Dispatch, Fence, Order, Work
 
 
@@ -24,6 +24,7 @@ class Desk:
     known_specs: set[Ref] = field(default_factory=set)
     has_backlog: bool = True  # the latest claim left runs behind, as far as is known
     takes_nothing: bool = False  # the worker stops, or is drained, or is not settled
+    is_held_up: bool = False  # the latest claim could not be made, which has been told
     is_settled: bool = True  # whether it is known what its former connections left behind
     has_room: asyncio.Event = field(default_factory=asyncio.Event)
     _orders: asyncio.Queue[Order | None] = field(default_factory=asyncio.Queue)
@@ -44,6 +45,11 @@ class Desk:
     def free(self, after: int = 0) -> int:
         """Slots that are free, or will be after that many attempts have ended."""
         return 0 if self.takes_nothing else self.session.slots - len(self.held) + after
+
+    def room(self, most: int) -> Room | None:
+        """Up to so many of the free slots; None: there are none."""
+        slots = min(self.free(), most)
+        return Room(self.session.id, slots, self.session.stream) if slots > 0 else None
 
     async def wait_for_room(self) -> None:
         self.has_room.clear()

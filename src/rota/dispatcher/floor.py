@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
 
 from rota.dispatcher.desk import Desk, moved
-from rota.domain.errors import NotFound, StaleStream
+from rota.dispatcher.idle_desk import IdleDesk
+from rota.domain.errors import HeldTooLong, NotFound, StaleStream
 from rota.domain.ids import JobId, SessionId, micros
+from rota.domain.lease import DEFAULT_LEASE
 from rota.domain.run import AttemptResult
 from rota.operations import output, serving
 from rota.operations.backends import Backends
@@ -22,6 +25,7 @@ from rota.operations.specs import Ref
 from rota.ports.queue import CANCELLED, WATCHED, Taker, Ticket
 from rota.ports.queue import output as output_topic
 from rota.ports.work import (
+    KNOWN_SPECS,
     Beat,
     BeatAnswer,
     Cancel,
@@ -46,10 +50,10 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class FloorConfig:
-    lease: timedelta = timedelta(seconds=30)
+    lease: timedelta = DEFAULT_LEASE
     poll_interval: timedelta = timedelta(seconds=2)  # how often an idle worker is looked at anyway
     batch_size: int = 500  # runs claimed in one transaction
-    known_specs: int = 10_000  # job versions that a worker is thought to know
+    known_specs: int = KNOWN_SPECS  # job versions that a worker is thought to know
 
 
 class Floor:
@@ -183,11 +187,25 @@ class Floor:
         taker = self._backends.queue.takes(desk.session.pool)
         try:
             while True:
-                await self._feed_once(desk, taker)
+                await self._feed_or_hold_off(desk, taker)
         except StaleStream:
             self._dismiss(desk)  # the worker is another server's
         finally:
             taker.close()
+
+    async def _feed_or_hold_off(self, desk: Desk, taker: Taker) -> None:
+        """What somebody else holds up concerns this worker only, and not for ever."""
+        try:
+            await self._feed_once(desk, taker)
+        except HeldTooLong as error:
+            if not desk.is_held_up:
+                log.warning("claim.held_up", worker=desk.session.worker, error=str(error))
+            desk.is_held_up = desk.has_backlog = True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._config.poll_interval.total_seconds()):
+                    await desk.wait_for_room()
+        else:
+            desk.is_held_up = False
 
     async def _feed_once(self, desk: Desk, taker: Taker) -> None:
         if desk.free() <= 0:
@@ -195,19 +213,24 @@ class Floor:
         elif desk.has_backlog:
             await self._claim(desk)
         else:
-            ticket = await taker.take(self._config.poll_interval)
-            claimed = await self._claim(desk, ticket.runs if ticket else ())
-            if ticket:
-                await self._settle(taker, ticket, desk, claimed)
+            with self._backends.idle.waiting(self._idle(desk)):
+                ticket = await taker.take(self._config.poll_interval)
+            if ticket is None:
+                await self._claim(desk)
+            else:
+                await self._use(ticket, desk, taker)
 
-    async def _settle(
-        self, taker: Taker, ticket: Ticket, desk: Desk, claimed: Sequence[Work]
-    ) -> None:
-        """A ticket that was given to us alone may be of use to others too."""
-        if ticket.is_sole and await self._is_useful(ticket, desk, claimed):
-            taker.pass_on(ticket)
-        else:
-            taker.done(ticket)
+    def _idle(self, desk: Desk) -> IdleDesk:
+        return IdleDesk(desk, self._config.batch_size, self._dispatch)
+
+    async def _use(self, ticket: Ticket, desk: Desk, taker: Taker) -> None:
+        """Claim by a ticket. One that was given to us alone may be of use to others too."""
+        is_useful = True  # also if the claim fails
+        try:
+            claimed = await self._claim(desk, ticket.runs)
+            is_useful = ticket.is_sole and await self._is_useful(ticket, desk, claimed)
+        finally:
+            (taker.pass_on if is_useful else taker.done)(ticket)
 
     async def _is_useful(self, ticket: Ticket, desk: Desk, claimed: Sequence[Work]) -> bool:
         if not ticket.runs:
@@ -220,13 +243,14 @@ class Floor:
         return len(await self._claim(self._desk(session)))
 
     async def _claim(self, desk: Desk, runs: Sequence[str] = ()) -> list[Work]:
-        slots = min(desk.free(), self._config.batch_size)
-        if slots <= 0:
+        room = desk.room(self._config.batch_size)
+        if room is None:
             return []
-        session = desk.session
         with desk.claiming():
-            claimed = await serving.claim(self._backends, session.id, slots, session.stream, runs)
-            await self._dispatch(desk, claimed, slots)
+            claimed = await serving.claim(
+                self._backends, room.session, room.slots, room.stream, runs
+            )
+            await self._dispatch(desk, claimed, room.slots)
         return claimed
 
     async def _dispatch(self, desk: Desk, claimed: list[Work], asked: int) -> None:
@@ -246,9 +270,10 @@ class Floor:
 
     async def _new_specs(self, desk: Desk, refs: set[Ref]) -> tuple[SpecEntry, ...]:
         """What the worker must be told; what it was told long ago is told again."""
-        if len(desk.known_specs) > self._config.known_specs:
-            desk.known_specs.clear()
         unseen = refs - desk.known_specs
+        if len(desk.known_specs) + len(unseen) > self._config.known_specs:
+            desk.known_specs.clear()
+            unseen = refs
         specs = await self._backends.specs.find(self._backends.store, unseen)
         desk.known_specs |= specs.keys()
         return tuple(SpecEntry(*ref, spec) for ref, spec in specs.items())
@@ -270,9 +295,10 @@ class Floor:
         try:
             while True:
                 for session in await listener.wait(self._config.poll_interval):
-                    if session in self._desks:
-                        fences = await self._backends.store.cancels(SessionId(session))
-                        self._desks[session].order(Cancel(fences))
+                    desk = self._desks.get(session)
+                    if desk is not None:
+                        fences = await self._backends.store.cancels(desk.session.id)
+                        desk.order(Cancel(fences))
         finally:
             listener.close()
 

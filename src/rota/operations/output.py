@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from operator import attrgetter
 
+import structlog
+
 from rota.domain.errors import Invalid, NotFound, Unavailable
 from rota.domain.ids import RunId, SessionId
 from rota.domain.output import Record, find_records, read_records, to_raw, unpack
-from rota.domain.output.chunks import CHUNK_LIMIT
+from rota.domain.output.chunks import CHUNK_LIMIT, PACKED_LIMIT
 from rota.domain.output.records import damaged
 from rota.domain.run import Attempt, OutputState
 from rota.operations.backends import Backends
@@ -24,12 +26,13 @@ from rota.ports.queue import output as output_topic
 from rota.ports.records import StoredChunk
 from rota.ports.work import Fence, OutputChunk, ReportAnswer
 
+log = structlog.get_logger()
+
 _WINDOW_LINES = 1_000
 _WINDOW_BYTES = 2 * 1024 * 1024  # of text: a window of long lines ends early
 _SEARCH_PIECES = 256  # chunks that one search call looks through, at most 64 MiB
 _SLOW_POLL = timedelta(seconds=5)
 _STORING = timedelta(seconds=8)  # less than a worker waits for an answer
-_MAX_DATA = CHUNK_LIMIT + 1024  # bytes that do not compress grow a little
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +99,24 @@ async def store_chunks(
 ) -> ReportAnswer:
     """Keep output of attempts that the session holds, or that ended there and left some behind.
 
-    The rest is refused. The same chunks sent twice are accepted twice and kept once. `Unavailable`
-    comes soon, whatever the blob store does: the worker keeps them and sends them again.
+    The rest is refused, and so are attempts of which a chunk is not what a worker may send: it
+    would only send it again. The same chunks sent twice are accepted twice and kept once.
+    `Unavailable` comes soon, whatever the blob store does: the worker keeps them and sends them
+    again.
     """
-    for chunk in chunks:
-        _check(chunk)
-    stored = [(Fence(c.run, c.attempt), StoredChunk(c.meta, _key(session, c))) for c in chunks]
+    refused = _impossible(chunks)
+    refused |= await _closed(backends, session, frozenset(map(_fence, chunks)) - refused)
+    chunks = [chunk for chunk in chunks if _fence(chunk) not in refused]
+    stored = [(_fence(chunk), StoredChunk(chunk.meta, _key(session, chunk))) for chunk in chunks]
     data = {place.key: chunk.data for chunk, (_, place) in zip(chunks, stored, strict=True)}
     await _put_all(backends, data)
-    # Blobs of refused chunks stay behind unnamed, and go when the run is pruned: a refused repeat
-    # of what was accepted before shares its key.
+    # Blobs of chunks that are refused only now stay behind unnamed, and go when the run is pruned:
+    # a refused repeat of what was accepted before shares its key.
     fenced = await backends.store.add_chunks(session, stored)
     accepted = tuple({fence for fence, _ in stored}.difference(fenced))
     for fence in accepted:
         backends.queue.announce(output_topic(fence.run))
-    return ReportAnswer(accepted=accepted, fenced=fenced)
+    return ReportAnswer(accepted=accepted, fenced=(*refused, *fenced))
 
 
 async def _put_all(backends: Backends, data: Mapping[str, bytes]) -> None:
@@ -199,15 +205,35 @@ async def follow(
         listener.close()
 
 
-def _check(chunk: OutputChunk) -> None:
+async def _closed(
+    backends: Backends, session: SessionId, fences: frozenset[Fence]
+) -> frozenset[Fence]:
+    """Attempts whose output the session may not send: no blob is put for those."""
+    return fences - await backends.store.open_outputs(session, {fence.run for fence in fences})
+
+
+def _impossible(chunks: Sequence[OutputChunk]) -> frozenset[Fence]:
+    """Attempts with a chunk that no worker may send."""
+    refused = [chunk for chunk in chunks if not _is_possible(chunk)]
+    for chunk in refused:
+        log.warning("output.refused", run=chunk.run, attempt=chunk.attempt, chunk=chunk.meta.number)
+    return frozenset(map(_fence, refused))
+
+
+def _is_possible(chunk: OutputChunk) -> bool:
     meta = chunk.meta
-    is_sane = len(chunk.data) <= _MAX_DATA and meta.lines >= 1 and meta.number >= 0
-    if not is_sane or "/" in chunk.run:  # a slash would reach into the keys of another run
-        raise Invalid(
-            f"chunk {meta.number} of {chunk.run} is not one a worker may send",
-            code="invalid_chunk",
-            hint=f"a chunk has at least one line and at most {CHUNK_LIMIT} bytes of records",
-        )
+    return (
+        len(chunk.data) <= PACKED_LIMIT
+        and 1 <= meta.lines <= CHUNK_LIMIT
+        and 0 <= meta.bytes <= CHUNK_LIMIT
+        and meta.number >= 0
+        and chunk.run.isascii()
+        and chunk.run.replace("_", "").isalnum()  # all else might reach into keys of another run
+    )
+
+
+def _fence(chunk: OutputChunk) -> Fence:
+    return Fence(chunk.run, chunk.attempt)
 
 
 def _key(session: SessionId, chunk: OutputChunk) -> str:

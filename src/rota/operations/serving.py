@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from rota.domain.errors import NotFound
 from rota.domain.ids import SessionId, micros
 from rota.domain.portable import why_not_portable
 from rota.operations.backends import Backends
@@ -106,13 +105,6 @@ async def leave(backends: Backends, session: SessionId) -> None:
 
 async def drain(backends: Backends, worker: str, *, actor: str) -> None:
     """Let a worker finish what it holds and give it nothing new, also after a restart."""
-    known = await backends.store.sessions(alive_only=False)
-    if worker not in {session.worker for session in known}:
-        raise NotFound(
-            f"no worker is named {worker}",
-            code="worker_not_found",
-            hint="rota worker list --all shows the names",
-        )
     await backends.store.drain_worker(worker, actor=actor)
     backends.announce(Wakes())
 

@@ -35,6 +35,10 @@ class SpecBook:
         if len(self._specs) > self._capacity:
             self._specs.popitem(last=False)
 
+    def get(self, ref: Ref) -> JobSpec | None:
+        """None: it is not remembered."""
+        return self._specs.get(ref)
+
     async def find(self, store: Store, refs: Collection[Ref]) -> dict[Ref, JobSpec]:
         """Those of these specs that this version of Rota can read."""
         found = {ref: self._specs[ref] for ref in refs if ref in self._specs}

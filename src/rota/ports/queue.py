@@ -12,6 +12,7 @@ CANCELLED = "cancelled"  # payload: session id that has something to stop
 WATCHED = "watched"  # payload: run id whose output somebody begins to follow
 EVENTS = "events"  # something was appended to the event history
 TIMES = "times"  # something may be due earlier than the scheduler thinks
+CARTS = "carts"  # something of a cart has ended, or a cart may go on
 SHARDS = "shards"  # shards were given up, or a server came or left
 
 MAX_NAMED = 1_000  # runs that one hint names; of more it only says that there is work

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from rota.domain.backfill import Backfill
-from rota.domain.ids import BackfillId, JobId, RunId, ServerId, SessionId
+from rota.domain.ids import BackfillId, CartId, JobId, RunId, ServerId, SessionId
 from rota.domain.job import RunRules
 from rota.domain.run import Reason, Trigger
 from rota.domain.shards import Server
@@ -174,6 +174,16 @@ class Wakes:
     pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sessions: frozenset[SessionId] = frozenset()  # have something to cancel
     times: bool = False  # something may be due earlier than the scheduler thinks
+    carts: bool = False  # something of a cart has ended, or a cart may go on
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Free slots of a worker, in the words of the server it is connected to."""
+
+    session: SessionId
+    slots: int
+    stream: int = 1  # in which that server believes it to be connected
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +192,7 @@ class Fired:
     wakes: Wakes
     run_count: int
     lost_shards: frozenset[int] = frozenset()  # not the caller's any more: nothing of them fired
+    claimed: tuple[Work, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +245,15 @@ class Session:
     stream: int = 1  # how often it connected: what another server claims for it is stale
     draining: bool = False  # somebody asked it to finish what it holds and take nothing new
     held: int = 0  # attempts it holds now
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """How often a live session was renewed."""
+
+    session: SessionId
+    beats: int
+    lease: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +323,7 @@ class RunQuery:
     states: Sequence[RunState] = ()
     trigger: Trigger | None = None
     backfill: BackfillId | None = None
+    cart: CartId | None = None
     since: datetime | None = None  # by creation
     until: datetime | None = None
     before_seq: int | None = None  # cursor: newest first

@@ -26,6 +26,7 @@ from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.ports.calendars import NewCalendar, StoredCalendar
+from rota.ports.carts import CartStore
 from rota.ports.records import (
     Counts,
     DueSchedule,
@@ -34,6 +35,7 @@ from rota.ports.records import (
     Finished,
     Fired,
     Firing,
+    Heartbeat,
     Holding,
     Idempotency,
     JobQuery,
@@ -47,6 +49,7 @@ from rota.ports.records import (
     Released,
     RemovedJob,
     Renewal,
+    Room,
     RunQuery,
     ScheduleMove,
     Session,
@@ -131,12 +134,18 @@ class ScheduleStore(Protocol):
         """Schedules of these shards with a due time before the given one, by due time."""
         ...
 
-    async def fire(self, firings: Sequence[Firing], ownership: Ownership) -> Fired:
+    async def fire(
+        self, firings: Sequence[Firing], ownership: Ownership, room: Room | None = None
+    ) -> Fired:
         """Insert the runs and advance the schedules, in one transaction for each firing or none.
 
         A firing whose schedule moved on meanwhile, or whose time has not come by the store's
         clock, is left out of `accepted`; so are all those of a shard that has another owner or
         epoch by now. A take-over waits for a firing that is under way.
+
+        If a worker has `room`, what then waits is claimed for it in the same transaction, in order
+        of service. Nothing is, and all else is the same, if its server is mistaken about it or if
+        others are busy with it.
         """
         ...
 
@@ -249,6 +258,10 @@ class RunStore(Protocol):
 
 
 class OutputStore(Protocol):
+    async def open_outputs(self, session: SessionId, runs: Collection[str]) -> frozenset[Fence]:
+        """Attempts at these runs whose output the session may still send."""
+        ...
+
     async def add_chunks(
         self, session: SessionId, chunks: Sequence[tuple[Fence, StoredChunk]]
     ) -> tuple[Fence, ...]:
@@ -293,7 +306,17 @@ class SessionStore(Protocol):
         """Attempts of a session that somebody asked to stop."""
         ...
 
-    async def sessions(self, *, alive_only: bool) -> list[Session]: ...
+    async def sessions(self, *, alive_only: bool) -> list[Session]:
+        """For people to read: the newest thousand."""
+        ...
+
+    async def heartbeats(self) -> list[Heartbeat]:
+        """Of all live sessions."""
+        ...
+
+    async def forget_sessions(self, limit: int) -> int:
+        """Forget presences that ended months ago; returns how many, at most `limit`."""
+        ...
 
     async def drain_worker(self, name: str, *, actor: str) -> None:
         """Give a worker nothing new, also after it restarts. `NotFound` if none has this name."""
@@ -352,6 +375,7 @@ class Store(
     CalendarStore,
     ScheduleStore,
     RunStore,
+    CartStore,
     OutputStore,
     SessionStore,
     ServerStore,

@@ -9,17 +9,17 @@ from typing import Annotated, Any
 import msgspec
 
 from rota.domain.ids import micros
-from rota.domain.output.chunks import CHUNK_LIMIT
 from rota.domain.spec import JobSpec
 
 MAX_NUMBER = 2**31 - 1  # of an attempt or a chunk: what every store can hold
 MAX_TOTAL = 2**48  # far more lines or bytes than anything prints, and sums of it fit everywhere
+KNOWN_SPECS = 10_000  # told in a stream: a worker remembers the latest, a server counts on no more
+MAX_ITEMS = 1_000  # in one request of a worker
 LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))
 
 # What a worker may say: adapters refuse the rest when they read a message.
 Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
 Total = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOTAL)]
-ChunkShare = Annotated[int, msgspec.Meta(ge=0, le=CHUNK_LIMIT)]  # lines or bytes in one chunk
 Code = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Micros = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
 Millis = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT // 1_000)]
@@ -42,6 +42,8 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
     due_at: int  # microseconds
     inputs: dict[str, Any] | None = None
     deadline_at: int | None = None  # microseconds; the run must be over by then
+    cart: str | None = None  # None: it is of no cart
+    item: str | None = None  # its key in that cart; None: it is of no cart, or the check of one
 
     @property
     def fence(self) -> Fence:
@@ -113,8 +115,8 @@ class ChunkMeta(msgspec.Struct, frozen=True, array_like=True):
 
     number: Number
     first_line: Total
-    lines: ChunkShare
-    bytes: ChunkShare  # of text, uncompressed
+    lines: Total
+    bytes: Total  # of text, uncompressed
     first_at: Millis  # since 1970
     last_at: Millis
 
@@ -152,8 +154,10 @@ class Hello(msgspec.Struct, frozen=True):
     functions: tuple[str, ...] = ()
     guard_mode: str = ""
     version: str = ""
-    predecessor_is_gone: bool = False  # no process of this worker's earlier life can be left
     resumes: str = ""  # the session it had before its connection broke; "" = none
+    succeeds: str = (
+        ""  # the session of its earlier life, of which no process can be left; "" = none
+    )
 
 
 class Welcome(msgspec.Struct, frozen=True):

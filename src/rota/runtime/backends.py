@@ -26,10 +26,9 @@ _NEEDS_EXTRA = frozenset({"asyncpg", "google", "grpc", "nats", "obstore"})
 
 
 @asynccontextmanager
-async def open_backends(settings: Settings, *, exclusive: bool) -> AsyncIterator[Backends]:
-    """All three; `exclusive` keeps other servers from a store that is one machine's file."""
+async def open_backends(settings: Settings, store: SqlStore) -> AsyncIterator[Backends]:
+    """All three, where the store is open already; in the end it is closed like the others."""
     async with AsyncExitStack() as opened:
-        store = await open_store(settings, exclusive=exclusive)
         opened.push_async_callback(store.close)
         blobs = await open_blobs(settings)
         opened.push_async_callback(blobs.close)
@@ -39,7 +38,10 @@ async def open_backends(settings: Settings, *, exclusive: bool) -> AsyncIterator
 
 
 async def open_store(settings: Settings, *, exclusive: bool) -> SqlStore:
-    """SQLite or PostgreSQL."""
+    """SQLite or PostgreSQL; `exclusive` keeps other servers from one machine's file.
+
+    A PostgreSQL that may answer later is `Unavailable` with the code `store_away`.
+    """
     if settings.is_alone:
         from rota.adapters.store.sqlite.opening import open_sqlite
 

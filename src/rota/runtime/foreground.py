@@ -22,7 +22,7 @@ OnReady = Callable[[Running], None]
 
 # The threads of SQLite let go of the interpreter at every row. With Python's own 5 ms until they
 # get it back from a busy event loop, writing a hundred rows can take as many milliseconds.
-_SWITCH_SECONDS = 0.001
+_SWITCH_SECONDS = 0.0001
 
 
 def run_machine(settings: Settings, files: Sequence[Path], on_ready: OnReady) -> None:

@@ -62,10 +62,10 @@ class GuardedWorker:
             os.close(lock)
 
     async def _run_once(self, folder: Path) -> int:
-        is_gone = await predecessor.is_gone(folder, self._clock)
+        ended = await predecessor.ended_session(folder, self._clock)
         alive, held = os.pipe()  # the guardian kills everything when our end closes
         command = guardian_command(
-            self._worker_command(is_gone),
+            self._worker_command(ended),
             namespace=self._settings.namespace,
             parent_fd=alive,
             stop_grace=self._settings.stop_grace + _KILL_MARGIN,
@@ -95,7 +95,7 @@ class GuardedWorker:
         token = self._settings.worker_token
         return {**os.environ, TOKEN_VARIABLE: token} if token else dict(os.environ)
 
-    def _worker_command(self, is_predecessor_gone: bool) -> list[str]:
+    def _worker_command(self, ended_session: str) -> list[str]:
         settings = self._settings
         command = [sys.executable, "-m", "rota.runtime.worker_process"]
         options = {
@@ -107,12 +107,14 @@ class GuardedWorker:
             "stop_grace": settings.stop_grace.total_seconds(),
             "log_level": settings.log_level,
             "labels": json.dumps(_labels(settings)),
+            "succeeds": ended_session,
+            "launched_from": predecessor.vantage(),
         }
         command += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         command += [f"--server={server}" for server in settings.server]
         if settings.tls_ca is not None:
             command.append(f"--tls-ca={settings.tls_ca.absolute()}")
-        return [*command, "--predecessor-is-gone"] if is_predecessor_gone else command
+        return command
 
     async def stop(self) -> None:
         """Let attempts finish within the grace, then end everything."""

@@ -26,10 +26,12 @@ from rota.domain.schedule.explanation import MOST_EXPLAINED
 from rota.domain.schedule.written_times import read_instant
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import DEFAULT_PROJECT, Dst, Fold, Gap, Schedule
+from rota.runtime.item_files import CheckedItems, check_item_files
 
 __all__ = [
     "MOST_EXPLAINED",
     "CheckedFile",
+    "CheckedItems",
     "Conflict",
     "Denied",
     "Explanation",
@@ -60,15 +62,27 @@ class CheckedFile:
     jobs: tuple[str, ...]  # their names; () when the file is not valid
     problems: tuple[Problem, ...]  # errors and warnings, in the order of its lines
     is_valid: bool
+    carts: tuple[str, ...] = ()  # their names; () when the file is not valid
+    item_files: tuple[CheckedItems, ...] = ()  # that its carts name
 
 
-def check_file(text: str, *, name: str) -> CheckedFile:
-    """Read a job file as the server would; `name` is its stem."""
+def check_file(text: str, *, name: str, folder: Path) -> CheckedFile:
+    """Read a job file as the server would, and the files of items that its carts name.
+
+    `name` is the job file's stem, and `folder` the one it lies in.
+    """
     try:
         found = jobfile.read_file(text, name=name)
     except Invalid as error:
         return CheckedFile((), error.problems, is_valid=False)
-    return CheckedFile(tuple(job.name for job in found.jobs), found.warnings, is_valid=True)
+    item_files = tuple(check_item_files(found, folder))
+    return CheckedFile(
+        tuple(job.name for job in found.jobs),
+        found.warnings,
+        is_valid=all(file.is_valid for file in item_files),
+        carts=tuple(cart.template.name for cart in found.carts),
+        item_files=item_files,
+    )
 
 
 def read_mapping(text: str) -> Mapping[str, Any]:

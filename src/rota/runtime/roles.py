@@ -13,6 +13,7 @@ from rota.ports.clock import Clock
 from rota.ports.records import NewServer
 from rota.runtime.settings import ServerRole, Settings
 from rota.runtime.supervision import Service
+from rota.scheduler.cart_keeper import CartKeeper
 from rota.scheduler.congestion_watch import CongestionWatch
 from rota.scheduler.held_shards import HeldShards
 from rota.scheduler.lease_reaper import LeaseReaper
@@ -46,6 +47,7 @@ class Roles:
         return [
             Timekeeper(self._backends, self._clock, self._held, self._punctuality()),
             Releaser(self._backends, self._clock, self._held),
+            CartKeeper(self._backends, self._clock, self._held),
             Sweeper(self._backends, self._clock, self._held),
             LeaseReaper(self._backends, self._clock),
             CongestionWatch(self._backends, self._clock, self._held),

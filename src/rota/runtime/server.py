@@ -8,12 +8,14 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
 from fastapi import FastAPI
 
 from rota.adapters.clock import SystemClock
+from rota.adapters.store.store import SqlStore
 from rota.domain.errors import Unavailable
 from rota.domain.jobfile import JobFile, read_file
 from rota.gateway.app import create_app
@@ -21,9 +23,10 @@ from rota.gateway.readiness import Readiness
 from rota.gateway.settings import GatewaySettings
 from rota.operations import definitions
 from rota.operations.backends import Backends
-from rota.runtime.backends import open_backends
+from rota.runtime.backends import open_backends, open_store
 from rota.runtime.blob_probe import BlobProbe
 from rota.runtime.machine import Machine
+from rota.runtime.patience import patiently, unless_stopped
 from rota.runtime.roles import Roles
 from rota.runtime.rpc import RpcDoor, open_rpc
 from rota.runtime.settings import ServerRole, Settings
@@ -65,9 +68,17 @@ class Server:
         """Serve until stopped; `on_ready` is told when everything is up."""
         job_files = [read_job_file(path) for path in self._files]
         # First the data, then the port: who starts it twice shall hear that it already runs.
-        async with open_backends(self._settings, exclusive=True) as backends:
+        store = await self._open_store()
+        if store is None:
+            return
+        async with open_backends(self._settings, store) as backends:
             with closing(bind(self._settings.listen)) as listener:
                 await self._serve(backends, listener, job_files, on_ready)
+
+    async def _open_store(self) -> SqlStore | None:
+        """None: it was stopped while the store was away."""
+        open_once = partial(open_store, self._settings, exclusive=True)
+        return await unless_stopped(patiently(open_once, self._clock), self._stop)
 
     async def _serve(
         self,

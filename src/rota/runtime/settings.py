@@ -9,14 +9,13 @@ from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 
+from rota.domain.lease import DEFAULT_LEASE, LONE_SERVER_LEASE, SERVER_LEASE
 from rota.guardian import NamespaceWish
 
 SQLITE = "sqlite:///"
 FILES = "file://"
 DEFAULT_GRPC_LISTEN = "127.0.0.1:7701"
 GRPC_PORT = 7701
-_LEASE_ALONE = timedelta(seconds=30)
-_LEASE_AMONG_OTHERS = timedelta(seconds=5)
 
 
 class ServerRole(StrEnum):
@@ -45,7 +44,7 @@ class Settings:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_ca: Path | None = None
-    lease: timedelta = timedelta(seconds=30)
+    lease: timedelta = DEFAULT_LEASE
     server: tuple[str, ...] = ()
     worker_token: str = field(default="", repr=False)
     worker_name: str = ""
@@ -81,7 +80,7 @@ class Settings:
         """The lease of this server: how long its shards wait for it once it is gone."""
         if self.server_lease is not None:
             return self.server_lease
-        return _LEASE_ALONE if self.is_alone else _LEASE_AMONG_OTHERS
+        return LONE_SERVER_LEASE if self.is_alone else SERVER_LEASE
 
     @property
     def is_secure(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import structlog
 
-from rota.domain.errors import RotaError, Unavailable
+from rota.domain.errors import RotaError, Unavailable, first_of
 from rota.ports.clock import Clock
 
 log = structlog.get_logger()
@@ -43,11 +43,7 @@ def told_alone() -> Iterator[None]:
         expected, bugs = group.split((RotaError, OSError))
         if expected is None or bugs is not None:
             raise
-        raise _first(expected) from group
-
-
-def _first(error: BaseException) -> BaseException:
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+        raise first_of(expected) from group
 
 
 async def _keep_running(service: Service, clock: Clock) -> None:
@@ -62,7 +58,7 @@ async def _keep_running(service: Service, clock: Clock) -> None:
             if clock.monotonic() - began > _LONGEST_PAUSE.total_seconds():
                 pause = _FIRST_PAUSE
             if pause == _FIRST_PAUSE:
-                log.warning("service.interrupted", service=service.name, error=str(_first(group)))
+                log.warning("service.interrupted", service=service.name, error=str(first_of(group)))
         await clock.sleep(pause)
         pause = min(pause * 2, _LONGEST_PAUSE)
         began = clock.monotonic()

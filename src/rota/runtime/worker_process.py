@@ -59,7 +59,6 @@ def _end_with(error: OSError | RotaError, folder: Path) -> int:
 
 async def _run(options: argparse.Namespace) -> None:
     folder = worker_folder(options.home, options.worker_name)
-    predecessor.leave_note(folder)
     guard = Guard(
         socket.socket(fileno=int(os.environ["ROTA_GUARDIAN_FD"])),
         int(os.environ["ROTA_GUARDIAN_KILL_FD"]),
@@ -85,6 +84,7 @@ class _Worker:
         self, options: argparse.Namespace, folder: Path, guard: Guard, connect: Connect
     ) -> None:
         self._options = options
+        self._folder = folder
         self._connect = connect
         self._guard = guard
         self._clock = SystemClock()
@@ -106,6 +106,7 @@ class _Worker:
             self._guard,
             self._clock,
             SessionConfig(stop_grace=timedelta(seconds=self._options.stop_grace)),
+            note_session=self._note,
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, session.stop)
@@ -116,6 +117,13 @@ class _Worker:
             delivering.cancel()
         for executor in self._executors.values():
             await executor.close()
+
+    def _note(self, session: str) -> None:
+        """For our next life; without it, that one waits for this one's lease to end."""
+        try:
+            predecessor.leave_note(self._folder, session, self._options.launched_from)
+        except OSError as error:
+            log.warning("worker.unnoted", session=session, error=str(error))
 
     async def _serve_functions(self) -> tuple[str, ...]:
         """Start the app's host; its functions are known once it has imported the app."""
@@ -135,7 +143,7 @@ class _Worker:
             functions=functions,
             guard_mode=guard_mode,
             version=__version__,
-            predecessor_is_gone=self._options.predecessor_is_gone,
+            succeeds=self._options.succeeds,
         )
 
 
@@ -151,7 +159,8 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--labels", type=json.loads, default={})
     parser.add_argument("--stop-grace", type=float, required=True)
     parser.add_argument("--log-level", default="info")
-    parser.add_argument("--predecessor-is-gone", action="store_true")
+    parser.add_argument("--succeeds", default="")
+    parser.add_argument("--launched-from", required=True)
     return parser.parse_args()
 
 

@@ -58,6 +58,7 @@ class HeldShards:
             for tell in self._to_tell:
                 tell()
 
-    def lose(self, numbers: Collection[int]) -> None:
-        """The store said that these are another's."""
-        self._epochs = {n: epoch for n, epoch in self._epochs.items() if n not in numbers}
+    def lose(self, ownership: Ownership, numbers: Collection[int]) -> None:
+        """The store said that these are not owned as was thought; what came since stays."""
+        stale = {(number, ownership.epochs.get(number)) for number in numbers}
+        self._epochs = dict(held for held in self._epochs.items() if held not in stale)

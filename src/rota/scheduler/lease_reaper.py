@@ -32,10 +32,12 @@ class LeaseReaper:
 
     async def run_once(self) -> int:
         """Look at all sessions; returns how many ended."""
-        sessions = await self._backends.store.sessions(alive_only=True)
-        now = self._clock.monotonic()
-        self._sights = {s.id: look_at(self._sights.get(s.id), s.beats, now) for s in sessions}
-        silent = {s.id: s.beats for s in sessions if is_silent(self._sights[s.id], s.lease, now)}
+        hearts = await self._backends.store.heartbeats()
+        now, before = self._clock.monotonic(), self._sights
+        self._sights = {h.session: look_at(before.get(h.session), h.beats, now) for h in hearts}
+        silent = {
+            h.session: h.beats for h in hearts if is_silent(self._sights[h.session], h.lease, now)
+        }
         return len(await serving.reap(self._backends, silent))
 
     async def run(self) -> None:

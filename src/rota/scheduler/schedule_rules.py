@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -16,7 +16,6 @@ from rota.domain.ids import JobId
 from rota.domain.jobfile import read_job
 from rota.operations.backends import Backends
 from rota.operations.timetables import timetable
-from rota.ports.clock import Clock
 from rota.ports.records import DueSchedule
 from rota.scheduler.blackouts import Blackouts
 
@@ -45,12 +44,18 @@ class ScheduleRules:
     About `max_kept` versions are kept, and always those that the latest look has found.
     """
 
-    def __init__(self, backends: Backends, clock: Clock, grace: timedelta, max_kept: int) -> None:
+    def __init__(
+        self,
+        backends: Backends,
+        grace: timedelta,
+        max_kept: int,
+        let_others_go_on: Callable[[], Awaitable[None]],
+    ) -> None:
         self._store = backends.store
         self._specs = backends.specs
-        self._clock = clock
         self._grace = grace
         self._max_kept = max_kept
+        self._let_others_go_on = let_others_go_on
         self._versions: dict[_Ref, _Version | None] = {}  # None: it is not readable
         self._found: set[_Ref] = set()  # by the latest look
         self._blackouts = Blackouts(backends.store)
@@ -75,7 +80,7 @@ class ScheduleRules:
         documents = await self._store.documents(unknown) if unknown else {}
         for ref, document in documents.items():
             self._versions[ref] = self._compiled(document, found[ref])
-            await self._clock.sleep(timedelta(0))
+            await self._let_others_go_on()
         versions = [self._versions.get((d.job_id, d.job_version)) for d in due]
         await self._blackouts.look(
             {(v.project, name) for v in versions if v for name in v.calendars}

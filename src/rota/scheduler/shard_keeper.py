@@ -16,6 +16,8 @@ from rota.scheduler.held_shards import HeldShards
 
 log = structlog.get_logger()
 
+_HAND_OVER_TRIES = 5  # the rest goes with the next renewal
+_HAND_OVER_PAUSE = timedelta(milliseconds=20)
 _AFTER_AN_END = timedelta(milliseconds=20)  # how soon a lease that was not renewed is looked at
 
 
@@ -55,7 +57,8 @@ class ShardKeeper:
             holding = await self._renew()
             # Counted from the sending, so that it is over here before it is over in the store.
             lasts = self._server.lease - guard_margin(self._server.lease)
-            self._held.hold(holding.shards, sent_at + lasts.total_seconds())
+            held = {} if self._is_stopping else holding.shards
+            self._held.hold(held, sent_at + lasts.total_seconds())
             self._pause = self._until_next(holding)
         if holding.given:
             log.info("shards.given", count=len(holding.given))
@@ -66,7 +69,10 @@ class ShardKeeper:
         """Give up all shards and take none from here on, while this server finishes its work."""
         self._is_stopping = True
         self._held.hold({}, 0.0)
-        await self.run_once()
+        for _ in range(_HAND_OVER_TRIES):
+            if not await self.run_once():
+                return
+            await self._clock.sleep(_HAND_OVER_PAUSE)  # shards that are being fired stay behind
 
     async def leave(self) -> None:
         """Say goodbye. Nothing may renew after this."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from rota.domain.firing import FiringRules
 from rota.domain.store_time import StoreTime
 from rota.operations import firing
 from rota.operations.backends import Backends
@@ -17,6 +18,8 @@ from rota.ports.records import DueSchedule, Fired, Firing
 from rota.scheduler.agenda import Agenda, Upcoming
 from rota.scheduler.held_shards import HeldShards
 from rota.scheduler.schedule_rules import ScheduleRules
+
+_ROUNDED_SECONDS = 0.0005  # by which the event loop's timers may be late: they count milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,14 @@ class Timekeeper:
         self._clock = clock
         self._shards = shards
         self._config = config or TimekeeperConfig()
-        self._rules = ScheduleRules(backends, clock, self._config.grace, self._config.max_upcoming)
+        self._rules = ScheduleRules(
+            backends, self._config.grace, self._config.max_upcoming, self._let_others_go_on
+        )
         self._agenda = Agenda()
         self._agenda_changed = asyncio.Event()
         self._is_stale = asyncio.Event()  # the agenda is, so that a look is needed now
+        self._is_calm = asyncio.Event()  # nothing is being fired
+        self._is_calm.set()
         self._store_time: StoreTime | None = None  # None before the first look
         shards.on_gain(self._is_stale.set)
 
@@ -109,20 +116,33 @@ class Timekeeper:
         for schedule in due:
             rules = self._rules.of(schedule)
             if rules is not None and not self._agenda.has(schedule, rules):
-                after = rules.timetable.next_after(schedule.next_at)
-                self._agenda.offer(Upcoming(schedule, rules, after))
-                self._agenda_changed.set()
-                await self._let_others_go_on()
+                self._offer(schedule, rules)
+                if schedule.next_at > self._now():  # what is overdue is fired together
+                    await self._let_others_go_on()
         await self._let_others_go_on()
 
+    def _offer(self, schedule: DueSchedule, rules: FiringRules) -> None:
+        waited_for = self._agenda.next_at
+        after = rules.timetable.next_after(schedule.next_at)
+        self._agenda.offer(Upcoming(schedule, rules, after))
+        if self._agenda.next_at != waited_for:
+            self._agenda_changed.set()
+
     async def _let_others_go_on(self) -> None:
+        """A firing needs the interpreter in many short pieces, and a busy loop is slow to part with
+        it: a look makes one step between two firings."""
         await self._clock.sleep(timedelta(0))
+        await self._is_calm.wait()
 
     async def fire_due(self) -> int:
         """Fire what is due by now; returns how many schedules that were."""
         done = 0
         while batch := self._take_due():
-            await self._fire(batch)
+            self._is_calm.clear()
+            try:
+                await self._fire(batch)
+            finally:
+                self._is_calm.set()
             done += len(batch)
         return done
 
@@ -136,9 +156,10 @@ class Timekeeper:
         firings = [
             await firing.planned_firing(entry.due, entry.rules, entry.after, now) for entry in batch
         ]
-        fired = await firing.fire(self._backends, firings, self._shards.ownership())
+        ownership = self._shards.ownership()
+        fired = await firing.fire(self._backends, firings, ownership)
         self._agenda.settle(batch, self._following(batch, firings, fired))
-        self._shards.lose(fired.lost_shards)
+        self._shards.lose(ownership, fired.lost_shards)
         if len(fired.accepted) < len(batch):
             self._is_stale.set()  # somebody moved a schedule, or has it now
 
@@ -174,6 +195,7 @@ def grace_of(server_lease: timedelta) -> timedelta:
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
+    """Until the event, or a little less than so long: who is too early looks again, and again."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(max(seconds, 0)):
+        async with asyncio.timeout(max(seconds - _ROUNDED_SECONDS, 0)):
             await event.wait()

@@ -16,11 +16,20 @@ from rota.domain.spec import Delivery, JobSpec, JobType
 from rota.domain.store_time import StoreTime
 from rota.ports.clock import Clock
 from rota.ports.executor import Assignment, Executor
-from rota.ports.work import Dispatch, Fence, Outcome, Progress, Start, Work
+from rota.ports.work import (
+    KNOWN_SPECS,
+    MAX_ITEMS,
+    Dispatch,
+    Fence,
+    Outcome,
+    Progress,
+    SpecEntry,
+    Start,
+    Work,
+)
 from rota.worker.output import AttemptOutput, OutputTimes
 from rota.worker.spool import OutputSpool
 
-_MAX_REPORT = 1_000  # outcomes in one message
 _MAX_REPORT_BYTES = 8 * 1024 * 1024
 _SETTLING = timedelta(seconds=1)  # how long an end waits for the last of its output to arrive
 
@@ -72,8 +81,7 @@ class Attempts:
 
         Work whose spec did not come, because this version cannot read it, fails.
         """
-        for entry in dispatch.specs:
-            self._specs[entry.job_id, entry.job_version] = entry.spec
+        self._learn(dispatch.specs)
         now = self._clock.monotonic()
         free: list[Held] = []
         guarded: list[Held] = []
@@ -89,6 +97,15 @@ class Attempts:
             self._held[fence] = held
             (guarded if spec.delivery is Delivery.AT_MOST_ONCE else free).append(held)
         return free, guarded
+
+    def _learn(self, entries: Sequence[SpecEntry]) -> None:
+        """Remember the specs that were told last; work that is held carries its own."""
+        for entry in entries:
+            ref = (entry.job_id, entry.job_version)
+            self._specs.pop(ref, None)
+            self._specs[ref] = entry.spec
+        for ref in list(self._specs)[:-KNOWN_SPECS]:
+            del self._specs[ref]
 
     def _refuse_unreadable(self, work: Work, now: float) -> None:
         unread = Assignment(work, JobSpec(work.job_id))
@@ -244,7 +261,7 @@ class Attempts:
             if held.outcome is None:
                 continue
             size += _size(held.outcome)
-            if outcomes and (len(outcomes) >= _MAX_REPORT or size > _MAX_REPORT_BYTES):
+            if outcomes and (len(outcomes) >= MAX_ITEMS or size > _MAX_REPORT_BYTES):
                 break
             outcomes.append(held.outcome)
         return outcomes

@@ -55,6 +55,7 @@ class WorkerSession:
         guard: LeaseGuard,
         clock: Clock,
         config: SessionConfig | None = None,
+        note_session: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._connect = connect
         self._attempts = attempts
@@ -62,6 +63,7 @@ class WorkerSession:
         self._guard = guard
         self._clock = clock
         self._config = config or SessionConfig()
+        self._note_session = note_session
         self._link: WorkerLink | None = None
         self._reconnecting = Reconnecting(clock, self._config.reconnect_delay)
         self._lease = timedelta(0)
@@ -124,6 +126,8 @@ class WorkerSession:
         self._lease = timedelta(seconds=welcome.lease_seconds)
         if self._hello.resumes and welcome.session != self._hello.resumes:
             raise SessionLost("the session ended while the worker was away")
+        if not self._hello.resumes:
+            self._note_session(welcome.session)
         self._hello = msgspec.structs.replace(self._hello, resumes=welcome.session)
         self._attempts.learn_time(welcome.store_now, self._clock.monotonic())
         self._extend(sent_at)

@@ -10,11 +10,13 @@ import asyncpg
 import pytest
 from tests.conformance.store.rivals import until_somebody_waits
 
+from rota.adapters.store.driving import Urgency
+from rota.adapters.store.postgres import connections, driver
 from rota.adapters.store.postgres.connections import PoolSizes, connect_settings
 from rota.adapters.store.postgres.driver import PostgresDriver
 from rota.adapters.store.postgres.opening import open_postgres
 from rota.adapters.store.script import LookAgain, Many, Script, lock
-from rota.adapters.store.store import SqlStore, Urgency
+from rota.adapters.store.store import SqlStore
 from rota.domain.errors import Conflict, Invalid, Unavailable
 from rota.testing.builders import Scene
 from rota.testing.clock import FakeTicker
@@ -36,9 +38,12 @@ async def empty_database(postgres_server: PostgresServer) -> AsyncIterator[str]:
 
 
 class TestOpening:
+    @pytest.mark.parametrize("isolation", ["read committed", "repeatable read", "serializable"])
     async def test_servers_that_come_together_make_one_schema(
-        self, postgres_server: PostgresServer, empty_database: str
+        self, postgres_server: PostgresServer, empty_database: str, isolation: str
     ) -> None:
+        default = f"default_transaction_isolation = '{isolation}'"
+        await postgres_server.execute(f"ALTER DATABASE {empty_database} SET {default}")
         address = postgres_server.address(empty_database)
 
         stores = await asyncio.gather(*(open_postgres(address) for _ in range(5)))
@@ -59,6 +64,24 @@ class TestOpening:
         assert not opening.done()
 
         await first.close()
+        await (await opening).close()
+
+    async def test_a_migration_may_take_longer_than_any_other_command(
+        self,
+        postgres_server: PostgresServer,
+        empty_database: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(connections, "_COMMAND_SECONDS", 0.5)
+        address = postgres_server.address(empty_database)
+        first = await asyncpg.connect(address)
+        await first.execute("BEGIN; SELECT pg_advisory_xact_lock(7682001)")
+        opening = asyncio.create_task(open_postgres(address))
+
+        await until_somebody_waits(postgres_server)
+        await first.execute("SELECT pg_sleep(1)")
+        await first.close()
+
         await (await opening).close()
 
     async def test_a_store_made_by_a_newer_rota_is_refused(
@@ -161,6 +184,19 @@ class TestRetries:
             await store._driver.write(never, Urgency.API)
 
         assert tries > 1
+
+    async def test_what_exists_after_many_tries_is_a_conflict_too(
+        self, store: SqlStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(driver, "_PAUSE_SECONDS", 0)
+        others = [LookAgain("not yet")] * (driver._TRIES - 1)
+
+        def insert(_: int) -> Script[None]:
+            yield from ()
+            raise others.pop() if others else asyncpg.UniqueViolationError("exists")
+
+        with pytest.raises(Conflict):
+            await store._driver.write(insert, Urgency.API)
 
     async def test_what_exists_is_looked_at_twice_and_then_a_conflict(
         self, store: SqlStore

@@ -10,6 +10,7 @@ from tests.conformance.store.rivals import Rival, until_somebody_waits
 
 from rota.adapters.store.store import SqlStore
 from rota.domain.errors import Conflict
+from rota.domain.ids import ServerId
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
 from rota.ports.records import RunQuery
@@ -251,3 +252,33 @@ class TestGates:
 
         assert len(await scene.store.runs(RunQuery())) == 1
         await rival.execute("COMMIT")
+
+
+class TestShards:
+    """Firing holds the shards that it fires for."""
+
+    async def test_a_renewal_does_not_wait_for_the_firing_of_its_own_server(
+        self, scene: Scene, rival: Rival
+    ) -> None:
+        owned = (await scene.ownership("s_one")).epochs
+        await scene.ownership("s_two")
+        await rival.execute("BEGIN; SELECT FROM shard FOR SHARE")
+        scene.advance(timedelta(seconds=1))
+
+        busy = await scene.store.keep_shards(ServerId("s_one"), stopping=True)
+        await rival.execute("COMMIT")
+        free = await scene.store.keep_shards(ServerId("s_one"), stopping=True)
+
+        [one] = [each for each in busy.servers if each.id == "s_one"]
+        assert one.expires_at > scene.clock.instant + timedelta(seconds=4)
+        assert (busy.alive, busy.given, busy.shards) == (True, (), owned)
+        assert (free.given, free.shards) == (tuple(sorted(owned)), {})
+
+    async def test_what_is_not_being_fired_is_given(self, scene: Scene, rival: Rival) -> None:
+        await scene.ownership("s_one")
+        await rival.execute("BEGIN; SELECT FROM shard WHERE number = 7 FOR SHARE")
+
+        holding = await scene.store.keep_shards(ServerId("s_one"), stopping=True)
+        await rival.execute("COMMIT")
+
+        assert (holding.shards, 7 in holding.given) == ({7: 1}, False)

@@ -10,11 +10,12 @@ from datetime import timedelta
 import pytest
 from tests.conformance.store.rivals import Rival, until_somebody_waits
 
+from rota.adapters.store.driving import Urgency
 from rota.adapters.store.postgres.connections import application_name
 from rota.adapters.store.postgres.driver import PostgresDriver, Prepared
 from rota.adapters.store.queries import Statement
 from rota.adapters.store.script import Rows, Script, query
-from rota.adapters.store.store import SqlStore, Urgency
+from rota.adapters.store.store import SqlStore
 from rota.domain.errors import Unavailable
 from rota.domain.ids import JobId, RunId, SessionId
 from rota.domain.run import AttemptResult

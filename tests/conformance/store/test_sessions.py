@@ -6,10 +6,12 @@ import pytest
 
 from rota.domain.ids import SessionId
 from rota.domain.states import RunState
-from rota.testing.builders import MINUTE, Scene, hello
+from rota.ports.records import Heartbeat
+from rota.testing.builders import LEASE, MINUTE, Scene, hello
 
 pytestmark = pytest.mark.anyio
 TICK = timedelta(microseconds=1)
+MONTHS = timedelta(days=90)
 
 
 async def test_a_worker_that_registers_has_a_lease(scene: Scene) -> None:
@@ -98,11 +100,31 @@ async def test_a_worker_whose_predecessor_is_gone_takes_over_at_once(scene: Scen
     other = await scene.worker("w2")
     await scene.claim(old)
 
-    new, wakes = await scene.store.register(hello("w1", predecessor_is_gone=True), MINUTE)
+    new, wakes = await scene.store.register(hello("w1", succeeds=old), MINUTE)
 
     alive = {session.id for session in await scene.store.sessions(alive_only=True)}
     assert (alive, wakes.times) == ({new.id, other}, True)
     assert await scene.state(run) is RunState.SCHEDULED
+
+
+async def test_a_worker_succeeds_only_the_session_that_it_names(scene: Scene) -> None:
+    await scene.trigger(await scene.job())
+    twin, old = await scene.worker("w1"), await scene.worker("w1")
+    [work] = await scene.claim(twin)
+
+    new, _ = await scene.store.register(hello("w1", succeeds=old), MINUTE)
+
+    alive = {session.id for session in await scene.store.sessions(alive_only=True)}
+    assert alive == {twin, new.id}
+    assert (await scene.store.renew(twin, stopping=False)).held == (work.fence,)
+
+
+async def test_nobody_succeeds_a_worker_of_another_name(scene: Scene) -> None:
+    other = await scene.worker("w2")
+
+    await scene.store.register(hello("w1", succeeds=other), MINUTE)
+
+    assert (await scene.store.renew(other, stopping=False)).alive
 
 
 async def test_a_worker_of_the_same_name_inherits_nothing_without_proof(scene: Scene) -> None:
@@ -123,3 +145,58 @@ async def test_goodbye_twice_is_harmless(scene: Scene) -> None:
 
     [session] = await scene.store.sessions(alive_only=False)
     assert not session.alive
+
+
+async def test_the_heartbeats_of_all_live_sessions_are_known(scene: Scene) -> None:
+    silent, beating = await scene.worker("silent"), await scene.worker("beating", lease=MINUTE)
+    await scene.store.end_session(await scene.worker("gone"))
+    await scene.store.renew(beating, stopping=False)
+
+    hearts = {each.session: each for each in await scene.store.heartbeats()}
+
+    assert hearts == {silent: Heartbeat(silent, 0, LEASE), beating: Heartbeat(beating, 1, MINUTE)}
+
+
+class TestForgetting:
+    """Workers come and go for years; those that went long ago are of no use."""
+
+    async def test_a_session_is_forgotten_three_months_after_its_lease(self, scene: Scene) -> None:
+        gone = await scene.worker(lease=MINUTE)
+        await scene.store.end_session(gone)
+        scene.advance(MONTHS + MINUTE)
+        early = await scene.store.forget_sessions(10)
+
+        scene.advance(TICK)
+
+        assert (early, await scene.store.forget_sessions(10)) == (0, 1)
+        assert await scene.store.sessions(alive_only=False) == []
+
+    async def test_no_more_are_forgotten_than_asked_for(self, scene: Scene) -> None:
+        for number in range(3):
+            await scene.store.end_session(await scene.worker(f"gone-{number}"))
+        scene.advance(2 * MONTHS)
+
+        assert [await scene.store.forget_sessions(2) for _ in range(2)] == [2, 1]
+
+    async def test_who_is_not_settled_is_remembered(self, scene: Scene) -> None:
+        silent = await scene.worker("silent")  # alive until somebody reaps it
+        await scene.worker("drained")
+        await scene.store.drain_worker("drained", actor="operator")
+        [drained] = [each for each in await scene.store.heartbeats() if each.session != silent]
+        await scene.store.end_session(drained.session)
+        scene.advance(2 * MONTHS)
+
+        assert await scene.store.forget_sessions(10) == 0
+        await scene.store.undrain_worker("drained", actor="operator")
+        assert await scene.store.forget_sessions(10) == 1
+
+    async def test_the_history_of_its_runs_stays(self, scene: Scene) -> None:
+        [run] = await scene.trigger(await scene.job())
+        worker = await scene.worker()
+        await scene.finish(worker, await scene.claim(worker))
+        await scene.store.end_session(worker)
+        scene.advance(2 * MONTHS)
+
+        assert await scene.store.forget_sessions(10) == 1
+        assert await scene.state(run) is RunState.COMPLETED
+        assert [each.session for each in await scene.store.attempts(run)] == [worker]

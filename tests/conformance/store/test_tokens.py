@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from rota.adapters.store.store import SqlStore
 from rota.domain.errors import Conflict
 from rota.ports.records import NewToken, Role
 from rota.testing.builders import MINUTE, Scene
@@ -45,6 +46,17 @@ async def test_a_revoked_token_is_worth_nothing(scene: Scene) -> None:
     assert revoked == [True, False]
     assert await scene.store.token_by_digest("digest of ci") is None
     assert not await scene.store.revoke_token("t_nope", actor="admin")
+
+
+async def test_the_clock_is_not_asked_twice_for_a_token(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.store.add_token(token())
+    monkeypatch.delattr(SqlStore, "now")
+
+    found = await scene.store.token_by_digest("digest of ci")
+
+    assert found is not None
 
 
 async def test_a_login_works_once(scene: Scene) -> None:

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from typing import NoReturn
 
 import pytest
 
 from rota.adapters.queue.local import LocalQueue
 from rota.dispatcher.floor import Floor, FloorConfig
+from rota.domain.errors import HeldTooLong
 from rota.domain.spec import Overlap
 from rota.operations.backends import Backends
 from rota.ports.queue import Ticket
@@ -136,6 +138,20 @@ async def test_a_ticket_for_runs_of_another_kind_is_passed_on(
         runs = await scene.trigger(await scene.job(needs={"site": "fra"}))
 
         assert await hand_over(taker, runs) == "passed on"
+
+
+async def test_a_ticket_whose_claim_failed_is_passed_on(
+    scene: Scene, backends: Backends, taker: SoleTaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> NoReturn:
+        raise HeldTooLong("others are changing the same")
+
+    floor = never_polling(replace(backends, queue=SoleQueue(taker)))
+    async with fed(floor):
+        assert await hand_over(taker) == "done"
+        monkeypatch.setattr(scene.store, "claim", fail)
+
+        assert await hand_over(taker, ["r_1"]) == "passed on"
 
 
 async def test_a_ticket_without_names_is_passed_on_while_there_may_be_more(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
-from rota.dispatcher.floor import Floor
+from rota.dispatcher.floor import Floor, FloorConfig
 from rota.domain.errors import NotFound, StaleStream
-from rota.domain.ids import SessionId
+from rota.domain.ids import JobId, SessionId
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobSpec, Overlap
 from rota.operations.backends import Backends
@@ -272,6 +272,33 @@ class TestSlowDispatch:
         assert [each.message for each in await scene.store.attempts(mislaid)] == [
             "it never reached its worker"
         ]
+
+
+class TestSpecs:
+    async def told(
+        self, scene: Scene, floor: Floor, welcome: Welcome, jobs: Sequence[JobId]
+    ) -> set[str]:
+        """The jobs whose specs a worker is told together with a run of each."""
+        runs = [run for job in jobs for run in await scene.trigger(job)]
+        await floor.claim_for(welcome.session)
+        order = await floor.next_order(welcome.session, welcome.stream)
+        assert isinstance(order, Dispatch)
+        await floor.report(welcome.session, [outcome(Fence(run, 1)) for run in runs])
+        return {entry.spec.name for entry in order.specs}
+
+    async def test_a_worker_is_thought_to_know_only_as_many_as_it_remembers(
+        self, scene: Scene, backends: Backends
+    ) -> None:
+        jobs = {name: await scene.job(name) for name in "abc"}
+        floor = Floor(backends, FloorConfig(known_specs=2))
+        welcome = await floor.register(hello(slots=2))
+
+        told = [
+            await self.told(scene, floor, welcome, [jobs[name] for name in names])
+            for names in ("a", "b", "ab", "ac", "ac")
+        ]
+
+        assert told == [{"a"}, {"b"}, set(), {"a", "c"}, set()]
 
 
 class TestDrainedWorker:

@@ -11,8 +11,8 @@ START = datetime(2027, 3, 26, 12, tzinfo=UTC)
 
 
 def test_file_is_checked_as_the_server_would() -> None:
-    good = offline.check_file("jobs: [{name: a, steps: [{run: x}]}]", name="jobs")
-    bad = offline.check_file("jobs: [{name: a, stepz: []}]", name="jobs")
+    good = offline.check_file("jobs: [{name: a, steps: [{run: x}]}]", name="jobs", folder=Path())
+    bad = offline.check_file("jobs: [{name: a, stepz: []}]", name="jobs", folder=Path())
 
     assert (good.is_valid, good.jobs) == (True, ("a",))
     assert not bad.is_valid
@@ -84,4 +84,4 @@ def test_crontab_of_a_user_runs_in_the_user_s_home(
 def test_job_file_reads_back_unchanged() -> None:
     text = offline.job_file([{"name": "a", "steps": [{"run": "x"}]}])
 
-    assert offline.check_file(text, name="jobs").jobs == ("a",)
+    assert offline.check_file(text, name="jobs", folder=Path()).jobs == ("a",)

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from tests.unit.scheduler.timeline import Timeline
 
+from rota.adapters.store.scripts import reading
 from rota.domain.ids import SessionId
 from rota.domain.states import RunState
 from rota.scheduler.lease_reaper import LeaseReaper
@@ -50,6 +51,26 @@ async def test_a_worker_that_is_silent_for_its_lease_loses_its_runs(
     assert await reaper.run_once() == 1
     assert not await is_alive(timeline, session)
     assert await timeline.scene.state(run) is RunState.SCHEDULED  # for its next attempt
+
+
+async def test_a_worker_is_found_dead_however_many_came_after_it(
+    timeline: Timeline,
+    node: FakeTicker,
+    reaper: LeaseReaper,
+    session: SessionId,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reading, "_MAX_SESSIONS", 2)
+    timeline.be_down(SECOND)
+    later = [await timeline.scene.worker(f"later-{n}", lease=LEASE) for n in range(2)]
+    await reaper.run_once()
+    node.advance(LEASE + SECOND)
+    timeline.be_down(LEASE + SECOND)
+    for each in later:
+        await timeline.store.renew(each, stopping=False)
+
+    assert await reaper.run_once() == 1
+    assert not await is_alive(timeline, session)
 
 
 async def test_a_worker_that_beats_is_left_alone(

@@ -235,3 +235,40 @@ async def test_what_is_due_no_more_is_forgotten_some_day(timeline: Timeline) -> 
     await timekeeper.run_once()
 
     assert store.asked_for.count((held.id, 1)) == 2
+
+
+class SlowFiring:
+    """A store that takes its time to fire."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.is_asked = asyncio.Event()
+        self.answers = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def fire(self, *arguments: Any) -> Any:
+        self.is_asked.set()
+        await self.answers.wait()
+        return await self._store.fire(*arguments)
+
+
+async def test_a_look_goes_on_when_a_firing_is_over(timeline: Timeline) -> None:
+    store = SlowFiring(timeline.store)
+    backends = replace(timeline.backends, store=cast("Store", store))
+    timekeeper = Timekeeper(backends, FakeClock(timeline.ticker), timeline.shards)
+    await timeline.apply("every 1s", name="known", overlap="allow")
+    await timekeeper.look()
+    await timeline.apply("every 1s", name="new", overlap="allow")
+    timeline.be_down(SECOND)
+
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        firing = group.create_task(timekeeper.fire_due())
+        await store.is_asked.wait()
+        look = group.create_task(timekeeper.look())
+        await asyncio.wait([look], timeout=0.05)
+        assert not look.done()
+        store.answers.set()
+
+    assert firing.result() + await timekeeper.fire_due() == 2

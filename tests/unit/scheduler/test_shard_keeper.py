@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from tests.unit.scheduler.timeline import Timeline
 
-from rota.domain.ids import SHARD_COUNT
+from rota.domain.ids import SHARD_COUNT, ServerId
 from rota.ports.queue import SHARDS
+from rota.ports.records import Holding
 from rota.scheduler.held_shards import HeldShards
 from rota.scheduler.shard_keeper import ShardKeeper
 from rota.testing.builders import SERVER, new_server
@@ -109,6 +110,26 @@ async def test_handing_over_wakes_the_others_and_they_take_all(timeline: Timelin
     listener.close()
 
 
+async def test_shards_that_are_being_fired_are_handed_over_right_after(
+    timeline: Timeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = node(timeline)
+    await one.keeper.run_once()
+    busy = [{7: 1}, {7: 1}, {}]  # what stays behind, from one renewal to the next
+    held: list[int] = []
+
+    async def keep_shards(server: ServerId, *, stopping: bool) -> Holding:
+        held.append(one.count)
+        return Holding(True, timeline.ticker.instant, busy.pop(0))
+
+    monkeypatch.setattr(timeline.store, "keep_shards", keep_shards)
+    began = timeline.ticker.instant
+    await one.keeper.hand_over()
+
+    assert (busy, held) == ([], [0, 0, 0])
+    assert timeline.ticker.instant - began < timedelta(milliseconds=100)
+
+
 async def test_leaving_wakes_the_others_and_they_take_all(timeline: Timeline) -> None:
     one, two = node(timeline, "s_one"), node(timeline, "s_two")
     await one.keeper.run_once()
@@ -168,6 +189,20 @@ async def test_shards_that_the_store_denied_are_not_held(timeline: Timeline) -> 
     one = node(timeline)
     await one.keeper.run_once()
 
-    one.held.lose([0, 7])
+    one.held.lose(one.held.ownership(), [0, 7])
 
     assert (one.count, one.held.is_leading) == (SHARD_COUNT - 2, False)
+
+
+async def test_a_shard_that_was_taken_again_meanwhile_is_not_lost(timeline: Timeline) -> None:
+    one, two = node(timeline, "s_one"), node(timeline, "s_two")
+    await one.keeper.run_once()
+    fired_with = one.held.ownership()
+    timeline.be_down(LEASE)
+    await two.keeper.run_once()
+    timeline.be_down(LEASE)
+    await one.keeper.run_once()
+
+    one.held.lose(fired_with, [0, 7])
+
+    assert (one.count, one.held.is_leading) == (SHARD_COUNT, True)

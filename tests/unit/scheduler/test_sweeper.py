@@ -6,12 +6,13 @@ import pytest
 from tests.unit.scheduler.timeline import Timeline
 
 from rota.domain.states import RunState
-from rota.scheduler.sweeper import Sweeper
+from rota.scheduler.sweeper import Sweeper, SweeperConfig
 from rota.testing.clock import FakeClock
 
 pytestmark = pytest.mark.anyio
 
 MINUTE = timedelta(minutes=1)
+YEAR = timedelta(days=365)
 
 
 @pytest.fixture
@@ -43,3 +44,35 @@ async def test_what_passed_its_deadline_ends_and_who_waited_for_it_is_offered(
     assert states == [RunState.TIMED_OUT, RunState.QUEUED]
     assert ticket is not None
     assert list(ticket.runs) == [second]
+
+
+async def test_workers_that_left_long_ago_are_forgotten_batch_by_batch(timeline: Timeline) -> None:
+    config = SweeperConfig(batch_size=2)
+    sweeper = Sweeper(timeline.backends, FakeClock(timeline.ticker), timeline.shards, config)
+    for number in range(3):
+        await timeline.store.end_session(await timeline.scene.worker(f"gone-{number}"))
+    timeline.be_down(YEAR)
+    known = []
+
+    for _ in range(2):
+        await sweeper.run_once()
+        known.append([each.alive for each in await timeline.store.sessions(alive_only=False)])
+
+    assert known == [[True, False], [True]]
+
+
+async def test_whom_to_forget_is_looked_for_once_an_hour(
+    timeline: Timeline, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+
+    async def forget(limit: int) -> int:
+        looks.append(timeline.ticker.instant)
+        return 0
+
+    monkeypatch.setattr(timeline.store, "forget_sessions", forget)
+    for _ in range(5):
+        await sweeper.run_once()
+        timeline.be_down(MINUTE * 20)
+
+    assert [later - looks[0] for later in looks] == [timedelta(0), timedelta(hours=1)]

@@ -204,3 +204,34 @@ class TestOutputThatIsStillHere:
 
         assert printing.held == {}
         assert len(printing.spool.next_batch().chunks) == 1
+
+
+class TestSpecs:
+    """They are told once, and not for ever."""
+
+    @staticmethod
+    def told(*numbers: int) -> Dispatch:
+        spec = read_job({"name": "job", "steps": [{"run": "true"}]})
+        return Dispatch((), tuple(SpecEntry(f"j_{number}", 1, spec) for number in numbers))
+
+    @staticmethod
+    def is_known(attempts: Attempts, number: int) -> bool:
+        work = Work(f"r_of_{number}", 1, f"j_{number}", 1, due_at=0)
+        free, _ = attempts.accept(Dispatch((work,)))
+        return bool(free)
+
+    def test_as_many_as_a_server_counts_on_are_remembered(
+        self, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("rota.worker.attempts.KNOWN_SPECS", 3)
+
+        attempts.accept(self.told(1, 2, 3))
+        attempts.accept(self.told(1))
+        attempts.accept(self.told(4))
+
+        assert [self.is_known(attempts, number) for number in (1, 2, 3, 4)] == [
+            True,
+            False,
+            True,
+            True,
+        ]

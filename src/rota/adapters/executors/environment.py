@@ -26,7 +26,8 @@ def inherited() -> dict[str, str]:
 def told_by_rota(assignment: Assignment, output: Path, progress: Path) -> dict[str, str]:
     """Who the job is, and where it may leave results and progress."""
     work, spec = assignment.work, assignment.spec
-    return {
+    cart = {"ROTA_CART": work.cart, "ROTA_ITEM": work.item}
+    return {name: value for name, value in cart.items() if value is not None} | {
         "ROTA_RUN_ID": work.run,
         "ROTA_JOB": spec.name,
         "ROTA_PROJECT": spec.project,

@@ -13,6 +13,7 @@ from rota.contracts import worker_pb2 as pb
 from rota.domain.errors import Conflict, Denied, Invalid, NotFound, RotaError, Unavailable
 from rota.domain.spec import JobSpec
 from rota.ports.work import (
+    MAX_ITEMS,
     BeatAnswer,
     Cancel,
     Dispatch,
@@ -27,8 +28,7 @@ from rota.ports.work import (
 
 log = structlog.get_logger()
 
-MAX_MESSAGE = 32 * 1024 * 1024  # bytes; a larger one ends the stream
-PIECE = 4 * 1024 * 1024  # bytes; a batch above it travels as several messages
+PIECE = 4 * 1024 * 1024  # bytes; a batch above it, or of too many, travels as several messages
 _specs = msgspec.json.Decoder(JobSpec)
 _KINDS = {
     Invalid: pb.REFUSAL_KIND_INVALID,
@@ -45,7 +45,7 @@ def in_pieces(messages: Sequence[Any]) -> Iterator[list[Any]]:
     size = 0
     for message in messages:
         added = message.ByteSize()
-        if piece and size + added > PIECE:
+        if piece and (size + added > PIECE or len(piece) >= MAX_ITEMS):
             yield piece
             piece, size = [], 0
         piece.append(message)
@@ -178,6 +178,8 @@ def _work_message(work: Work) -> pb.Work:
         due_at=work.due_at,
         inputs_json=None if work.inputs is None else msgspec.json.encode(work.inputs),
         deadline_at=work.deadline_at,
+        cart=work.cart,
+        item=work.item,
     )
 
 
@@ -193,6 +195,8 @@ def _work_from(message: pb.Work) -> Work:
         due_at=message.due_at,
         inputs=inputs,
         deadline_at=message.deadline_at if message.HasField("deadline_at") else None,
+        cart=message.cart if message.HasField("cart") else None,
+        item=message.item if message.HasField("item") else None,
     )
 
 

@@ -6,12 +6,15 @@ Stores cannot hold every text and number that the wire can.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
 from rota.domain.errors import Invalid
-from rota.ports.work import LAST_INSTANT, MAX_NUMBER, MAX_TOTAL
+from rota.ports.work import LAST_INSTANT, MAX_ITEMS, MAX_NUMBER, MAX_TOTAL
+
+T = TypeVar("T")
 
 ADMITTED = "rota-admitted"  # metadata that tells a worker at once that its token is good
 MAX_NAME = 200
@@ -29,6 +32,11 @@ def name(value: str, what: str) -> str:
     if not value or len(value) > MAX_NAME or not value.isprintable():
         raise bad(f"{what}: 1 to {MAX_NAME} printable characters are allowed")
     return value
+
+
+def label(value: str) -> str:
+    """The value of a label: as short as a name, but it may be empty."""
+    return name(value, "label") if value else ""
 
 
 def text(value: str) -> str:
@@ -64,6 +72,13 @@ def measure(value: float, what: str) -> float:
     if not math.isfinite(value):
         raise bad(f"{what}: {value} is not a number")
     return value
+
+
+def items(values: Sequence[T], what: str, most: int = MAX_ITEMS) -> Sequence[T]:
+    """What is read one by one: too many would keep everybody else waiting."""
+    if len(values) > most:
+        raise bad(f"{what}: {len(values):,} are more than {most:,}")
+    return values
 
 
 def data(value: bytes, limit: int, what: str) -> bytes:

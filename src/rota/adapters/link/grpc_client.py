@@ -19,6 +19,7 @@ from rota.adapters.link.grpc_checks import ADMITTED
 from rota.contracts import worker_pb2 as pb
 from rota.contracts.worker_pb2_grpc import WorkersStub
 from rota.domain.errors import Denied, RotaError, Unavailable
+from rota.ports.rpc import MAX_MESSAGE
 from rota.ports.work import (
     Beat,
     BeatAnswer,
@@ -40,8 +41,8 @@ _CONNECT_SECONDS = 5.0
 _HUNG_UP = ("Socket closed", "Connection reset")
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 _OPTIONS = (
-    ("grpc.max_send_message_length", answers.MAX_MESSAGE),
-    ("grpc.max_receive_message_length", answers.MAX_MESSAGE),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
@@ -136,22 +137,23 @@ class GrpcLink:
 
     async def start(self, starts: Sequence[Start]) -> StartAnswer:
         items = [requests.start_message(start) for start in starts]
-        answer = await self._ask("start", start=pb.Starts(items=items))
-        return answers.start_answer_from(answer.start)
+        pieces = [{"start": pb.Starts(items=piece)} for piece in answers.in_pieces(items)]
+        return answers.start_answer_from((await self._ask_all("start", pieces)).start)
 
     async def report(self, outcomes: Sequence[Outcome]) -> ReportAnswer:
         items = [requests.outcome_message(outcome) for outcome in outcomes]
         pieces = [{"report": pb.Outcomes(items=piece)} for piece in answers.in_pieces(items)]
-        return await self._ask_all(pieces)
+        return answers.report_answer_from((await self._ask_all("report", pieces)).report)
 
     async def output(self, chunks: Sequence[OutputChunk]) -> ReportAnswer:
         items = [requests.chunk_message(chunk) for chunk in chunks]
         pieces = [{"output": pb.OutputChunks(items=piece)} for piece in answers.in_pieces(items)]
-        return await self._ask_all(pieces)
+        return answers.report_answer_from((await self._ask_all("report", pieces)).report)
 
     async def progress(self, items: Sequence[Progress]) -> None:
         messages = [requests.progress_message(item) for item in items]
-        await self._ask("done", progress=pb.ProgressItems(items=messages))
+        pieces = [{"progress": pb.ProgressItems(items=p)} for p in answers.in_pieces(messages)]
+        await self._ask_all("done", pieces)
 
     async def leave(self) -> None:
         await self._ask("done", leave=pb.Leave())
@@ -167,15 +169,12 @@ class GrpcLink:
         await self._pump
         await self._channel.close()
 
-    async def _ask_all(self, pieces: Sequence[dict[str, Any]]) -> ReportAnswer:
-        parts = [
-            answers.report_answer_from((await self._ask("report", **piece)).report)
-            for piece in pieces
-        ]
-        return ReportAnswer(
-            accepted=tuple(fence for part in parts for fence in part.accepted),
-            fenced=tuple(fence for part in parts for fence in part.fenced),
-        )
+    async def _ask_all(self, expected: str, pieces: Sequence[dict[str, Any]]) -> pb.FromServer:
+        """The answers to a request that is too long for one message, joined."""
+        whole = pb.FromServer()
+        for piece in pieces:
+            whole.MergeFrom(await self._ask(expected, **piece))
+        return whole
 
     async def _ask(self, expected: str, **request: Any) -> pb.FromServer:
         """Send a request and wait for its answer, which has to be of the expected kind."""

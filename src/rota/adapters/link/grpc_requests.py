@@ -1,6 +1,7 @@
 """What a worker says, as messages of `contracts/rota/v1/worker.proto` and back.
 
-It is checked when it is read: `Invalid` means that the stream has to end.
+It is checked when it is read: `Invalid` means that the stream has to end. How large a chunk may be
+is not checked here: one that is too large is refused, while the stream goes on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import msgspec
 
 from rota.adapters.link import grpc_checks as checks
 from rota.contracts import worker_pb2 as pb
-from rota.domain.output.chunks import CHUNK_LIMIT
 from rota.domain.output.recorder import INLINE_LIMIT
 from rota.ports.work import (
     Beat,
@@ -28,8 +28,10 @@ from rota.ports.work import (
 
 MAX_OUTPUTS = 8 * 1024 * 1024  # bytes of a result as JSON
 MAX_SLOTS = 10_000
-_MAX_OFFERS = 10_000  # labels or functions
-_MAX_CHUNK = 2 * CHUNK_LIMIT  # what cannot be compressed grows a little
+_MAX_HELD = 5 * MAX_SLOTS  # ends whose answers were lost are held besides
+_MAX_HELLO = 1024 * 1024  # bytes
+_MAX_LABELS = 100
+_MAX_FUNCTIONS = 10_000
 _RESULT = "ATTEMPT_RESULT_"
 _STEP_RESULT = "STEP_RESULT_"
 # Rota's words for the values of an enum. 0 is not among them: it stands for one that was forgotten.
@@ -56,28 +58,29 @@ def hello_message(hello: Hello) -> pb.Hello:
         functions=hello.functions,
         guard_mode=hello.guard_mode,
         version=hello.version,
-        predecessor_is_gone=hello.predecessor_is_gone,
         resumes=hello.resumes,
+        succeeds=hello.succeeds,
     )
 
 
 def hello_from(message: pb.Hello) -> Hello:
     if not 1 <= message.slots <= MAX_SLOTS:
         raise checks.bad(f"slots: 1 to {MAX_SLOTS:,} are allowed, not {message.slots:,}")
-    if max(len(message.labels), len(message.functions)) > _MAX_OFFERS:
-        raise checks.bad(f"more than {_MAX_OFFERS:,} labels or functions")
+    checks.count(message.ByteSize(), "bytes of a hello", _MAX_HELLO)
+    checks.count(len(message.labels), "labels", _MAX_LABELS)
+    functions = checks.items(message.functions, "functions", _MAX_FUNCTIONS)
     return Hello(
         worker=checks.name(message.worker, "worker"),
         pool=checks.name(message.pool, "pool"),
         slots=message.slots,
         labels={
-            checks.name(key, "label"): checks.text(value) for key, value in message.labels.items()
+            checks.name(key, "label"): checks.label(value) for key, value in message.labels.items()
         },
-        functions=tuple(checks.name(each, "function") for each in message.functions),
+        functions=tuple(checks.name(each, "function") for each in functions),
         guard_mode=checks.text(message.guard_mode),
         version=checks.text(message.version),
-        predecessor_is_gone=message.predecessor_is_gone,
         resumes=checks.name(message.resumes, "resumes") if message.resumes else "",
+        succeeds=checks.name(message.succeeds, "succeeds") if message.succeeds else "",
     )
 
 
@@ -86,7 +89,8 @@ def beat_message(beat: Beat) -> pb.Beat:
 
 
 def beat_from(message: pb.Beat) -> Beat:
-    return Beat(held=tuple(map(_fence_from, message.held)), stopping=message.stopping)
+    held = checks.items(message.held, "held", _MAX_HELD)
+    return Beat(held=tuple(map(_fence_from, held)), stopping=message.stopping)
 
 
 def _fence_from(message: pb.Fence) -> Fence:
@@ -143,7 +147,7 @@ def outcome_from(message: pb.Outcome) -> Outcome:
         signal=message.signal if message.HasField("signal") else None,
         message=checks.text(message.message),
         outputs=_outputs_from(message),
-        steps=tuple(map(_step_from, message.steps)),
+        steps=tuple(map(_step_from, checks.items(message.steps, "steps"))),
         cpu_seconds=checks.seconds(message.cpu_seconds, "cpu_seconds"),
         max_memory_bytes=checks.count(message.max_memory_bytes, "max_memory_bytes"),
         output=checks.data(message.output, INLINE_LIMIT, "output"),
@@ -207,7 +211,7 @@ def chunk_from(message: pb.OutputChunk) -> OutputChunk:
         run=checks.name(message.run, "run"),
         attempt=checks.number(message.attempt, "attempt"),
         meta=_meta_from(message),
-        data=checks.data(message.data, _MAX_CHUNK, "data"),
+        data=message.data,
     )
 
 
@@ -215,8 +219,8 @@ def _meta_from(message: pb.OutputChunk) -> ChunkMeta:
     return ChunkMeta(
         number=checks.number(message.number, "number"),
         first_line=checks.count(message.first_line, "first_line"),
-        lines=checks.count(message.lines, "lines", CHUNK_LIMIT),
-        bytes=checks.count(message.text_bytes, "text_bytes", CHUNK_LIMIT),
+        lines=checks.count(message.lines, "lines"),
+        bytes=checks.count(message.text_bytes, "text_bytes"),
         first_at=checks.instant(message.first_at_ms * 1_000, "first_at_ms") // 1_000,
         last_at=checks.instant(message.last_at_ms * 1_000, "last_at_ms") // 1_000,
     )

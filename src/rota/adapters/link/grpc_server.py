@@ -14,12 +14,13 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from rota.adapters.link import grpc_answers as answers
+from rota.adapters.link import grpc_checks as checks
 from rota.adapters.link import grpc_requests as requests
-from rota.adapters.link.grpc_checks import ADMITTED, bad
 from rota.contracts import worker_pb2 as pb
 from rota.contracts.worker_pb2_grpc import WorkersServicer, add_WorkersServicer_to_server
-from rota.domain.errors import Conflict, Denied, Invalid, NotFound, RotaError, Unavailable
+from rota.domain.errors import Conflict, Denied, NotFound, RotaError, Unavailable, first_of
 from rota.ports.link import WorkerDesk, WorkerIdentity
+from rota.ports.rpc import bearer_in, rpc_status_of
 from rota.ports.work import Hello
 
 log = structlog.get_logger()
@@ -51,7 +52,7 @@ class WorkersService(WorkersServicer):
             conversation.stop_listening()
 
     async def Work(self, request_iterator: AsyncIterator[pb.FromWorker], context: Context) -> None:
-        credential = _Credential(_bearer(context), self._authenticate)
+        credential = _Credential(bearer_in(context.invocation_metadata()), self._authenticate)
         conversation = _Conversation(self._desk, credential, request_iterator, context)
         ending: Ending | None = None
         self._conversations.add(conversation)
@@ -59,7 +60,7 @@ class WorkersService(WorkersServicer):
             if not self._is_closing:
                 await conversation.run()
         except* Exception as group:  # noqa: BLE001 (the edge of a stream: others go on)
-            ending = _ending(_first(group))
+            ending = _ending(first_of(group))
         finally:
             self._conversations.discard(conversation)
         if ending is None and self._is_closing:
@@ -73,45 +74,15 @@ Ending = tuple[grpc.StatusCode, str, str]
 _STOPPING: Ending = (grpc.StatusCode.UNAVAILABLE, "server_stopping", "this server stops")
 
 
-def _first(group: BaseExceptionGroup[Any]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
 def _ending(error: BaseException) -> Ending:
     """The status of a stream that cannot go on."""
     if isinstance(error, DecodeError):
-        error = bad("a message cannot be read")
+        error = checks.bad("a message cannot be read")
     if not isinstance(error, RotaError):
         log.error("worker stream failed", exc_info=error)
         return grpc.StatusCode.INTERNAL, "internal", "something unexpected went wrong"
-    return _status(error), error.code, f"{error} — {error.hint}" if error.hint else str(error)
-
-
-def _status(error: RotaError) -> grpc.StatusCode:
-    match error:
-        case Denied(code="unauthenticated"):
-            return grpc.StatusCode.UNAUTHENTICATED
-        case Denied():
-            return grpc.StatusCode.PERMISSION_DENIED
-        case Invalid():
-            return grpc.StatusCode.INVALID_ARGUMENT
-        case Conflict():
-            return grpc.StatusCode.FAILED_PRECONDITION
-        case NotFound():
-            return grpc.StatusCode.ABORTED
-        case _:
-            return grpc.StatusCode.UNAVAILABLE
-
-
-def _bearer(context: Context) -> str:
-    for key, value in context.invocation_metadata() or ():
-        if key == "authorization" and isinstance(value, str):
-            scheme, _, secret = value.partition(" ")
-            return secret.strip() if scheme.lower() == "bearer" else ""
-    return ""
+    status = grpc.StatusCode[rpc_status_of(error)]
+    return status, error.code, f"{error} — {error.hint}" if error.hint else str(error)
 
 
 class _Credential:
@@ -164,6 +135,8 @@ class _Conversation:
         self._context = context
         self._session = ""
         self._stream = 0
+        self._lease_seconds = 0.0
+        self._has_beaten = asyncio.Event()
         self._is_leaving = False
         self._writing = asyncio.Lock()
         self._room = asyncio.Semaphore(_MAX_WAITING)
@@ -172,14 +145,18 @@ class _Conversation:
     async def run(self) -> None:
         """Serve the worker until it goes, or until an error that its stream ends with."""
         await self._credential.check()
-        await self._context.send_initial_metadata(((ADMITTED, "1"),))
+        await self._context.send_initial_metadata(((checks.ADMITTED, "1"),))
         try:
             await self._register()
             async with asyncio.TaskGroup() as group:
-                orders = group.create_task(self._send_orders())
+                unasked = [
+                    group.create_task(self._send_orders()),
+                    group.create_task(self._expect_beats()),
+                ]
                 async with asyncio.TaskGroup() as answering:
                     self._listening = answering.create_task(self._listen(answering))
-                orders.cancel()
+                for task in unasked:
+                    task.cancel()
         finally:
             if self._session:
                 await self._desk.disconnected(self._session, self._stream)
@@ -203,7 +180,18 @@ class _Conversation:
         await self._credential.admit(hello)
         welcome = await self._desk.register(hello)
         self._session, self._stream = welcome.session, welcome.stream
+        self._lease_seconds = welcome.lease_seconds
         await self._send(message.number, welcome=answers.welcome_message(welcome))
+
+    async def _expect_beats(self) -> None:
+        """A worker whose lease is over has no say, nor one that shows its token no more."""
+        while True:
+            self._has_beaten.clear()
+            try:
+                async with asyncio.timeout(self._lease_seconds):
+                    await self._has_beaten.wait()
+            except TimeoutError as error:
+                raise Conflict("no beat came for a whole lease", code="silent_worker") from error
 
     async def _listen(self, answering: asyncio.TaskGroup) -> None:
         async for message in self._incoming:
@@ -213,7 +201,7 @@ class _Conversation:
     async def _answer(self, message: pb.FromWorker) -> None:
         try:
             if not message.number:
-                raise bad("a request needs a number above 0")
+                raise checks.bad("a request needs a number above 0")
             await self._send(message.number, **await self._handled(message))
         finally:
             self._room.release()
@@ -235,34 +223,36 @@ class _Conversation:
                 case "leave":
                     return await self._leave()
                 case "hello":
-                    raise bad("there is one hello in a stream")
+                    raise checks.bad("there is one hello in a stream")
                 case _:
-                    raise bad("a request of a kind that this server does not know")
+                    raise checks.bad("a request of a kind that this server does not know")
         except (NotFound, Conflict, Unavailable) as error:
             return {"refusal": answers.refusal_message(error)}
 
     async def _beat(self, message: pb.Beat) -> dict[str, Any]:
         await self._credential.check()  # a token that was revoked ends here
+        self._has_beaten.set()
         answer = await self._desk.beat(self._session, requests.beat_from(message))
         return {"beat": answers.beat_answer_message(answer)}
 
     async def _start(self, message: pb.Starts) -> dict[str, Any]:
-        starts = [requests.start_from(item) for item in message.items]
+        starts = [requests.start_from(item) for item in checks.items(message.items, "start")]
         answer = await self._desk.start(self._session, starts)
         return {"start": answers.start_answer_message(answer)}
 
     async def _report(self, message: pb.Outcomes) -> dict[str, Any]:
-        outcomes = [requests.outcome_from(item) for item in message.items]
+        items = checks.items(message.items, "report")
+        outcomes = [requests.outcome_from(item) for item in items]
         answer = await self._desk.report(self._session, outcomes)
         return {"report": answers.report_answer_message(answer)}
 
     async def _output(self, message: pb.OutputChunks) -> dict[str, Any]:
-        chunks = [requests.chunk_from(item) for item in message.items]
+        chunks = [requests.chunk_from(item) for item in checks.items(message.items, "output")]
         answer = await self._desk.output(self._session, chunks)
         return {"report": answers.report_answer_message(answer)}
 
     async def _progress(self, message: pb.ProgressItems) -> dict[str, Any]:
-        items = [requests.progress_from(item) for item in message.items]
+        items = [requests.progress_from(each) for each in checks.items(message.items, "progress")]
         await self._desk.progress(self._session, items)
         return {"done": pb.Done()}
 

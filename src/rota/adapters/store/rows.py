@@ -11,7 +11,9 @@ import msgspec
 from rota.adapters.store.script import Row
 from rota.domain.backfill import Backfill, Skipped
 from rota.domain.calendars import Calendar
-from rota.domain.ids import BackfillId, JobId, RunId, ServerId, SessionId, instant, micros
+from rota.domain.carts.definition import CartRules
+from rota.domain.carts.states import CartState, ItemState
+from rota.domain.ids import BackfillId, CartId, JobId, RunId, ServerId, SessionId, instant, micros
 from rota.domain.job import Job, RunRules
 from rota.domain.run import (
     Attempt,
@@ -29,6 +31,7 @@ from rota.domain.shards import Server, Shard
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState
 from rota.ports.calendars import StoredCalendar
+from rota.ports.carts import Cart, Item
 from rota.ports.records import Event, Role, Session, Token
 from rota.ports.work import StepOutcome
 
@@ -150,6 +153,8 @@ def run_from(row: Row) -> Run:
         progress=from_json(row["progress"]),
         retry_of=row["retry_of"],
         backfill=row["backfill"],
+        cart=row["cart"],
+        item=row["item"],
         is_late=None if row["is_late"] is None else bool(row["is_late"]),
         deadline_at=optional_instant(row["deadline_at"]),
     )
@@ -165,6 +170,60 @@ def backfill_from(row: Row) -> Backfill:
         first=optional_instant(row["first"]),
         last=optional_instant(row["last"]),
         skipped=_skipped_decoder.decode(row["skipped"]),
+    )
+
+
+@lru_cache(maxsize=1_000)
+def cart_rules_from(text: str) -> CartRules:
+    return CartRules.from_document(from_json(text))
+
+
+def cart_from(row: Row) -> Cart:
+    return Cart(
+        id=CartId(row["id"]),
+        project=row["project"],
+        name=row["name"],
+        rules=cart_rules_from(row["rules"]),
+        document=from_json(row["document"]),
+        state=CartState(row["state"]),
+        reason=row["reason"],
+        ending=None if row["ending"] is None else CartState(row["ending"]),
+        version=row["version"],
+        items=row["items"],
+        open=row["open"],
+        completed=row["completed"],
+        failed=row["failed"],
+        cancelled=row["cancelled"],
+        skipped=row["skipped"],
+        wave=row["wave"],
+        current_wave=row["current_wave"],
+        created_by=row["created_by"],
+        created_at=instant(row["created_at"]),
+        starts_at=optional_instant(row["starts_at"]),
+        started_at=optional_instant(row["started_at"]),
+        ended_at=optional_instant(row["ended_at"]),
+        wave_ended_at=optional_instant(row["wave_ended_at"]),
+        look_at=optional_instant(row["look_at"]),
+        check_run=row["check_run"],
+        approved_by=row["approved_by"],
+    )
+
+
+def item_from(row: Row) -> Item:
+    return Item(
+        number=row["number"],
+        key=row["key"],
+        wave=row["wave"],
+        job_id=JobId(row["job_id"]),
+        job=row["job"],
+        job_version=row["job_version"],
+        inputs=from_json(row["inputs"]),
+        state=ItemState(row["state"]),
+        run=row["run"],
+        run_state=None if row["run_state"] is None else RunState(row["run_state"]),
+        runs=row["runs"],
+        cause=row["cause"],
+        message=row["message"] or "",
     )
 
 

@@ -8,7 +8,7 @@ Where transactions run beside one another, no rule rests on their isolation: a s
 decides about before it looks. All take their locks in one order, sorted by id inside each kind, so
 that none waits for one that waits for it:
 
-    idempotency, calendar, shard, session, schedule (the gate of a job), run, chain,
+    idempotency, calendar, shard, session, cart, schedule (the gate of a job), run, chain,
     counters (pool, start_delay, tally)
 
 Who takes which, and why, is told in `docs/decisions/0010-one-order-of-locks.md`.
@@ -19,8 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
-
-from rota.domain.errors import Unavailable
 
 T = TypeVar("T")
 Row: TypeAlias = Mapping[str, Any]
@@ -56,10 +54,6 @@ class Lock:
 
     name: str
     parameters: Mapping[str, Any]
-
-
-class HeldTooLong(Unavailable):
-    """Somebody holds a lock that a script needs, and does not let go of it."""
 
 
 class LookAgain(Exception):

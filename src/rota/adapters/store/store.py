@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from enum import IntEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from rota.adapters.store.cart_verbs import CartVerbs
+from rota.adapters.store.driving import Driver, Urgency
 from rota.adapters.store.reaping import Reaped, Reaping, Silent
-from rota.adapters.store.script import HeldTooLong, MakeScript, Many, Script
+from rota.adapters.store.script import MakeScript, Many, Script
 from rota.adapters.store.scripts import (
     backfilling,
     calendars,
@@ -29,9 +30,11 @@ from rota.adapters.store.scripts import (
     watching,
 )
 from rota.adapters.store.scripts.gates import HoldGates, hold_free_gates, hold_gates
+from rota.adapters.store.scripts.memory import Memory
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.backfill import Backfill, DueRun
 from rota.domain.congestion import Congestion
+from rota.domain.errors import HeldTooLong
 from rota.domain.ids import JobId, RunId, ServerId, SessionId, instant
 from rota.domain.job import Job
 from rota.domain.run import Attempt, LateResult, Run
@@ -45,35 +48,12 @@ T = TypeVar("T")
 _NOTE_USE_EVERY = timedelta(minutes=1)  # a token's last use is known this exactly
 
 
-class Urgency(IntEnum):
-    """Who goes first when several transactions wait: leases above all, people last."""
-
-    RENEW = 0
-    FIRE = 1
-    GLANCE = 2  # who is that, what time is it: asked by the most urgent too
-    CLAIM = 3
-    FINISH = 4
-    API = 5
-
-
-class Driver(Protocol):
-    """Runs scripts in transactions."""
-
-    async def write(self, make: MakeScript[T], urgency: Urgency) -> T:
-        """Return once durable."""
-        ...
-
-    async def read(self, make: MakeScript[T], urgency: Urgency = Urgency.API) -> T: ...
-
-    async def close(self) -> None: ...
-
-
-class SqlStore:
+class SqlStore(CartVerbs):
     """Implements `rota.ports.store.Store`."""
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-        self._book = RulesBook()
+    def __init__(self, driver: Driver, memory: Memory | None = None) -> None:
+        super().__init__(driver, RulesBook())
+        self._memory = memory or Memory()
         self._reaping = Reaping(self._reap, self.now)
         self._swept_to = ""  # where the next sweep goes on
 
@@ -135,9 +115,16 @@ class SqlStore:
             lambda _: reading.due_schedules(before, limit, shards), Urgency.FIRE
         )
 
-    async def fire(self, firings: Sequence[port.Firing], ownership: port.Ownership) -> port.Fired:
+    async def fire(
+        self,
+        firings: Sequence[port.Firing],
+        ownership: port.Ownership,
+        room: port.Room | None = None,
+    ) -> port.Fired:
         return await self._fire(
-            lambda now, hold: firing.fire(now, firings, ownership, self._book, hold)
+            lambda now, hold: firing.fire(
+                now, firings, ownership, room, self._book, self._memory, hold
+            )
         )
 
     async def ended_waits(self, limit: int) -> list[port.EndedWait]:
@@ -196,7 +183,9 @@ class SqlStore:
         self, session: SessionId, slots: int, stream: int = 1, runs: Sequence[str] = ()
     ) -> list[Work]:
         wish = claiming.Wish(slots, stream, runs)
-        return await self._write(lambda now: claiming.claim(now, session, wish), Urgency.CLAIM)
+        return await self._write(
+            lambda now: claiming.claim(now, session, wish, self._memory), Urgency.CLAIM
+        )
 
     async def any_queued(self, runs: Sequence[str]) -> bool:
         return await self._driver.read(lambda _: reading.any_queued(runs))
@@ -209,7 +198,9 @@ class SqlStore:
     ) -> port.Finished:
         def script(slots: int) -> MakeScript[port.Finished]:
             wish = claiming.Wish(slots, stream)
-            return lambda now: finishing.finish(now, session, outcomes, wish, self._book)
+            return lambda now: finishing.finish(
+                now, session, outcomes, wish, self._book, self._memory
+            )
 
         try:
             return await self._write(script(claim), Urgency.FINISH)
@@ -241,6 +232,11 @@ class SqlStore:
         return await self._driver.read(lambda _: reading.queue_position(run))
 
     # --- output
+
+    async def open_outputs(self, session: SessionId, runs: Collection[str]) -> frozenset[Fence]:
+        return await self._driver.read(
+            lambda _: printing.open_outputs(session, runs), Urgency.FINISH
+        )
 
     async def add_chunks(
         self, session: SessionId, chunks: Sequence[tuple[Fence, port.StoredChunk]]
@@ -293,6 +289,12 @@ class SqlStore:
     async def sessions(self, *, alive_only: bool) -> list[port.Session]:
         return await self._driver.read(lambda _: reading.sessions(alive_only), Urgency.FINISH)
 
+    async def heartbeats(self) -> list[port.Heartbeat]:
+        return await self._driver.read(lambda _: reading.heartbeats(), Urgency.FINISH)
+
+    async def forget_sessions(self, limit: int) -> int:
+        return await self._write(lambda now: sessions.forget(now, limit))
+
     async def drain_worker(self, name: str, *, actor: str) -> None:
         await self._write(lambda now: draining.drain(now, name, actor))
 
@@ -327,15 +329,14 @@ class SqlStore:
         found = await self._driver.read(lambda now: tokens.find(now, digest), Urgency.GLANCE)
         if found is None:
             return None
-        token, kind = found
+        token, kind, now = found
         if uses_up_login:
             is_first = kind == "login" and await self.revoke_token(token.id, actor=token.name)
-            return found if is_first else None
-        await self._note_use(token)
-        return found
+            return (token, kind) if is_first else None
+        await self._note_use(token, now)
+        return token, kind
 
-    async def _note_use(self, token: port.Token) -> None:
-        now = await self.now()
+    async def _note_use(self, token: port.Token, now: datetime) -> None:
         if token.last_used_at is None or now - token.last_used_at > _NOTE_USE_EVERY:
             with suppress(HeldTooLong):
                 await self._write(lambda now: tokens.note_use(now, token.id), Urgency.GLANCE)

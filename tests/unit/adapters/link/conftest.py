@@ -17,7 +17,7 @@ from rota.adapters.link.grpc_server import WorkersService
 from rota.adapters.queue.local import LocalQueue
 from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.contracts import worker_pb2 as pb
-from rota.dispatcher.floor import Floor
+from rota.dispatcher.floor import Floor, FloorConfig
 from rota.gateway.rpc.server import RpcServer, ServerTls, serve
 from rota.operations.backends import Backends
 from rota.operations.tokens import authenticate_worker, create_worker_token
@@ -78,8 +78,10 @@ class Cluster:
     backends: Backends
     _stack: AsyncExitStack
 
-    async def open(self, tls: ServerTls | None = None) -> Reception:
-        floor = Floor(self.backends)
+    async def open(
+        self, tls: ServerTls | None = None, config: FloorConfig | None = None
+    ) -> Reception:
+        floor = Floor(self.backends, config)
         service = WorkersService(floor, lambda secret: authenticate_worker(self.backends, secret))
         server = await serve("127.0.0.1:0", [service.add_to], tls)
         opened = Reception(self.backends, service, server, self._stack)

@@ -13,8 +13,8 @@ from tests.unit.adapters.link.conftest import Cluster, Reception
 from rota.adapters.link.grpc_client import ClientTls, GrpcAccess, GrpcConnector
 from rota.domain.errors import Unavailable
 from rota.gateway.rpc.server import ServerTls, serve
-from rota.ports.work import Beat
-from rota.testing.builders import hello
+from rota.ports.work import MAX_ITEMS, Beat, Fence, Progress, Start
+from rota.testing.builders import hello, outcome
 from rota.testing.certificates import Certificate, make_certificate
 
 pytestmark = pytest.mark.anyio
@@ -128,3 +128,16 @@ async def test_a_server_with_tls_takes_nothing_in_the_clear(
 
     with pytest.raises(Unavailable):
         await reception.connect(await reception.token())
+
+
+async def test_long_requests_travel_in_pieces(reception: Reception) -> None:
+    link = await reception.connect(await reception.token())
+    await link.register(hello())
+    fences = [Fence(f"r_{number}", 1) for number in range(2 * MAX_ITEMS + 1)]
+
+    started = await link.start([Start(fence.run, 1, 0) for fence in fences])
+    reported = await link.report([outcome(fence) for fence in fences])
+    await link.progress([Progress(fence.run, 1, 1.0, None) for fence in fences])
+
+    assert set(started.refused) == set(fences)
+    assert set(reported.fenced) == set(fences)

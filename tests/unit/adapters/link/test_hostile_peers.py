@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 import grpc
 import pytest
-from tests.unit.adapters.link.conftest import Reception, Stream
+from tests.unit.adapters.link.conftest import Cluster, Reception, Stream
 
 from rota.adapters.link import grpc_server
 from rota.contracts import worker_pb2 as pb
+from rota.dispatcher.floor import FloorConfig
 from rota.ports.work import Beat
 from rota.testing.builders import hello
 
@@ -95,6 +97,22 @@ NONSENSE: dict[str, tuple[list[pb.FromWorker | bytes], grpc.StatusCode]] = {
         grpc.StatusCode.INVALID_ARGUMENT,
     ),
     "slots without end": ([hello_with(slots=2**32 - 1)], grpc.StatusCode.INVALID_ARGUMENT),
+    "labels without end": (
+        [hello_with(labels={str(n): "" for n in range(101)})],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "a label that is a book": (
+        [hello_with(labels={"site": "x" * 201})],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "functions without end": (
+        [hello_with(functions=["f"] * 10_001)],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "a long hello": (
+        [hello_with(functions=["f" * 200] * 6_000)],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
     "a giant": ([HELLO, b"\0" * (33 << 20)], grpc.StatusCode.RESOURCE_EXHAUSTED),
 }
 
@@ -146,7 +164,7 @@ OUT_OF_BOUNDS = [
     ("attempt", printed(attempt=2**31)),
     ("number", printed(number=2**31)),
     ("first_line", printed(first_line=2**63 - 1)),
-    ("lines", printed(lines=2**20)),
+    ("lines", printed(lines=2**63 - 1)),
     ("text_bytes", printed(text_bytes=2**63 - 1)),
     ("first_at_ms", printed(first_at_ms=2**62)),
     ("last_at_ms", printed(last_at_ms=-1)),
@@ -165,6 +183,31 @@ async def test_a_number_out_of_bounds_is_refused_by_the_name_of_its_field(
     assert (ended.details() or "").startswith(f"{field}: ")
 
 
+FENCE = pb.Fence(run="r_1", attempt=1)
+STEP = pb.StepOutcome(name="s", result=pb.STEP_RESULT_COMPLETED)
+TOO_MANY = {
+    "held": pb.FromWorker(number=2, beat=pb.Beat(held=[FENCE] * 50_001)),
+    "start": pb.FromWorker(number=2, start=pb.Starts(items=[pb.Start()] * 1_001)),
+    "report": pb.FromWorker(number=2, report=pb.Outcomes(items=[pb.Outcome()] * 1_001)),
+    "steps": report(steps=[STEP] * 1_001),
+    "output": pb.FromWorker(number=2, output=pb.OutputChunks(items=[pb.OutputChunk()] * 1_001)),
+    "progress": pb.FromWorker(number=2, progress=pb.ProgressItems(items=[pb.Progress()] * 1_001)),
+}
+
+
+@pytest.mark.parametrize("what", TOO_MANY)
+async def test_too_many_items_are_refused_before_any_is_read(
+    reception: Reception, what: str
+) -> None:
+    stream = await reception.talk(await reception.token())
+
+    ended = await ending(stream, [HELLO, TOO_MANY[what]])
+
+    assert ended.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert (ended.details() or "").startswith(f"{what}: ")
+    assert "are more than" in (ended.details() or "")
+
+
 async def test_a_worker_that_says_nothing_is_not_waited_for(
     reception: Reception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +217,17 @@ async def test_a_worker_that_says_nothing_is_not_waited_for(
     ended = await ending(stream, [])
 
     assert ended.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_a_worker_that_stops_beating_is_not_listened_to(cluster: Cluster) -> None:
+    """It may have been revoked, which only a beat would find out."""
+    reception = await cluster.open(config=FloorConfig(lease=timedelta(milliseconds=100)))
+    stream = await reception.talk(await reception.token())
+
+    ended = await ending(stream, [HELLO])
+
+    assert ended.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "no beat came" in (ended.details() or "")
 
 
 async def test_a_report_of_runs_that_are_not_its_own_changes_nothing(reception: Reception) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from importlib import resources
+from pathlib import Path
 from importlib.resources.abc import Traversable
 
 import pytest
@@ -21,8 +22,8 @@ BATCHES = {name for name, statement in OVERRIDES.items() if "unnest(" in stateme
 
 
 def sources() -> str:
-    files = STORE.joinpath("scripts").iterdir()
-    return "\n".join(f.read_text("utf-8") for f in files if f.name.endswith(".py"))
+    files = Path(str(STORE.joinpath("scripts"))).rglob("*.py")
+    return "\n".join(file.read_text("utf-8") for file in files)
 
 
 def test_overrides_are_of_statements_that_exist() -> None:

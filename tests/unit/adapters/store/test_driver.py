@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from rota.adapters.store.driving import Urgency
 from rota.adapters.store.script import MakeScript, Many, Row, Script, query
 from rota.adapters.store.sqlite.connection import connect
 from rota.adapters.store.sqlite.driver import SqliteDriver
 from rota.adapters.store.sqlite.opening import migrate
-from rota.adapters.store.store import Urgency
 from rota.domain.errors import Conflict, RotaError, StaleTransition, Unavailable
 from rota.testing.clock import FakeTicker
 

@@ -90,7 +90,7 @@ def test_no_statement_scans_the_runs(connection: sqlite3.Connection, name: str) 
     [
         ("active_runs", "run_gated (gate_job=? AND state=?)"),
         ("backfilled_due_runs", "run_backfilled (job_id=? AND due_at>? AND due_at<?)"),
-        ("chain_heads", "run_queued (chain=?)"),
+        ("chain_heads", "run_queued (chain=? AND seq>?)"),
         ("claim_runs", "INTEGER PRIMARY KEY (rowid=?)"),
         ("complete_runs", "sqlite_autoindex_run_1 (id=?)"),
         ("count_held", "run_held (session=?)"),

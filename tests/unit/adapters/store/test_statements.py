@@ -51,6 +51,8 @@ def test_all_writers_of_states_are_known() -> None:
         "queue_run",
         "block_run",
         "block_queued_runs",
+        "hold_runs_of_cart",
+        "let_runs_of_cart_go",
         "end_waiting_run",
         "claim_runs",
         "start_runs",

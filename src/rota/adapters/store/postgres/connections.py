@@ -11,11 +11,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 
-from rota.adapters.store.script import HeldTooLong
-from rota.adapters.store.store import Urgency
-from rota.domain.errors import Conflict, Invalid, RotaError, Unavailable
+from rota.adapters.store.driving import Urgency
+from rota.domain.errors import Conflict, HeldTooLong, Invalid, RotaError, Unavailable
 
 Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
+NOW = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"  # microseconds
 DRIVER_ERRORS = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
@@ -173,6 +173,12 @@ def is_away(error: BaseException, place: str) -> bool:
             return isinstance(error, _AWAY)
 
 
+def _words_of(error: BaseException) -> str:
+    if type(error) is asyncpg.InternalClientError:  # not what is derived from it, which says more
+        return "the connection was closed"
+    return str(error) or "no answer in time"
+
+
 def translated(error: BaseException, place: str = "", code: str = "") -> RotaError:
     """A driver's exception as one of Rota's, which says what to do."""
     match error:
@@ -194,6 +200,6 @@ def translated(error: BaseException, place: str = "", code: str = "") -> RotaErr
             hint = "PostgreSQL answers too slowly: look at its load and at transactions held open"
         case _:
             hint = "check that PostgreSQL runs and can be reached (rota doctor)"
-    said = str(error) or "no answer in time"
+    said = _words_of(error)
     store = f"the store at {place}" if place else "the store"
     return Unavailable(f"{store} cannot be used: {said}", code=code, hint=hint)

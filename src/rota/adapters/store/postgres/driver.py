@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 
 import asyncpg
 
+from rota.adapters.store.driving import Urgency
 from rota.adapters.store.postgres.connections import (
     DRIVER_ERRORS,
+    NOW,
     ClosedMeanwhile,
     Connection,
     Pools,
@@ -30,7 +32,6 @@ from rota.adapters.store.script import (
     Script,
     Step,
 )
-from rota.adapters.store.store import Urgency
 from rota.adapters.store.ticker import Ticker
 from rota.domain.errors import StaleTransition, Unavailable
 
@@ -39,7 +40,6 @@ _LIST = re.compile(r"= ANY\(:(\w+)\)")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 _TRIES = 10
 _PAUSE_SECONDS = 0.02
-_NOW = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
 # All that a transaction needs is set with its beginning, in the same round trip. A server that is
 # stopped in the middle of one must not hold its locks for ever. Keys lead, and lists are read from
 # their end, whatever the statistics say: of tables where rows come and go they are always wrong.
@@ -128,7 +128,7 @@ class PostgresDriver:
                     ) from error
                 await _pause(tries)
             except asyncpg.UniqueViolationError as error:
-                if collided:
+                if collided or tries == _TRIES:
                     raise translated(error) from error
                 collided = True  # the second look sees what the other has written
             except DRIVER_ERRORS as error:
@@ -151,7 +151,7 @@ class PostgresDriver:
     async def _now(self, connection: Connection) -> int:
         if self._clock is not None:
             return self._clock.now()
-        now: int = await connection.fetchval(_NOW)
+        now: int = await connection.fetchval(NOW)
         return now
 
     async def _drive(self, connection: Connection, script: Script[T]) -> T:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncpg
 
 from rota.adapters.store.inspection import StoreInspection
-from rota.adapters.store.postgres.connections import DRIVER_ERRORS, connect_settings, translated
+from rota.adapters.store.postgres.connections import (
+    DRIVER_ERRORS,
+    NOW,
+    connect_settings,
+    translated,
+)
 from rota.domain.errors import Invalid
 
-_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _HAS_SCHEMA = "SELECT to_regclass('meta') IS NOT NULL"
 _SCHEMA = "SELECT value FROM meta WHERE key = 'schema'"
 
@@ -32,5 +36,5 @@ async def _look(connection: asyncpg.Connection[asyncpg.Record]) -> StoreInspecti
         has_schema = await connection.fetchval(_HAS_SCHEMA)
         schema = await connection.fetchval(_SCHEMA) if has_schema else None
         version = ".".join(map(str, connection.get_server_version()[:2]))
-        now = await connection.fetchval(_NOW)
+        now = await connection.fetchval(NOW)
     return StoreInspection(f"PostgreSQL {version}", int(schema or 0), now)

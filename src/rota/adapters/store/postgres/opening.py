@@ -7,32 +7,37 @@ from importlib import resources
 
 import asyncpg
 
+from rota.adapters.store.driving import Urgency
 from rota.adapters.store.postgres.connections import (
     DRIVER_ERRORS,
     Pools,
     PoolSizes,
     connect_settings,
+    is_away,
     place_of,
     translated,
 )
 from rota.adapters.store.postgres.driver import PostgresDriver
 from rota.adapters.store.script import Script, query
-from rota.adapters.store.store import SqlStore, Urgency
+from rota.adapters.store.scripts.memory import Memory
+from rota.adapters.store.store import SqlStore
 from rota.adapters.store.ticker import Ticker
-from rota.domain.errors import Conflict, Invalid, Unavailable
+from rota.domain.errors import Conflict, Invalid, RotaError, Unavailable
 from rota.domain.ids import ServerId
 from rota.ports.records import Holding, NewServer
 
 _MIGRATIONS = resources.files("rota.adapters.store.postgres").joinpath("migrations")
 _MIGRATION_LOCK = 7_682_001  # any number, the same in every version
+_MIGRATION_SECONDS = 24 * 3600.0  # with a big store it takes its time, also that of another server
 _DEFAULT_SIZES = PoolSizes()
+_TRUST = 500_000  # microseconds: what is over is gone through twice a second, not by every claim
 
 
 class PostgresStore(SqlStore):
     """A store in PostgreSQL, shared by any number of servers."""
 
     def __init__(self, driver: PostgresDriver) -> None:
-        super().__init__(driver)
+        super().__init__(driver, Memory(_TRUST))
         self._act_for = driver.act_for
 
     async def join(self, server: NewServer) -> None:
@@ -57,26 +62,36 @@ async def open_postgres(
 ) -> PostgresStore:
     """Open the store, and create or bring up to date its schema.
 
-    Without a `clock` PostgreSQL's own decides. `Unavailable` if the database cannot be used,
-    `Conflict` if a newer Rota has it.
+    Without a `clock` PostgreSQL's own decides. `Unavailable` if the database cannot be used, with
+    the code `store_away` if that may pass by itself; `Conflict` if a newer Rota has it.
     """
     try:
-        settings = connect_settings(address)
-        connection = await asyncpg.connect(**settings)
-        try:
-            await migrate(connection)
-        finally:
-            await connection.close()
+        await _bring_up_to_date(address)
         pools = Pools(address, sizes)
         await pools.open()
-    except ValueError as error:
-        raise Invalid(
+    except (*DRIVER_ERRORS, ValueError) as error:
+        raise _refusal(error, place_of(address)) from error
+    return PostgresStore(PostgresDriver(pools, clock))
+
+
+def _refusal(error: Exception, place: str) -> RotaError:
+    # A certificate that cannot be trusted is a ValueError as well.
+    if isinstance(error, ValueError) and not isinstance(error, OSError):
+        return Invalid(
             "ROTA_STORE is no address of a database",
             hint="write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
-        ) from error
-    except DRIVER_ERRORS as error:
-        raise translated(error, place_of(address)) from error
-    return PostgresStore(PostgresDriver(pools, clock))
+        )
+    return translated(error, place, "store_away" if is_away(error, place) else "")
+
+
+async def _bring_up_to_date(address: str) -> None:
+    connection = await asyncpg.connect(**connect_settings(address))
+    try:
+        await migrate(connection)
+    except BaseException:
+        connection.terminate()  # a polite end would wait for whoever does not answer
+        raise
+    await connection.close()
 
 
 async def migrate(connection: asyncpg.Connection[asyncpg.Record]) -> None:
@@ -85,11 +100,14 @@ async def migrate(connection: asyncpg.Connection[asyncpg.Record]) -> None:
     newest = max(migrations)
     version = await _version(connection)
     if version < newest:
-        async with connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK)
+        # Whoever waited for the lock has to see what its holder did, whatever the database's default.
+        async with connection.transaction(isolation="read_committed"):
+            lock = "SELECT pg_advisory_xact_lock($1)"
+            await connection.execute(lock, _MIGRATION_LOCK, timeout=_MIGRATION_SECONDS)
             version = await _version(connection)
             for number in range(version + 1, newest + 1):
-                await connection.execute(migrations[number].read_text("utf-8"))
+                script = migrations[number].read_text("utf-8")
+                await connection.execute(script, timeout=_MIGRATION_SECONDS)
                 await _set_version(connection, number)
     if version > newest:
         raise Conflict(

@@ -16,7 +16,7 @@ from rota.adapters.store.scripts.releasing import apply_side_effects
 from rota.adapters.store.scripts.rules import Ref, RulesBook, VersionRules
 from rota.domain.errors import NotFound
 from rota.domain.gates import Admission
-from rota.domain.ids import BackfillId, RunId
+from rota.domain.ids import BackfillId, CartId, RunId
 from rota.domain.job import RunRules
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, LEAST_CHARGED_SECONDS
 from rota.domain.run import Trigger
@@ -42,6 +42,8 @@ class Draft(NamedTuple):
     backfill: BackfillId | None = None
     reasons: str | None = None  # why it is for later
     is_caught_up: bool = False
+    cart: CartId | None = None
+    item: str | None = None  # its key in the cart
 
 
 class _Pattern(NamedTuple):
@@ -160,6 +162,8 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
         draft.job_id if counts else None,
         draft.backfill,
         int(draft.is_caught_up),
+        draft.cart,
+        draft.item,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from rota.adapters.store.rows import to_json
 from rota.adapters.store.script import Many, Script, query
 from rota.adapters.store.scripts.lines import Line, Lines
+from rota.adapters.store.scripts.memory import Memory
 from rota.domain.ids import SessionId
 from rota.ports.queue import MAX_NAMED
 from rota.ports.records import Wakes
@@ -21,6 +22,8 @@ class Effects:
     pools: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
     sessions: set[str] = field(default_factory=set)
     times: bool = False
+    carts: bool = False
+    memory: Memory = field(default_factory=Memory)  # of claims
     lines: Lines = field(default_factory=Lines)
     served: Counter[str] = field(default_factory=Counter)  # by pool
     ends: Counter[tuple[str, str]] = field(default_factory=Counter)  # by job and state
@@ -28,9 +31,9 @@ class Effects:
         default_factory=lambda: defaultdict(list)
     )  # seconds, by pool and bound of the bucket
 
-    def queued(self, line: Line, run: str) -> None:
-        """A run waits for a worker."""
-        self.lines.enter(line)
+    def queued(self, line: Line, run: str, returned: int | None = None) -> None:
+        """A run waits for a worker; `returned` is its number if it is not new."""
+        self.lines.enter(line, returned)
         self.pools[line.pool][run] = None
 
     def claimed(self, runs: Iterable[str]) -> None:
@@ -60,6 +63,7 @@ class Effects:
             },
             sessions=frozenset(SessionId(session) for session in self.sessions),
             times=self.times,
+            carts=self.carts,
         )
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from rota.adapters.store.rows import optional_instant, optional_micros, to_json
 from rota.adapters.store.script import Many, Row, Script, query
+from rota.adapters.store.scripts.carts.advancing import hold_carts_of, judge
 from rota.adapters.store.scripts.claiming import Wish, present, take
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.gates import hold_gates_of
+from rota.adapters.store.scripts.memory import Memory
 from rota.adapters.store.scripts.printing import settle_output
 from rota.adapters.store.scripts.punctuality import too_late
 from rota.adapters.store.scripts.rules import RulesBook
@@ -41,14 +43,20 @@ class _End:
 
 
 def finish(
-    now: int, session: str, outcomes: Sequence[Outcome], wish: Wish, book: RulesBook
+    now: int,
+    session: str,
+    outcomes: Sequence[Outcome],
+    wish: Wish,
+    book: RulesBook,
+    memory: Memory,
 ) -> Script[Finished]:
     """End attempts a worker reports. What it reports more than once counts once."""
-    effects = Effects()
+    effects = Effects(memory=memory)
     worker = yield from _waiting_worker(now, session, wish)
     overdue = (yield from too_late(now)) if worker else ()
     reports = {Fence(o.run, o.attempt): o for o in reversed(outcomes)}
     dropped = {row["job_id"] for row in overdue}
+    carts = yield from hold_carts_of([o.run for o in outcomes if not _is_good(o)])
     gates = yield from hold_gates_of({fence.run for fence in reports}, dropped)
     rows = yield from _rows(reports.values())
     done = yield from _complete(now, session, reports.values(), gates, effects)
@@ -56,6 +64,7 @@ def finish(
     valid = [o for o in rest if _holds(rows.get(o.run), session, o)]
     yield from _end(now, session, valid, rows, book, gates, effects)
     done.update(Fence(o.run, o.attempt) for o in valid)
+    yield from judge(now, carts, effects)
     doubtful = [outcome for fence, outcome in reports.items() if fence not in done]
     late = yield from _late(now, session, doubtful)
     accepted = tuple(fence for fence in reports if fence not in late)
@@ -91,8 +100,12 @@ def _complete(
     return {Fence(end.run, end.attempt) for end in ends}
 
 
+def _is_good(outcome: Outcome) -> bool:
+    return outcome.result == AttemptResult.COMPLETED
+
+
 def _is_plain(outcome: Outcome) -> bool:
-    return outcome.result == AttemptResult.COMPLETED and not (
+    return _is_good(outcome) and not (
         outcome.exit_code is not None
         or outcome.message
         or outcome.steps
@@ -197,6 +210,7 @@ def lose(
     ids = [row["id"] for row in held]
     if not ids and not beside:
         return
+    carts = yield from hold_carts_of(ids)
     gates = yield from hold_gates_of(ids)
     rows = {row["id"]: row for row in (yield query("runs_to_change", ids={*ids, *beside}))}
     arrived = yield query("sum_chunks", ids=ids)
@@ -209,6 +223,7 @@ def lose(
             lost[row["session"]].append(outcome)
     for session, outcomes in sorted(lost.items()):
         yield from _end(now, session, outcomes, rows, book, gates, effects, loss)
+    yield from judge(now, carts, effects)
 
 
 def _lost_outcome(now: int, held: Row, row: Row, loss: Loss, torn: Row | None) -> Outcome:
@@ -346,6 +361,7 @@ def _ended(end: _End) -> Ended:
         verdict.cause,
         _delay(row, first_start),
         row["gate_job"],
+        row["cart"],
     )
 
 

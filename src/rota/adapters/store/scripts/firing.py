@@ -7,33 +7,44 @@ from collections.abc import Iterable, Sequence
 from rota.adapters.store.rows import optional_micros, reasons_to
 from rota.adapters.store.script import Many, Script, query
 from rota.adapters.store.scripts import shards
+from rota.adapters.store.scripts.claiming import fill, free_worker
 from rota.adapters.store.scripts.drafting import Draft, insert_drafts
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.gates import HoldGates
+from rota.adapters.store.scripts.memory import Memory
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, micros, scheduled_run_id, shard_of
 from rota.domain.run import Trigger
-from rota.ports.records import Fired, Firing, Ownership, Rearmed, Unanswered
+from rota.ports.records import Fired, Firing, Ownership, Rearmed, Room, Unanswered
 
 
 def fire(
-    now: int, firings: Sequence[Firing], ownership: Ownership, book: RulesBook, hold: HoldGates
+    now: int,
+    firings: Sequence[Firing],
+    ownership: Ownership,
+    room: Room | None,
+    book: RulesBook,
+    memory: Memory,
+    hold: HoldGates,
 ) -> Script[Fired]:
-    """Insert the runs that are due and advance their schedules."""
+    """Insert the runs that are due, advance their schedules, and fill the room of a worker."""
     shard = {firing.job_id: shard_of(firing.job_id) for firing in firings}
     lost = yield from shards.lost(ownership, set(shard.values()))
     firings = [firing for firing in firings if shard[firing.job_id] not in lost]
+    worker = (yield from free_worker(now, room)) if room else None
     held = yield from hold({firing.job_id for firing in firings})
     accepted = yield from _current(now, [each for each in firings if each.job_id in held])
-    effects = Effects()
+    effects = Effects(memory=memory)
     run_count = yield from _answer(now, accepted, book, effects)
+    works = (yield from fill(now, worker, room, effects)) if worker and room else []
     wakes = yield from effects.conclude()
     return Fired(
         accepted=frozenset(firing.job_id for firing in accepted),
         wakes=wakes,
         run_count=run_count,
         lost_shards=lost,
+        claimed=tuple(works),
     )
 
 

@@ -16,6 +16,7 @@ from rota.domain.gates import (
     BackfillRules,
     JobRules,
     admit,
+    held_by_cart,
 )
 from rota.domain.ids import BackfillId, JobId, RunId
 from rota.domain.run import Trigger
@@ -31,6 +32,7 @@ class Gatekeeper:
     def __init__(self) -> None:
         self._gates: dict[str, JobRules] = {}
         self._backfills: dict[str, BackfillRules] = {}
+        self._held_carts: dict[str | None, Admission] = {}
         self._watched: set[str] = set()  # jobs whose runs can keep one another from going
         self._active: dict[str, list[ActiveRun]] = defaultdict(list)
         self._admitted: dict[str, list[tuple[ActiveRun, RunState]]] = defaultdict(list)
@@ -45,8 +47,9 @@ class Gatekeeper:
         jobs: Iterable[str],
         leave_out: Iterable[str] = (),
         backfills: Collection[str] = (),
+        carts: Collection[str] = (),
     ) -> Script[None]:
-        """Read what the gates of these jobs and of backfills of theirs need.
+        """Read what the gates of these jobs, and of backfills and carts of theirs, need.
 
         `leave_out` are the runs to be admitted.
         """
@@ -58,6 +61,9 @@ class Gatekeeper:
             rows = yield query("select_backfills", ids=backfills)
             self._backfills = {row["id"]: backfill_rules(row) for row in rows}
             self._watched |= {row["job_id"] for row in rows}
+        if carts:
+            rows = yield query("held_carts", ids=carts)
+            self._held_carts = {row["id"]: held_by_cart(row["id"], row["name"]) for row in rows}
         if self._watched:
             hidden = set(leave_out)
             for row in (yield query("active_runs", ids=self._watched, now=now)):
@@ -87,6 +93,8 @@ class Gatekeeper:
 
     def admit(self, job: str, run: ActiveRun) -> Admission:
         """What this run becomes; remembered for the next one of its job."""
+        if run.cart in self._held_carts:
+            return self._held_carts[run.cart]
         active = self._active_of(job)
         backfill = None if run.backfill is None else self._backfills[run.backfill]
         admission = admit(self._gates[job], run, active, backfill)
@@ -132,6 +140,7 @@ def active_run(row: Row) -> ActiveRun:
         row["attempt"],
         row["backfill"],
         bool(row["caught_up"]),
+        row["cart"],
     )
 
 

@@ -44,10 +44,13 @@ class Lines:
     _entered: dict[str, Line] = field(default_factory=dict)
     _charges: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     _left: set[str] = field(default_factory=set)
+    returned: dict[str, int] = field(default_factory=dict)  # the oldest such run of each line
 
-    def enter(self, line: Line) -> None:
-        """A run waits there from now on."""
+    def enter(self, line: Line, returned: int | None = None) -> None:
+        """A run waits there from now on; `returned` is its number if it is not new."""
         self._entered[line.id] = line
+        if returned is not None:
+            self.returned[line.id] = min(returned, self.returned.get(line.id, returned))
 
     def leave(self, chains: Iterable[str]) -> None:
         """Runs of these wait no more: they may have been the last ones."""

@@ -12,14 +12,19 @@ _MAX_COUNT = 2**31  # lines or bytes of a chunk, of which an attempt has fewer t
 _MAX_LINE = 2**62
 
 
+def open_outputs(session: str, runs: Collection[str]) -> Script[frozenset[Fence]]:
+    """Attempts at these runs that the session holds, or that ended there and left some output."""
+    rows = yield query("printing_fences", ids=runs, session=session)
+    return frozenset(Fence(row["id"], row["attempt"]) for row in rows)
+
+
 def add_chunks(
     session: str, chunks: Sequence[tuple[Fence, StoredChunk]]
 ) -> Script[tuple[Fence, ...]]:
     """Record output that is in the blob store, of attempts that the session holds or has ended."""
     runs = {fence.run for fence, _ in chunks}
     yield query("runs_to_change", ids=runs)  # an end of theirs must see these chunks, or be seen
-    rows = yield query("printing_fences", ids=runs, session=session)
-    open_fences = {Fence(row["id"], row["attempt"]) for row in rows}
+    open_fences = yield from open_outputs(session, runs)
     accepted = [(fence, chunk) for fence, chunk in chunks if fence in open_fences]
     if accepted:
         values = [_values(session, fence, chunk) for fence, chunk in accepted]

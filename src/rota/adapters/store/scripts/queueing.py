@@ -29,7 +29,7 @@ def enqueue(now: int, rows: Sequence[Row], effects: Effects) -> Script[None]:
     yield Many("queue_run", [(now, row["id"]) for row in rows])
     yield record("run.queued", now, [row["id"] for row in rows], actor="scheduler")
     for row in rows:
-        effects.queued(line_of(row), row["id"])
+        effects.queued(line_of(row), row["id"], row["seq"])
 
 
 def end_waiting(now: int, runs: Sequence[RunId], end: EndOfWait, effects: Effects) -> Script[None]:
@@ -43,6 +43,7 @@ def end_waiting(now: int, runs: Sequence[RunId], end: EndOfWait, effects: Effect
     yield record("run.finished", now, ids, actor=end.actor, state=end.state, cause=end.cause)
     effects.ends.update((row["job"], end.state) for row in waiting)
     effects.lines.leave(row["chain"] for row in waiting)
+    effects.carts |= any(row["cart"] for row in waiting)
 
 
 def cancel(

@@ -9,6 +9,7 @@ from typing import Any
 
 from rota.adapters.store.rows import (
     attempt_from,
+    duration,
     event_from,
     from_json,
     job_from,
@@ -31,6 +32,7 @@ from rota.ports.records import (
     DueSchedule,
     EndedWait,
     Event,
+    Heartbeat,
     JobQuery,
     LedgerEntry,
     RunQuery,
@@ -181,6 +183,15 @@ def _runs_query(wanted: RunQuery) -> Query:
             any_state=any_state,
             **filters,
         )
+    if wanted.cart is not None:
+        return query(
+            "select_runs_of_cart",
+            cart=wanted.cart,
+            job=wanted.job_id,
+            job_like=job_like,
+            any_state=any_state,
+            **filters,
+        )
     if wanted.states and FINAL_STATES.isdisjoint(wanted.states):
         return query("select_active_runs", job=wanted.job_id, job_like=job_like, **filters)
     if wanted.job_id is not None:
@@ -229,6 +240,11 @@ def inline_output(run: RunId, attempt: int) -> Script[bytes]:
 def sessions(alive_only: bool) -> Script[list[Session]]:
     rows = yield query("select_sessions", any=int(not alive_only), limit=_MAX_SESSIONS)
     return [session_from(row, row["held"]) for row in rows]
+
+
+def heartbeats() -> Script[list[Heartbeat]]:
+    rows = yield query("heartbeats")
+    return [Heartbeat(row["id"], row["beats"], duration(row["lease"])) for row in rows]
 
 
 def any_queued(runs: Sequence[str]) -> Script[bool]:

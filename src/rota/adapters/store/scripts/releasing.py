@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from rota.adapters.store.rows import reasons_to
-from rota.adapters.store.script import Many, Query, Row, Script, query
+from rota.adapters.store.script import Many, Query, Row, Script, lock, query
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.gatekeeper import (
     Gatekeeper,
@@ -42,12 +42,15 @@ _PAGE = 200
 
 def release_eligible(now: int, limit: int, hold: HoldGates) -> Script[Released]:
     """Runs whose time or back-off has come pass the gates."""
-    jobs = {row["job_id"] for row in (yield query("eligible_jobs", now=now, limit=limit))}
-    if not jobs:
+    concerned = yield query("eligible_jobs", now=now, limit=limit)
+    if not concerned:
         return Released(0, Wakes())
-    held = yield from hold(jobs)
+    carts = {row["cart"] for row in concerned} - {None}
+    if carts:
+        yield lock("used_carts", ids=sorted(carts))
+    held = yield from hold({row["job_id"] for row in concerned})
     found = yield query("eligible_runs", now=now, limit=limit)
-    rows = [row for row in found if row["job_id"] in held]
+    rows = [row for row in found if row["job_id"] in held and row["cart"] in {None, *carts}]
     effects = Effects()
     gatekeeper = Gatekeeper()
     yield from gatekeeper.load(
@@ -55,6 +58,7 @@ def release_eligible(now: int, limit: int, hold: HoldGates) -> Script[Released]:
         {row["job_id"] for row in rows},
         leave_out=[row["id"] for row in rows],
         backfills={row["backfill"] for row in rows if row["backfill"] is not None},
+        carts=carts,
     )
     going: list[Row] = []
     blocked: list[tuple[str, str | None, str]] = []
@@ -236,7 +240,7 @@ def sweep(now: int, limit: int, after: str) -> Script[tuple[Released, str]]:
 def _jobs_behind(keys: Sequence[str]) -> Script[set[str]]:
     """The jobs that keys of waiting runs are about."""
     named = [key.split(":", 1) for key in keys]
-    jobs = {name for kind, name in named if kind != "backfill"}
+    jobs = {name for kind, name in named if kind in ("job", "pause")}
     backfills = [name for kind, name in named if kind == "backfill"]
     if backfills:
         jobs |= {row["job_id"] for row in (yield query("select_backfills", ids=backfills))}

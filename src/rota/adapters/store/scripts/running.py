@@ -61,7 +61,7 @@ def resolve(now: int, run: RunId, state: RunState, actor: str) -> Script[Wakes]:
     )
     yield Many("resolve_run", [values])
     yield record("run.resolved", now, [run], actor=actor, state=state)
-    effects = Effects(times=not is_final_now)
+    effects = Effects(times=not is_final_now, carts=rows[0]["cart"] is not None)
     if is_final_now:
         effects.ends[rows[0]["job"], state] += 1
     yield from release_jobs(now, [rows[0]["job_id"]], effects)

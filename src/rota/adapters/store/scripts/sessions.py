@@ -18,17 +18,16 @@ from rota.domain.states import RunState
 from rota.ports.records import Renewal, Session, Wakes
 from rota.ports.work import Fence, Hello, Start, StartAnswer
 
+_REMEMBERED = timedelta(days=90) // timedelta(microseconds=1)  # runs show until then who had them
+
 
 def register(
     now: int, hello: Hello, lease: timedelta, server: str, book: RulesBook
 ) -> Script[tuple[Session, Wakes]]:
     """A worker arrives; what its earlier life held is lost at once if that is provably over."""
     effects = Effects()
-    if hello.predecessor_is_gone:
-        older = [row["id"] for row in (yield query("sessions_of_worker", worker=hello.worker))]
-        if older:
-            yield from _end(now, older, VANISHED, book, effects)
-            yield record("worker.lost", now, older, actor=hello.worker, workers=[hello.worker])
+    if hello.succeeds:
+        yield from _end_earlier_life(now, hello, book, effects)
     session = new_session_id()
     lease_micros = lease // timedelta(microseconds=1)
     yield query(
@@ -50,6 +49,14 @@ def register(
     [row] = yield query("session", id=session)
     wakes = yield from effects.conclude()
     return session_from(row), wakes
+
+
+def _end_earlier_life(now: int, hello: Hello, book: RulesBook, effects: Effects) -> Script[None]:
+    """Only the session that it names: others of its name may be alive somewhere else."""
+    session = hello.succeeds
+    if (yield query("live_session_of", id=session, worker=hello.worker)):
+        yield from _end(now, [session], VANISHED, book, effects)
+        yield record("worker.lost", now, [session], actor=hello.worker, workers=[hello.worker])
 
 
 def resume(now: int, hello: Hello, server: str) -> Script[Session | None]:
@@ -145,6 +152,12 @@ def _end(
     yield from lose(now, held, loss, book, effects, beside=[row["id"] for row in pending])
     if held or pending:
         yield from tear_output(sessions)
+
+
+def forget(now: int, limit: int) -> Script[int]:
+    """Presences that ended long ago; returns how many."""
+    forgotten = yield query("forget_sessions", before=now - _REMEMBERED, limit=limit)
+    return len(forgotten)
 
 
 def lose_held(

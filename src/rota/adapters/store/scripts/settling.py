@@ -34,6 +34,7 @@ class Ended(NamedTuple):
     cause: str
     delay: int | None  # microseconds from release to first start; None: no start, or a backfill
     gate: str | None  # the job at whose gate the run counts
+    cart: str | None
 
     @property
     def seconds(self) -> float:
@@ -61,6 +62,7 @@ def settle(
         yield _tell(now, RunState(state), cause, group, actor)
         if is_final(RunState(state)):
             effects.ends.update((end.job, state) for end in group)
+            effects.carts |= any(end.cart for end in group)
     waiting = yield query("any_waits", ids={end.job_id for end in ends})
     effects.times |= bool(waiting) or any(state == RunState.SCHEDULED for state, _ in groups)
     yield from release_jobs(now, gates, effects)

@@ -49,11 +49,18 @@ def keep(now: int, me: ServerId, stopping: bool) -> Script[Holding]:
     servers = [server_from(row) for row in (yield query("live_servers", now=now))]
     known = yield from shards()
     move = rebalance(me, servers, known, instant(now))
-    if move.give:
-        yield query("give_shards", server=me, numbers=move.give)
-    held = {s.number: s.epoch for s in known if s.owner == me and s.number not in move.give}
+    given = yield from _give(me, move.give)
+    held = {s.number: s.epoch for s in known if s.owner == me and s.number not in given}
     held |= yield from _take(now, me, move.take, _ended_owners(known, servers))
-    return Holding(True, instant(now), held, tuple(servers), move.give)
+    return Holding(True, instant(now), held, tuple(servers), given)
+
+
+def _give(me: ServerId, numbers: Collection[int]) -> Script[tuple[int, ...]]:
+    """Those that could be given; the rest stay held."""
+    if not numbers:
+        return ()
+    rows = yield query("give_shards", server=me, numbers=numbers)
+    return tuple(sorted(row["number"] for row in rows))
 
 
 def _take(

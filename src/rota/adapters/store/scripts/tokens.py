@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from rota.adapters.store.rows import token_from
 from rota.adapters.store.script import Many, Script, query
 from rota.adapters.store.scripts.effects import record
+from rota.domain.ids import instant
 from rota.ports.records import NewToken, Token
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -33,10 +34,10 @@ def add(now: int, token: NewToken) -> Script[None]:
     yield record("token.created", now, [token.id], actor=token.created_by, kind=token.kind)
 
 
-def find(now: int, digest: str) -> Script[tuple[Token, str] | None]:
-    """A token that is valid now, and its kind."""
+def find(now: int, digest: str) -> Script[tuple[Token, str, datetime] | None]:
+    """A token that is valid now, its kind, and when that is."""
     rows = yield query("token_by_digest", digest=digest, now=now)
-    return (token_from(rows[0]), rows[0]["kind"]) if rows else None
+    return (token_from(rows[0]), rows[0]["kind"], instant(now)) if rows else None
 
 
 def note_use(now: int, token_id: str) -> Script[None]:

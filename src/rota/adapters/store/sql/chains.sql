@@ -52,16 +52,23 @@ SELECT (SELECT served FROM pool WHERE name = :pool) AS served,
 INSERT INTO pool (name, served) VALUES (:pool, :served)
 ON CONFLICT (name) DO UPDATE SET served = pool.served + excluded.served;
 
+-- name: line_heads
+-- The oldest run of each line, whoever may take it.
+SELECT line.value ->> 'id' AS id, min(run.seq) AS seq FROM json_each(:lines) AS line
+JOIN run ON run.state = 'QUEUED' AND run.chain = line.value ->> 'id'
+GROUP BY line.value ->> 'id';
+
 -- name: chain_heads
 -- The oldest runs of a line that fit.
-SELECT seq FROM run WHERE state = 'QUEUED' AND chain = :chain AND shape = ANY(:shapes)
+SELECT seq FROM run
+WHERE state = 'QUEUED' AND chain = :chain AND seq >= :first AND shape = ANY(:shapes)
 ORDER BY seq LIMIT :limit;
 
 -- name: oldest_runs
 -- The oldest runs of a pool that fit, found among the oldest of each of its lines.
-SELECT run.seq FROM chain JOIN run ON run.seq IN (
+SELECT run.seq FROM json_each(:lines) AS line JOIN run ON run.seq IN (
     SELECT head.seq FROM run AS head
-    WHERE head.state = 'QUEUED' AND head.chain = chain.id AND head.shape = ANY(:shapes)
+    WHERE head.state = 'QUEUED' AND head.chain = line.value ->> 'id'
+        AND head.seq >= line.value ->> 'first' AND head.shape = ANY(:shapes)
     ORDER BY head.seq LIMIT :limit)
-WHERE chain.pool = :pool AND chain.active = 1
 ORDER BY run.seq LIMIT :limit;

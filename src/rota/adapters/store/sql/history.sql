@@ -31,6 +31,18 @@ WHERE run.backfill = :backfill AND run.project = :project AND run.seq < :before_
     AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
 ORDER BY run.seq DESC LIMIT :limit;
 
+-- name: select_runs_of_cart
+-- Runs of a cart, newest first.
+SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.cart = :cart AND run.project = :project AND run.seq < :before_seq
+    AND (CAST(:job AS TEXT) IS NULL OR run.job_id = :job)
+    AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
+    AND (:any_state = 1 OR run.state = ANY(:states))
+    AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
+    AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
+    AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
+ORDER BY run.seq DESC LIMIT :limit;
+
 -- name: select_active_runs
 -- Runs that are not final, newest first.
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session

@@ -6,11 +6,11 @@
 INSERT INTO run (id, project, job_id, job, job_version, trigger, state, cause, due_at, release_at,
     eligible_at, deadline_at, late_at, drop_at, priority, pool, chain, shape, delivery, max_attempts,
     expected, blocked_on, reasons, inputs, created_by, created_at, queued_at, ended_at, retry_of, gate_job,
-    backfill, caught_up)
+    backfill, caught_up, cart, item)
 VALUES (:id, :project, :job_id, :job, :job_version, :trigger, :state, :cause, :due_at, :release_at,
     :eligible_at, :deadline_at, :late_at, :drop_at, :priority, :pool, :chain, :shape, :delivery,
     :max_attempts, :expected, :blocked_on, :reasons, :inputs, :created_by, :created_at, :queued_at,
-    :ended_at, :retry_of, :gate_job, :backfill, :caught_up);
+    :ended_at, :retry_of, :gate_job, :backfill, :caught_up, :cart, :item);
 
 -- name: known_runs
 -- Which of these ids exist.
@@ -18,7 +18,7 @@ SELECT id FROM run WHERE id = ANY(:ids);
 
 -- name: active_runs
 -- What is due, not final, and counts at the gates of these jobs.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up FROM run
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart FROM run
 WHERE gate_job = ANY(:ids)
     AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN')
     AND due_at <= :now
@@ -32,12 +32,12 @@ WHERE gate_job IS NULL AND seq IN (SELECT seq FROM active_run WHERE coalesce(job
 
 -- name: waiting_runs
 -- Runs that wait on this key, oldest first.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, chain, pool, priority FROM run
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority FROM run
 WHERE state = 'BLOCKED' AND blocked_on = :key AND seq > :after ORDER BY seq LIMIT :limit;
 
 -- name: waiting_triggered_runs
 -- The same, without those that a schedule asked for.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, chain, pool, priority FROM run
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority FROM run
 WHERE state = 'BLOCKED' AND blocked_on = :key AND trigger <> 'schedule' AND seq > :after
 ORDER BY seq LIMIT :limit;
 
@@ -91,7 +91,7 @@ WHERE id = ANY(:ids) AND state IN ('CLAIMED', 'PROCESSING') AND cancel_at IS NUL
 -- What decisions about these runs need, locked.
 SELECT id, seq, job_id, job, job_version, state, attempt, session, result, failures, losses, delivery,
     chain, capacity, expected, cancel_at, deadline_at, claimed_at, started_at, first_started_at,
-    release_at, backfill, gate_job
+    release_at, backfill, gate_job, cart
 FROM run WHERE id = ANY(:ids);
 
 -- name: reported_runs
@@ -137,13 +137,13 @@ RETURNING id, job, is_late;
 SELECT min(eligible_at) AS eligible_at FROM run WHERE state = 'SCHEDULED';
 
 -- name: eligible_jobs
--- The jobs of runs whose time has come.
-SELECT DISTINCT job_id FROM (SELECT job_id FROM run WHERE state = 'SCHEDULED' AND eligible_at <= :now
+-- The jobs and carts of runs whose time has come.
+SELECT DISTINCT job_id, cart FROM (SELECT job_id, cart FROM run WHERE state = 'SCHEDULED' AND eligible_at <= :now
     ORDER BY eligible_at, seq LIMIT :limit) AS eligible;
 
 -- name: eligible_runs
 -- Runs whose time has come.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, chain, pool, priority
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority
 FROM run WHERE state = 'SCHEDULED' AND eligible_at <= :now
 ORDER BY eligible_at, seq LIMIT :limit;
 
@@ -154,7 +154,7 @@ UPDATE run SET state = 'CLAIMED', attempt = attempt + 1, session = :session, cla
     signal = NULL, steps = NULL, progress = NULL, cpu_seconds = 0, max_memory = 0, output = NULL,
     output_state = 'none', output_bytes = 0, output_lines = 0, truncated = 0
 WHERE seq = ANY(:seqs) AND state = 'QUEUED'
-RETURNING seq, id, attempt, job_id, job_version, due_at, deadline_at, inputs, chain, expected;
+RETURNING seq, id, attempt, job_id, job_version, due_at, deadline_at, inputs, cart, item, chain, expected;
 
 -- name: named_runs
 -- Which of these runs a worker of a pool may take now.
@@ -188,7 +188,7 @@ WHERE run.id = report.id AND run.attempt = report.attempt AND coalesce(run.sessi
     AND run.state IN ('CLAIMED', 'PROCESSING')
 RETURNING run.id, run.attempt, job_id, job, chain, capacity, expected, claimed_at, run.started_at,
     run.ended_at, state, cause,
-    CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay, gate_job;
+    CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay, gate_job, cart;
 
 -- name: end_attempt
 -- An attempt ended: the run is final, waits for the next attempt, or is unknown.

@@ -3,6 +3,10 @@
 SELECT session.*, (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining
 FROM session WHERE id = :id;
 
+-- name: free_session
+-- The same, if nobody else is about to change it.
+SELECT session.* FROM session WHERE id = :id;
+
 -- name: insert_session
 -- A worker arrives.
 INSERT INTO session (id, worker, pool, slots, labels, functions, guard_mode, version, lease,
@@ -17,9 +21,9 @@ UPDATE session SET stream = stream + 1, server = :server, expires_at = :now + le
 WHERE id = :id AND worker = :worker AND pool = :pool AND alive = 1
 RETURNING id;
 
--- name: sessions_of_worker
--- Live presences of a worker.
-SELECT id FROM session WHERE worker = :worker AND alive = 1;
+-- name: live_session_of
+-- A presence, if it is that worker's and not over.
+SELECT id FROM session WHERE id = :id AND worker = :worker AND alive = 1;
 
 -- name: renew_session
 -- The lease is prolonged, if the session is still alive.
@@ -55,12 +59,37 @@ SELECT count(*) AS held, (SELECT count(*) FROM drained_worker
     WHERE name = (SELECT worker FROM session WHERE id = :session)) AS draining
 FROM run WHERE session = :session AND state IN ('CLAIMED', 'PROCESSING');
 
+-- name: count_held_of
+-- The same, if it holds no other runs than these.
+SELECT count(*) AS held, (SELECT count(*) FROM drained_worker
+    WHERE name = (SELECT worker FROM session WHERE id = :session)) AS draining
+FROM run WHERE seq = ANY(:seqs) AND session = :session AND state IN ('CLAIMED', 'PROCESSING');
+
 -- name: select_sessions
 -- Workers, the newest first.
 SELECT session.*, (SELECT count(*) FROM run WHERE run.session = session.id
     AND run.state IN ('CLAIMED', 'PROCESSING')) AS held,
     (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining
 FROM session WHERE (:any = 1 OR alive = 1) ORDER BY registered_at DESC LIMIT :limit;
+
+-- name: heartbeats
+-- How often each live session was renewed.
+SELECT id, beats, lease FROM session WHERE alive = 1;
+
+-- name: forget_sessions
+-- Presences that were over at the given time and left nothing to be settled. Those of a drained worker
+-- stay, as its name is known by them.
+DELETE FROM session WHERE id IN (SELECT session.id FROM session
+    WHERE alive = 0 AND expires_at < :before
+        AND NOT EXISTS (SELECT 1 FROM run
+            WHERE run.session = session.id AND run.state IN ('CLAIMED', 'PROCESSING'))
+        AND NOT EXISTS (SELECT 1 FROM run
+            WHERE run.session = session.id AND run.output_state = 'pending')
+        AND NOT EXISTS (SELECT 1 FROM attempt
+            WHERE attempt.session = session.id AND attempt.output_state = 'pending')
+        AND NOT EXISTS (SELECT 1 FROM drained_worker WHERE drained_worker.name = session.worker)
+    LIMIT :limit)
+RETURNING id;
 
 -- name: count_sessions
 -- Workers by presence and pool.

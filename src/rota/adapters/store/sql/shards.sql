@@ -46,7 +46,8 @@ RETURNING number, epoch;
 
 -- name: give_shards
 -- A server gives up shards of its own.
-UPDATE shard SET owner = NULL WHERE number = ANY(:numbers) AND owner = :server;
+UPDATE shard SET owner = NULL WHERE number = ANY(:numbers) AND owner = :server
+RETURNING number;
 
 -- name: give_all_shards
 -- A server gives up whatever it owns.

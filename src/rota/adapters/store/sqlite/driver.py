@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from rota.adapters.store.driving import Urgency
 from rota.adapters.store.queries import Statement, shared_statements
 from rota.adapters.store.script import Lock, MakeScript, Query, Row, Rows, Script, Step
 from rota.adapters.store.sqlite.connection import connect, translated
-from rota.adapters.store.store import Urgency
 from rota.adapters.store.ticker import Ticker
 from rota.domain.errors import StaleTransition, Unavailable
 
@@ -147,20 +147,28 @@ class SqliteDriver:
             self._changed.wait_for(lambda: self._waiting or self._is_closed)
             return bool(self._waiting)
 
-    def _next_task(self) -> _Task | None:
+    def _next_task(self, least: Urgency = Urgency.API) -> _Task | None:
+        """The most urgent of those that are at least so urgent."""
         with self._changed:
-            return heapq.heappop(self._waiting) if self._waiting else None
+            is_there = self._waiting and self._waiting[0].urgency <= least
+            return heapq.heappop(self._waiting) if is_there else None
 
     def _commit_group(self) -> tuple[list[_Task], list[Any]]:
-        """Run what waits, most urgent first, and commit it together."""
+        """Run what waits, most urgent first, and commit it together.
+
+        Only time is kept apart: what is due does not wait until what can wait is done as well.
+        """
         tasks: list[_Task] = []
         answers: list[Any] = []
         full_at = time.monotonic() + _GROUP_SECONDS
+        least = Urgency.API
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            while len(tasks) < _MAX_GROUP and (task := self._next_task()):
+            while len(tasks) < _MAX_GROUP and (task := self._next_task(least)):
                 tasks.append(task)
                 answers.append(self._run(task))
+                if task.urgency <= Urgency.FIRE:
+                    least = Urgency.FIRE
                 if time.monotonic() > full_at:
                     break
             self._mark()

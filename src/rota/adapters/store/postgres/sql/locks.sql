@@ -16,6 +16,14 @@ SELECT FROM shard WHERE number = ANY(:numbers) ORDER BY number FOR SHARE;
 -- Sessions that are to end: nobody claims for them meanwhile.
 SELECT FROM session WHERE id = ANY(:ids) ORDER BY id FOR UPDATE;
 
+-- name: lock_carts
+-- One transaction at a time decides about these carts.
+SELECT FROM cart WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE;
+
+-- name: lock_used_carts
+-- These carts are neither paused nor resumed while runs of theirs pass the gates.
+SELECT FROM cart WHERE id = ANY(:ids) ORDER BY id FOR SHARE;
+
 -- name: lock_gates
 -- One transaction at a time looks at what counts at the gates of these jobs, and changes it.
 SELECT FROM schedule WHERE job_id = ANY(:ids) ORDER BY job_id FOR NO KEY UPDATE;

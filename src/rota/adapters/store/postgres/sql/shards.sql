@@ -7,6 +7,14 @@ WHERE number IN (SELECT number FROM shard
     FOR NO KEY UPDATE SKIP LOCKED)
 RETURNING number, epoch;
 
+-- name: give_shards
+-- A server gives up shards of its own. One that it is busy firing stays its own until the next time:
+-- a renewal waits for nobody, least of all for its own server.
+UPDATE shard SET owner = NULL
+WHERE number IN (SELECT number FROM shard WHERE number = ANY(:numbers) AND owner = :server
+    FOR NO KEY UPDATE SKIP LOCKED)
+RETURNING number;
+
 -- name: end_transactions
 -- Whatever servers that are over have under way ends, and their locks are free. One that was stopped
 -- in the middle of a statement holds them for as long as it likes.

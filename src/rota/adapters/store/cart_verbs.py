@@ -1,0 +1,108 @@
+"""The part of the store port that is about carts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from rota.adapters.store.driving import Driver, Urgency
+from rota.adapters.store.scripts.carts import advancing, commanding, loading, reading, templates
+from rota.adapters.store.scripts.rules import RulesBook
+from rota.domain.ids import CartId, micros
+from rota.ports.carts import (
+    Advanced,
+    Cart,
+    CartLook,
+    CartQuery,
+    Command,
+    Commanded,
+    DueTemplate,
+    FailureGroup,
+    Item,
+    ItemQuery,
+    NewCart,
+    NewItem,
+    NewTemplate,
+    Template,
+    Wave,
+)
+from rota.ports.records import Idempotency, Wakes
+
+
+class CartVerbs:
+    """Implements `rota.ports.carts.CartStore`."""
+
+    def __init__(self, driver: Driver, book: RulesBook) -> None:
+        self._driver = driver
+        self._book = book
+
+    async def create_cart(self, cart: NewCart) -> None:
+        await self._driver.write(lambda now: loading.create(now, cart), Urgency.API)
+
+    async def add_items(self, cart: CartId, first: int, items: Sequence[NewItem]) -> None:
+        await self._driver.write(lambda _: loading.add_items(cart, first, items), Urgency.API)
+
+    async def submit_cart(
+        self,
+        cart: CartId,
+        idempotency: Idempotency | None = None,
+        due: DueTemplate | None = None,
+    ) -> tuple[CartId, Wakes]:
+        return await self._driver.write(
+            lambda now: loading.submit(now, cart, idempotency, due), Urgency.API
+        )
+
+    async def save_templates(
+        self, new: Sequence[NewTemplate], removed: Sequence[Template], *, actor: str
+    ) -> Wakes:
+        return await self._driver.write(
+            lambda now: templates.save(now, new, removed, actor), Urgency.API
+        )
+
+    async def templates(self, project: str, names: Sequence[str] | None = None) -> list[Template]:
+        return await self._driver.read(lambda _: templates.find(project, names))
+
+    async def due_templates(self, shards: Collection[int], limit: int) -> list[Template]:
+        return await self._driver.read(lambda now: templates.due(now, shards, limit), Urgency.CLAIM)
+
+    async def pass_template(self, due: DueTemplate, cause: str) -> None:
+        await self._driver.write(lambda now: templates.pass_over(now, due, cause), Urgency.API)
+
+    async def discard_cart(self, cart: CartId) -> None:
+        await self._driver.write(lambda _: loading.discard([cart]), Urgency.API)
+
+    async def carts(self, query: CartQuery) -> list[Cart]:
+        return await self._driver.read(lambda _: reading.carts(query))
+
+    async def items(self, query: ItemQuery) -> list[Item]:
+        return await self._driver.read(lambda _: reading.items(query))
+
+    async def waves(self, cart: CartId) -> list[Wave]:
+        return await self._driver.read(lambda _: reading.waves(cart))
+
+    async def failure_groups(self, cart: CartId, limit: int) -> list[FailureGroup]:
+        return await self._driver.read(lambda _: reading.failure_groups(cart, limit))
+
+    async def cells(self, cart: CartId) -> list[str]:
+        return await self._driver.read(lambda _: reading.cells(cart))
+
+    async def command_cart(self, cart: CartId, command: Command, *, actor: str) -> Commanded:
+        return await self._driver.write(
+            lambda now: commanding.command(now, cart, command, actor), Urgency.API
+        )
+
+    async def carts_to_advance(self, shards: Collection[int], limit: int) -> list[CartLook]:
+        return await self._driver.read(
+            lambda now: reading.to_advance(now, shards, limit), Urgency.CLAIM
+        )
+
+    async def advance_cart(self, cart: CartId, closed_until: datetime | None) -> Advanced:
+        return await self._driver.write(
+            lambda now: advancing.advance(now, cart, closed_until, self._book), Urgency.CLAIM
+        )
+
+    async def next_cart_look(self) -> datetime | None:
+        return await self._driver.read(lambda _: reading.next_look(), Urgency.CLAIM)
+
+    async def forget_loading_carts(self, before: datetime) -> int:
+        return await self._driver.write(lambda _: loading.forget(micros(before)), Urgency.API)

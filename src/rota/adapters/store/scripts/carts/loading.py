@@ -1,0 +1,115 @@
+"""Filling a cart with items, in transactions of their own, until it is submitted as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.adapters.store.rows import optional_micros, to_json
+from rota.adapters.store.script import Many, Script, lock, query
+from rota.adapters.store.scripts.carts.templates import moved
+from rota.adapters.store.scripts.effects import record
+from rota.adapters.store.scripts.submitting import first_answer
+from rota.domain.carts.states import CartState
+from rota.domain.errors import Conflict, NotFound, StaleTransition
+from rota.domain.ids import CartId, shard_of
+from rota.ports.carts import DueTemplate, NewCart, NewItem
+from rota.ports.records import Idempotency, Wakes
+
+
+def create(now: int, cart: NewCart) -> Script[None]:
+    """A cart that does nothing yet."""
+    values = (
+        cart.id,
+        cart.project,
+        cart.name,
+        shard_of(cart.id),
+        to_json(cart.document),
+        to_json(cart.rules.to_document()),
+        cart.items,
+        cart.created_by,
+        now,
+        optional_micros(cart.starts_at),
+    )
+    yield Many("insert_cart", [values])
+
+
+def add_items(cart: CartId, first: int, items: Sequence[NewItem]) -> Script[None]:
+    """Items, in their order."""
+    known = yield query("known_items", cart=cart, keys=[item.key for item in items])
+    if known:
+        raise Conflict(
+            f'the cart has an item with the key "{known[0]["key"]}" already',
+            code="duplicate_key",
+            hint="give each item a key of its own",
+            facts={"keys": [row["key"] for row in known[:10]]},
+        )
+    yield Many(
+        "insert_item",
+        [
+            (
+                cart,
+                first + place,
+                item.key,
+                item.wave,
+                item.job_id,
+                item.job_version,
+                None if item.inputs is None else to_json(item.inputs),
+            )
+            for place, item in enumerate(items)
+        ],
+    )
+
+
+def submit(
+    now: int, cart: CartId, idempotency: Idempotency | None, due: DueTemplate | None
+) -> Script[tuple[CartId, Wakes]]:
+    """From here on the cart lives, or it is as if it had never been."""
+    answered = yield from first_answer(now, idempotency, cart)
+    if answered is not None:
+        yield from discard([cart])
+        return CartId(answered), Wakes()
+    yield lock("carts", ids=[cart])
+    rows = yield query("carts_to_change", ids=[cart])
+    if not rows or rows[0]["state"] != "LOADING":
+        raise NotFound(f"no cart {cart} is being filled", code="cart_not_found")
+    [row] = rows
+    yield from refuse_second(row["project"], row["name"])
+    [found] = yield query("count_items", cart=cart)
+    if found["count"] != row["items"]:
+        raise Conflict(
+            f"{row['items']} items were announced, {found['count']} came", code="items_missing"
+        )
+    if due is not None:
+        try:
+            yield moved(due)
+        except StaleTransition as error:
+            raise Conflict("this due time has its cart", code="template_moved") from error
+    yield Many("begin_cart", [(CartState.PLANNED, now, cart)])
+    facts = {"name": row["name"], "items": row["items"]}
+    yield record("cart.submitted", now, [cart], actor=row["created_by"], **facts)
+    return cart, Wakes(carts=True)
+
+
+def refuse_second(project: str, name: str) -> Script[None]:
+    """`Conflict` if a cart of this name is live."""
+    for row in (yield query("live_cart", project=project, name=name)):
+        raise Conflict(
+            f"the cart {row['id']} of {name} has not ended",
+            code="cart_is_live",
+            hint=f"rota cart show {row['id']}; wait for its end, or cancel it",
+            facts={"cart": row["id"]},
+        )
+
+
+def discard(carts: Sequence[str]) -> Script[None]:
+    """Forget carts that were not submitted."""
+    yield query("delete_items", ids=carts)
+    yield query("delete_carts", ids=carts)
+
+
+def forget(before: int) -> Script[int]:
+    """The same for those whose items stopped coming."""
+    rows = yield query("forgotten_carts", before=before)
+    if rows:
+        yield from discard([row["id"] for row in rows])
+    return len(rows)

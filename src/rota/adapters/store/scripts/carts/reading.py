@@ -1,0 +1,101 @@
+"""Carts and items as they stand."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from datetime import datetime
+
+from rota.adapters.store.rows import (
+    cart_from,
+    cart_rules_from,
+    item_from,
+    like_pattern,
+    optional_instant,
+)
+from rota.adapters.store.script import Query, Script, query
+from rota.domain.carts.states import ItemState
+from rota.domain.ids import CartId, micros
+from rota.ports.carts import Cart, CartLook, CartQuery, FailureGroup, Item, ItemQuery, Wave
+
+_LATER_THAN_ALL = 2**62
+
+
+def carts(wanted: CartQuery) -> Script[list[Cart]]:
+    rows = yield _carts_query(wanted)
+    return [cart_from(row) for row in rows if row["project"] == wanted.project]
+
+
+def _carts_query(wanted: CartQuery) -> Query:
+    if wanted.ids is not None:
+        return query("select_carts_by_id", ids=wanted.ids)
+    if wanted.id_prefix is not None:
+        return query(
+            "select_carts_by_prefix",
+            id_from=wanted.id_prefix,
+            id_to=wanted.id_prefix + "\x7f",
+            project=wanted.project,
+            limit=wanted.limit,
+        )
+    before = wanted.before
+    return query(
+        "select_carts",
+        project=wanted.project,
+        before_at=micros(before[0]) if before else _LATER_THAN_ALL,
+        before_id=before[1] if before else "",
+        name_like=like_pattern(wanted.name_like),
+        any_state=int(not wanted.states),
+        states=wanted.states,
+        limit=wanted.limit,
+    )
+
+
+def items(wanted: ItemQuery) -> Script[list[Item]]:
+    rows = yield query(
+        "select_items",
+        cart=wanted.cart,
+        after=wanted.after,
+        any_state=int(not wanted.states),
+        states=wanted.states,
+        wave=wanted.wave,
+        cause=wanted.cause,
+        any_key=int(wanted.keys is None),
+        keys=wanted.keys or (),
+        limit=wanted.limit,
+    )
+    return [item_from(row) for row in rows]
+
+
+def waves(cart: CartId) -> Script[list[Wave]]:
+    counts: dict[int, dict[ItemState, int]] = defaultdict(dict)
+    for row in (yield query("select_waves", cart=cart)):
+        counts[row["wave"]][ItemState(row["state"])] = row["count"]
+    return [Wave(number, counts[number]) for number in sorted(counts)]
+
+
+def failure_groups(cart: CartId, limit: int) -> Script[list[FailureGroup]]:
+    rows = yield query("select_failure_groups", cart=cart, limit=limit)
+    return [
+        FailureGroup(row["cause"], row["count"], row["key"], row["run"], row["message"] or "")
+        for row in rows
+    ]
+
+
+def cells(cart: CartId) -> Script[list[str]]:
+    rows = yield query("select_cells", cart=cart)
+    return [row["state"] for row in rows]
+
+
+def to_advance(now: int, shards: Collection[int], limit: int) -> Script[list[CartLook]]:
+    rows = yield query("carts_due", now=now, shards=shards, limit=limit)
+    return [
+        CartLook(CartId(row["id"]), row["project"], cart_rules_from(row["rules"]).calendars)
+        for row in rows
+    ]
+
+
+def next_look() -> Script[datetime | None]:
+    [cart] = yield query("next_cart_look")
+    [template] = yield query("next_due_template")
+    moments = [at for at in (cart["look_at"], template["next_at"]) if at is not None]
+    return optional_instant(min(moments, default=None))

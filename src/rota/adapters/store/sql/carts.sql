@@ -1,0 +1,263 @@
+-- name: insert_cart
+-- A cart whose items are still to come.
+INSERT INTO cart (id, project, name, shard, document, rules, state, items, created_by, created_at, starts_at)
+VALUES (:id, :project, :name, :shard, :document, :rules, 'LOADING', :items, :created_by, :now, :starts_at);
+
+-- name: insert_item
+-- An item that has not started.
+INSERT INTO cart_item (cart, number, key, wave, job_id, job_version, inputs, state)
+VALUES (:cart, :number, :key, :wave, :job_id, :job_version, :inputs, 'PENDING');
+
+-- name: known_items
+-- Items of a cart with these keys.
+SELECT number, key FROM cart_item WHERE cart = :cart AND key = ANY(:keys) ORDER BY number;
+
+-- name: count_items
+-- How many items a cart has.
+SELECT count(*) AS count FROM cart_item WHERE cart = :cart;
+
+-- name: delete_items
+-- Items of a cart that never came about.
+DELETE FROM cart_item WHERE cart = ANY(:ids);
+
+-- name: delete_carts
+-- Carts that never came about.
+DELETE FROM cart WHERE id = ANY(:ids) AND state = 'LOADING';
+
+-- name: forgotten_carts
+-- Carts whose items stopped coming.
+SELECT id FROM cart WHERE state = 'LOADING' AND created_at < :before;
+
+-- name: select_carts_by_id
+-- These carts.
+SELECT * FROM cart WHERE id = ANY(:ids) AND state <> 'LOADING';
+
+-- name: carts_to_change
+-- These carts, which the transaction has locked.
+SELECT * FROM cart WHERE id = ANY(:ids) ORDER BY id;
+
+-- name: live_cart
+-- The cart of this name that has not ended.
+SELECT id FROM cart WHERE project = :project AND name = :name AND ended_at IS NULL AND state <> 'LOADING';
+
+-- name: save_cart
+-- All of a cart that changes.
+UPDATE cart SET rules = :rules, state = :state, reason = :reason, ending = :ending, version = :version,
+    items = :items, open = :open, completed = :completed, failed = :failed, cancelled = :cancelled,
+    skipped = :skipped, wave = :wave, current_wave = :current_wave, wave_ended_at = :wave_ended_at,
+    breach_wave = :breach_wave, check_run = :check_run, approved_by = :approved_by, look_at = :look_at,
+    starts_at = :starts_at, started_at = :started_at, ended_at = :ended_at
+WHERE id = :id;
+
+-- name: select_carts
+-- Carts, newest first.
+SELECT * FROM cart
+WHERE project = :project AND state <> 'LOADING' AND (created_at, id) < (:before_at, :before_id)
+    AND (CAST(:name_like AS TEXT) IS NULL OR lower(name) LIKE lower(:name_like) ESCAPE '\')
+    AND (:any_state = 1 OR state = ANY(:states))
+ORDER BY created_at DESC, id DESC LIMIT :limit;
+
+-- name: select_carts_by_prefix
+-- Carts whose id lies in a range.
+SELECT * FROM cart WHERE id >= :id_from AND id < :id_to AND project = :project AND state <> 'LOADING'
+ORDER BY id LIMIT :limit;
+
+-- name: carts_due
+-- Carts of these shards that may go on: their time has come, or something of theirs has ended.
+SELECT id, project, rules FROM cart
+WHERE shard = ANY(:shards) AND id IN (
+    SELECT id FROM cart WHERE look_at <= :now
+    UNION SELECT cart_item.cart FROM cart_item JOIN run ON run.id = cart_item.run
+        WHERE cart_item.state = 'OPEN' AND run.ended_at IS NOT NULL
+    UNION SELECT cart.id FROM cart JOIN run ON run.id = cart.check_run
+        WHERE cart.state = 'WAITING' AND cart.reason = 'check' AND run.ended_at IS NOT NULL)
+ORDER BY id LIMIT :limit;
+
+-- name: next_cart_look
+-- When the next cart may go on by itself.
+SELECT min(look_at) AS look_at FROM cart WHERE look_at IS NOT NULL;
+
+-- name: carts_of_runs
+-- The carts of these runs.
+SELECT DISTINCT cart FROM run WHERE id = ANY(:ids) AND cart IS NOT NULL;
+
+-- name: held_carts
+-- Which of these carts let nothing of theirs go.
+SELECT id, name, reason FROM cart WHERE id = ANY(:ids) AND (state = 'PAUSED' OR ending IS NOT NULL);
+
+-- name: open_runs
+-- How many runs of a cart's open items are in each state.
+SELECT run.state, count(*) AS count FROM cart_item JOIN run ON run.id = cart_item.run
+WHERE cart_item.cart = :cart AND cart_item.state = 'OPEN' GROUP BY run.state;
+
+-- name: ended_items
+-- Open items whose run has ended.
+SELECT cart_item.number, cart_item.wave, run.state, run.message, run.cause, run.ended_at
+FROM cart_item JOIN run ON run.id = cart_item.run
+WHERE cart_item.cart = :cart AND cart_item.state = 'OPEN' AND run.ended_at IS NOT NULL;
+
+-- name: set_item_state
+-- An item has ended.
+UPDATE cart_item SET state = :state, cause = :cause WHERE cart = :cart AND number = :number AND state = 'OPEN';
+
+-- name: open_item
+-- An item starts.
+UPDATE cart_item SET state = 'OPEN', run = :run, runs = runs + 1, cause = ''
+WHERE cart = :cart AND number = :number AND state = 'PENDING';
+
+-- name: pending_wave
+-- The lowest wave that has items to start, if any.
+SELECT wave FROM cart_item WHERE cart = :cart AND state = 'PENDING' ORDER BY wave, number LIMIT 1;
+
+-- name: count_pending
+-- How many items of a wave are to start, up to a limit.
+SELECT count(*) AS count FROM (SELECT number FROM cart_item
+    WHERE cart = :cart AND state = 'PENDING' AND wave = :wave LIMIT :limit) AS pending;
+
+-- name: pending_items
+-- Items of a wave that are to start, by age.
+SELECT number, key, job_id, job_version, inputs, run FROM cart_item
+WHERE cart = :cart AND state = 'PENDING' AND wave = :wave ORDER BY number LIMIT :limit;
+
+-- name: skip_items
+-- Items that will not start any more, some at a time.
+UPDATE cart_item SET state = 'SKIPPED'
+WHERE cart = :cart AND number IN (SELECT number FROM cart_item
+    WHERE cart = :cart AND state = 'PENDING' ORDER BY wave, number LIMIT :limit)
+RETURNING number;
+
+-- name: wave_states
+-- How many items of a wave are in each state.
+SELECT state, count(*) AS count FROM cart_item
+WHERE cart = :cart AND wave = :wave
+    AND state IN ('PENDING', 'OPEN', 'COMPLETED', 'FAILED', 'TIMED_OUT', 'CANCELLED', 'SKIPPED')
+GROUP BY state;
+
+-- name: check_state
+-- How the check of a cart stands.
+SELECT id, state FROM run WHERE id = :run;
+
+-- name: waiting_runs_of_cart
+-- Runs of a cart that no worker holds.
+SELECT id, attempt, job_id FROM run
+WHERE cart = :cart AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED') ORDER BY seq LIMIT :limit;
+
+-- name: live_runs_of_cart
+-- Runs of a cart that are not final.
+SELECT run.id, run.job_id FROM cart_item JOIN run ON run.id = cart_item.run
+WHERE cart_item.cart = :cart AND cart_item.state = 'OPEN';
+
+-- name: hold_runs_of_cart
+-- What was queued of a cart waits for the cart from now on.
+UPDATE run SET state = 'BLOCKED', blocked_on = :key, reasons = :reasons, gate_job = NULL
+WHERE cart = :cart AND state = 'QUEUED'
+RETURNING id, chain;
+
+-- name: move_waiters_of_cart
+-- The same of what waited at another gate.
+UPDATE run SET blocked_on = :key, reasons = :reasons WHERE cart = :cart AND state = 'BLOCKED';
+
+-- name: let_runs_of_cart_go
+-- What waited for the cart passes the gates again.
+UPDATE run SET state = 'SCHEDULED', blocked_on = NULL, reasons = NULL, eligible_at = :now
+WHERE state = 'BLOCKED' AND blocked_on = :key
+RETURNING id;
+
+-- name: current_versions
+-- The versions of these jobs that are in force; those that are gone are left out.
+SELECT id, version FROM job WHERE id = ANY(:ids) AND deleted_at IS NULL;
+
+-- name: job_of_name
+-- A job by its name.
+SELECT id, version FROM job WHERE project = :project AND name = :name AND deleted_at IS NULL;
+
+-- name: begin_cart
+-- A cart whose items have all come.
+UPDATE cart SET state = :state, look_at = :now WHERE id = :id;
+
+-- name: items_to_retry
+-- Items that have ended and are meant.
+SELECT number, state, job_id FROM cart_item
+WHERE cart = :cart AND state = ANY(:states) AND wave >= :from_wave
+    AND (:any_key = 1 OR key = ANY(:keys)) AND (CAST(:cause AS TEXT) IS NULL OR cause = :cause)
+ORDER BY number;
+
+-- name: retry_item
+-- An item is to run once more, as its job is now.
+UPDATE cart_item SET state = 'PENDING', cause = '',
+    job_version = coalesce((SELECT version FROM job WHERE id = :job_id), job_version)
+WHERE cart = :cart AND number = :number;
+
+-- name: items_by_key
+-- Items of a cart.
+SELECT number, key, wave, inputs FROM cart_item WHERE cart = :cart AND key = ANY(:keys);
+
+-- name: edit_item
+-- An item that has not started.
+UPDATE cart_item SET wave = :wave, inputs = :inputs, state = :state
+WHERE cart = :cart AND number = :number AND state = 'PENDING';
+
+-- name: select_items
+-- Items of a cart, by number.
+SELECT cart_item.*, run.state AS run_state, run.message, job.name AS job
+FROM cart_item JOIN job ON job.id = cart_item.job_id LEFT JOIN run ON run.id = cart_item.run
+WHERE cart_item.cart = :cart AND cart_item.number > :after
+    AND (:any_state = 1 OR cart_item.state = ANY(:states))
+    AND (CAST(:wave AS BIGINT) IS NULL OR cart_item.wave = :wave)
+    AND (CAST(:cause AS TEXT) IS NULL OR cart_item.cause = :cause)
+    AND (:any_key = 1 OR cart_item.key = ANY(:keys))
+ORDER BY cart_item.number LIMIT :limit;
+
+-- name: select_waves
+-- How many items of each wave are in each state.
+SELECT wave, state, count(*) AS count FROM cart_item WHERE cart = :cart GROUP BY wave, state;
+
+-- name: select_failure_groups
+-- Causes of failures, the most frequent first, each with its first item.
+SELECT failure.cause, failure.count, cart_item.key, cart_item.run, run.message
+FROM (SELECT cause, count(*) AS count, min(number) AS number FROM cart_item
+        WHERE cart = :cart AND state IN ('FAILED', 'TIMED_OUT') GROUP BY cause) AS failure
+    JOIN cart_item ON cart_item.cart = :cart AND cart_item.number = failure.number
+    LEFT JOIN run ON run.id = cart_item.run
+ORDER BY failure.count DESC, failure.cause LIMIT :limit;
+
+-- name: select_cells
+-- The state of each item by number, that of its run while it is open.
+SELECT CASE WHEN cart_item.state = 'OPEN' THEN run.state ELSE cart_item.state END AS state
+FROM cart_item LEFT JOIN run ON run.id = cart_item.run AND cart_item.state = 'OPEN'
+WHERE cart_item.cart = :cart ORDER BY cart_item.number;
+
+-- name: select_templates
+-- Templates of a project by name.
+SELECT * FROM cart_template WHERE project = :project AND (:any_name = 1 OR name = ANY(:names))
+ORDER BY name;
+
+-- name: insert_template
+-- A template that is new.
+INSERT INTO cart_template (project, name, version, document, digest, set_name, shard, next_at, anchor,
+    updated_by, updated_at)
+VALUES (:project, :name, 1, :document, :digest, :set_name, :shard, :next_at, :anchor, :actor, :now)
+ON CONFLICT DO NOTHING;
+
+-- name: update_template
+-- A template that is as somebody saw it.
+UPDATE cart_template SET version = version + 1, document = :document, digest = :digest,
+    set_name = :set_name, next_at = :next_at, anchor = :anchor, updated_by = :actor, updated_at = :now
+WHERE project = :project AND name = :name AND version = :version;
+
+-- name: delete_template
+-- The same, to be forgotten.
+DELETE FROM cart_template WHERE project = :project AND name = :name AND version = :version;
+
+-- name: due_templates
+-- Templates of these shards whose time has come.
+SELECT * FROM cart_template WHERE next_at <= :now AND shard = ANY(:shards) ORDER BY next_at LIMIT :limit;
+
+-- name: next_due_template
+-- When the next template becomes a cart by itself.
+SELECT min(next_at) AS next_at FROM cart_template WHERE next_at IS NOT NULL;
+
+-- name: move_template
+-- A due time of a template is answered.
+UPDATE cart_template SET next_at = :next_at
+WHERE project = :project AND name = :name AND version = :version AND next_at = :due_at;

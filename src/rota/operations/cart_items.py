@@ -1,0 +1,132 @@
+"""The items of a cart that is handed in: each checked against its job, and given its wave."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from rota.domain.carts.definition import MAX_ITEMS, CartRules, Order
+from rota.domain.carts.template import CartItem, CartTemplate
+from rota.domain.carts.waves import wave_of_each
+from rota.domain.errors import Invalid, Problem
+from rota.domain.job import Job
+from rota.domain.jobfile import parse_inputs, read_job
+from rota.domain.spec import JobSpec
+from rota.ports.carts import NewItem
+
+MAX_PROBLEMS = 100  # that are told one by one
+
+
+@dataclass(frozen=True, slots=True)
+class ItemJob:
+    """A job that items may name."""
+
+    job: Job
+    spec: JobSpec
+
+    @classmethod
+    def of(cls, job: Job) -> ItemJob:
+        return cls(job, read_job(job.document))
+
+
+@dataclass(slots=True)
+class ItemReader:
+    """Reads items one after another; what is wrong with them is told at the end, all of it."""
+
+    template: CartTemplate
+    count: int  # how many were announced
+    jobs: dict[str, ItemJob] = field(default_factory=dict)  # those known so far
+    waves: Counter[int] = field(default_factory=Counter)  # items of each
+    seen: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    _bad: int = 0
+    _keys: dict[str, int] = field(default_factory=dict)
+    _assigned: Iterator[int] | None = None
+    _is_numbered: bool = False
+    _digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+
+    def unknown_jobs(self, items: Sequence[CartItem]) -> set[str]:
+        """Names of jobs that these items need and nobody has looked up."""
+        names = {item.job or self.template.job for item in items}
+        return names - self.jobs.keys() - {""}
+
+    def read_all(self, items: Sequence[CartItem]) -> list[NewItem]:
+        """Those with which nothing is wrong."""
+        return [read for item in items if (read := self.read(item)) is not None]
+
+    def read(self, item: CartItem) -> NewItem | None:
+        """The item as it is stored; None if something is wrong with it."""
+        number, self.seen = self.seen, self.seen + 1
+        if self.seen == 1:
+            self._is_numbered = item.order is not None
+        told = (item.key, item.order, item.job, sorted(item.inputs.items()))
+        self._digest.update(repr(told).encode())
+        try:
+            return self._checked(number, item)
+        except Invalid as error:
+            self._bad += 1
+            place = f"items[{number}] ({item.key})"
+            room = MAX_PROBLEMS - len(self.problems)
+            wrong = [p.message for p in error.problems] or [str(error)]
+            self.problems += [Problem(message, place) for message in wrong[:room]]
+            return None
+
+    def rules(self) -> CartRules:
+        """The cart's rules, once the first item has told whether they bring their own numbers."""
+        return replace(self.template.rules, order=self._order())
+
+    def digest(self) -> str:
+        """Of all items read so far."""
+        return self._digest.hexdigest()
+
+    def finish(self) -> None:
+        """`Invalid` with everything that is wrong."""
+        if not self.seen:
+            raise Invalid("the cart has no items", hint="give it at least one")
+        if self.seen != self.count:
+            raise Invalid(f"{self.count} items were announced, {self.seen} came")
+        if self._bad:
+            more = f" and {self._bad - len(self.problems)} more" if self._is_cut else ""
+            raise Invalid(f"{self._bad} of {self.seen} items cannot be run{more}", self.problems)
+
+    @property
+    def _is_cut(self) -> bool:
+        return self._bad > len(self.problems)
+
+    def _checked(self, number: int, item: CartItem) -> NewItem:
+        if number >= MAX_ITEMS:
+            raise Invalid(f"a cart has at most {MAX_ITEMS:,} items")
+        if item.key in self._keys:
+            raise Invalid(f'the key "{item.key}" is that of items[{self._keys[item.key]}] already')
+        self._keys[item.key] = number
+        name = item.job or self.template.job
+        found = self.jobs.get(name)
+        if found is None:
+            raise Invalid(f"there is no job {name!r}" if name else "the item names no job")
+        inputs = parse_inputs(found.spec, item.inputs)
+        wave = self._wave(item)
+        self.waves[wave] += 1
+        return NewItem(item.key, wave, found.job.id, found.job.version, inputs or None)
+
+    def _wave(self, item: CartItem) -> int:
+        if (item.order is not None) != self._is_numbered:
+            raise Invalid("either every item has an order number or none has")
+        if item.order is not None:
+            if self.template.order_is_written:
+                raise Invalid(
+                    f"the cart's order is {self.template.rules.order}: "
+                    "items must not bring their own numbers"
+                )
+            return item.order
+        if self._assigned is None:
+            rules = self.template.rules
+            self._assigned = wave_of_each(self._order(), self.count, rules.group_sizes)
+        return next(self._assigned, 1)
+
+    def _order(self) -> Order:
+        order = self.template.rules.order
+        if self._is_numbered:
+            return Order.EXPLICIT
+        return Order.SERIAL if order is Order.EXPLICIT else order

@@ -1,0 +1,126 @@
+"""A cart as a person looks at it: how far, how bad, what next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rota.domain.carts.budget import limit_of
+from rota.domain.carts.commands import in_words
+from rota.domain.carts.definition import Scope
+from rota.domain.carts.facts import CartFacts
+from rota.domain.carts.states import (
+    FAILED_ITEM_STATES,
+    FINAL_CART_STATES,
+    FINAL_ITEM_STATES,
+    CartState,
+    ItemState,
+    WaitReason,
+)
+from rota.domain.ids import RunId
+from rota.operations.backends import Backends
+from rota.operations.carts import time_left
+from rota.ports.carts import Cart, FailureGroup, Wave
+
+_GROUPS_SHOWN = 10
+_STANDING = FINAL_CART_STATES | {CartState.PAUSED}  # nothing more happens by itself
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What stands before the next wave."""
+
+    waits_for: WaitReason
+    until: datetime | None  # None: not by time alone
+    check_run: RunId | None
+    approve_role: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CartView:
+    cart: Cart
+    waves: Sequence[Wave]
+    failure_groups: Sequence[FailureGroup]  # the most frequent
+    eta: datetime | None  # when it will have ended; None: nobody knows, or it stands still
+
+    @property
+    def by_state(self) -> Mapping[ItemState, int]:
+        """How many items are in each state."""
+        counts: Counter[ItemState] = Counter()
+        for wave in self.waves:
+            counts.update(wave.items)
+        return {state: counts[state] for state in ItemState}
+
+    @property
+    def done(self) -> int:
+        """Items that have ended, however they did."""
+        return sum(self.by_state[state] for state in FINAL_ITEM_STATES)
+
+    @property
+    def limit(self) -> int:
+        """How many items of the present scope may fail."""
+        return limit_of(self.cart.rules.failures.allow, sum(self._scope.values()))
+
+    @property
+    def is_breached(self) -> bool:
+        """Whether more of them failed."""
+        return sum(self._scope.get(state, 0) for state in FAILED_ITEM_STATES) > self.limit
+
+    @property
+    def place(self) -> str:
+        """Of the current wave among all: `4 of 13`; "" before the first."""
+        numbers = [wave.number for wave in self.waves]
+        opened = self.cart.current_wave or self.cart.wave
+        if opened not in numbers:
+            return ""
+        return f"{numbers.index(opened) + 1} of {len(numbers)}"
+
+    @property
+    def gate(self) -> Gate | None:
+        """None: it waits for none."""
+        cart = self.cart
+        if cart.state is not CartState.WAITING:
+            return None
+        reason = WaitReason(cart.reason)
+        return Gate(
+            waits_for=reason,
+            until=cart.look_at,
+            check_run=cart.check_run if reason is WaitReason.CHECK else None,
+            approve_role=cart.rules.between.approve or None,
+        )
+
+    @property
+    def why(self) -> str:
+        """What it is doing, in a sentence."""
+        cart = self.cart
+        facts = CartFacts(cart.rules, cart.state, cart.items, cart.reason, cart.ending)
+        return in_words(facts)
+
+    @property
+    def _scope(self) -> Mapping[ItemState, int]:
+        """The items whose failures are counted together: of the cart, or of the current wave."""
+        if self.cart.rules.failures.scope is Scope.CART:
+            return self.by_state
+        opened = self.cart.current_wave or self.cart.wave
+        current = [wave for wave in self.waves if wave.number == opened] or self.waves[:1]
+        return current[0].items if current else {}
+
+
+async def view(backends: Backends, cart: Cart) -> CartView:
+    """A cart with all that its page shows."""
+    waves = await backends.store.waves(cart.id)
+    groups = await backends.store.failure_groups(cart.id, _GROUPS_SHOWN)
+    return CartView(cart, waves, groups, await _eta(backends, cart, waves))
+
+
+async def _eta(backends: Backends, cart: Cart, waves: Sequence[Wave]) -> datetime | None:
+    if cart.state in _STANDING:
+        return None
+    left = await time_left(backends, cart, waves)
+    if left is None:
+        return None
+    now = await backends.store.now()
+    begins = cart.starts_at if cart.state is CartState.PLANNED and cart.starts_at else now
+    return max(now, begins) + left

@@ -1,0 +1,330 @@
+"""What the store is given and gives back about carts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, TypeAlias
+
+from rota.domain.carts.commands import Approver
+from rota.domain.carts.definition import CartRules, Share
+from rota.domain.carts.states import CartState, ItemState
+from rota.domain.ids import CartId, JobId, RunId
+from rota.domain.states import RunState
+from rota.ports.records import Idempotency, Wakes
+
+
+@dataclass(frozen=True, slots=True)
+class NewCart:
+    """A cart to be filled with items and then submitted."""
+
+    id: CartId
+    project: str
+    name: str
+    rules: CartRules
+    items: int  # how many there will be
+    created_by: str
+    document: Mapping[str, Any]  # job, rollback, priority, description, labels
+    starts_at: datetime | None = None  # None: at once
+
+
+@dataclass(frozen=True, slots=True)
+class NewItem:
+    key: str
+    wave: int
+    job_id: JobId
+    job_version: int
+    inputs: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cart:
+    """A cart as it stands."""
+
+    id: CartId
+    project: str
+    name: str
+    rules: CartRules
+    document: Mapping[str, Any]
+    state: CartState
+    reason: str  # a PauseReason, a WaitReason or CANCELLING; "": none
+    ending: CartState | None  # what it becomes once nothing is open; None: whatever comes
+    version: int  # grows with all that people do to it
+    items: int
+    open: int
+    completed: int
+    failed: int
+    cancelled: int
+    skipped: int
+    wave: int  # the highest that was ever opened; 0: none
+    current_wave: int
+    created_by: str
+    created_at: datetime
+    starts_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    wave_ended_at: datetime | None  # when the last item so far ended
+    look_at: datetime | None  # when it may go on by itself; None: not by time alone
+    check_run: RunId | None
+    approved_by: str
+
+    @property
+    def pending(self) -> int:
+        ended = self.completed + self.failed + self.cancelled + self.skipped
+        return self.items - self.open - ended
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item of a cart as it stands."""
+
+    number: int  # its place in the list, from 0
+    key: str
+    wave: int
+    job_id: JobId
+    job: str
+    job_version: int
+    inputs: Mapping[str, Any] | None
+    state: ItemState
+    run: RunId | None  # its latest
+    run_state: RunState | None
+    runs: int
+    cause: str  # of a failure: its message without what differs
+    message: str  # of its latest run
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    number: int
+    items: Mapping[ItemState, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Items that failed for the same cause."""
+
+    cause: str
+    count: int
+    key: str  # of one of them
+    run: RunId | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CartQuery:
+    project: str = "default"
+    ids: Sequence[str] | None = None
+    id_prefix: str | None = None
+    name_like: str | None = None  # with `*` wildcards
+    states: Sequence[CartState] = ()
+    before: tuple[datetime, str] | None = None  # cursor: newest first
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ItemQuery:
+    cart: CartId
+    states: Sequence[ItemState] = ()
+    wave: int | None = None
+    cause: str | None = None
+    keys: Sequence[str] | None = None
+    after: int = -1  # cursor: by number
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class CartLook:
+    """A cart that may have to do something now."""
+
+    id: CartId
+    project: str
+    calendars: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    wakes: Wakes
+    has_more: bool = False  # it is not done yet: come again
+
+
+@dataclass(frozen=True, slots=True)
+class NewTemplate:
+    """A template to create, or a new version of one."""
+
+    project: str
+    name: str
+    document: Mapping[str, Any]  # as `cart_document` writes it
+    digest: str
+    set_name: str
+    next_at: datetime | None  # when it becomes a cart by itself; None: on demand only
+    anchor: datetime
+    expected_version: int = 0  # the version this replaces; 0: it must not exist
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A template as it stands."""
+
+    project: str
+    name: str
+    version: int
+    document: Mapping[str, Any]
+    digest: str
+    set_name: str
+    next_at: datetime | None
+    anchor: datetime
+    updated_by: str
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DueTemplate:
+    """The answer to a due time of a template; stale if the template has moved on."""
+
+    project: str
+    name: str
+    version: int
+    due_at: datetime
+    next_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class PauseCart: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeCart:
+    allow: Share | None = None  # the new allowance; None: as it was
+
+
+@dataclass(frozen=True, slots=True)
+class CancelCart:
+    stops_running: bool = True  # False: what workers hold goes on to its end
+
+
+@dataclass(frozen=True, slots=True)
+class ApproveCart:
+    by: Approver
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which of the items that have ended are meant; all conditions hold together."""
+
+    states: Collection[ItemState]
+    from_wave: int | None = None
+    keys: Collection[str] | None = None
+    cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetryItems:
+    selection: Selection
+
+
+@dataclass(frozen=True, slots=True)
+class EditedItem:
+    """A change of an item whose wave is still closed."""
+
+    key: str
+    wave: int | None = None  # None: as it was
+    inputs: Mapping[str, Any] | None = None  # None: as they were
+    is_skipped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EditCart:
+    rules: CartRules
+    items: Sequence[EditedItem] = ()
+    expected_version: int | None = None  # None: whichever
+
+
+Command: TypeAlias = PauseCart | ResumeCart | CancelCart | ApproveCart | RetryItems | EditCart
+
+
+@dataclass(frozen=True, slots=True)
+class Commanded:
+    """What came of a command."""
+
+    cart: Cart
+    wakes: Wakes
+    has_changed: bool  # False: it was so already
+    items: int = 0  # that it concerned
+
+
+class CartStore(Protocol):
+    """Carts are filled first and submitted then: what is not submitted never does anything."""
+
+    async def create_cart(self, cart: NewCart) -> None: ...
+
+    async def add_items(self, cart: CartId, first: int, items: Sequence[NewItem]) -> None:
+        """The items from number `first` on. `Conflict` if the cart has a key already."""
+        ...
+
+    async def submit_cart(
+        self,
+        cart: CartId,
+        idempotency: Idempotency | None = None,
+        due: DueTemplate | None = None,
+    ) -> tuple[CartId, Wakes]:
+        """Let it begin. `Conflict` if one of its name is live, or if items are missing.
+
+        Returns the cart of the first answer if the key was seen before; this one is discarded.
+        With `due` it answers a due time of its template; `Conflict` if somebody has done so.
+        """
+        ...
+
+    async def save_templates(
+        self, new: Sequence[NewTemplate], removed: Sequence[Template], *, actor: str
+    ) -> Wakes:
+        """Create, change and delete, all or none. `Conflict` if one is not as expected."""
+        ...
+
+    async def templates(self, project: str, names: Sequence[str] | None = None) -> list[Template]:
+        """Those of a project by name; with `names`, those of them that there are."""
+        ...
+
+    async def due_templates(self, shards: Collection[int], limit: int) -> list[Template]:
+        """Templates of these shards that are to become carts now."""
+        ...
+
+    async def pass_template(self, due: DueTemplate, cause: str) -> None:
+        """Answer a due time without a cart; what has moved on is left alone."""
+        ...
+
+    async def discard_cart(self, cart: CartId) -> None:
+        """Forget a cart that was not submitted."""
+        ...
+
+    async def carts(self, query: CartQuery) -> list[Cart]: ...
+
+    async def items(self, query: ItemQuery) -> list[Item]: ...
+
+    async def waves(self, cart: CartId) -> list[Wave]: ...
+
+    async def failure_groups(self, cart: CartId, limit: int) -> list[FailureGroup]:
+        """The causes of failures, the most frequent first."""
+        ...
+
+    async def cells(self, cart: CartId) -> list[str]:
+        """The state of each item by number, that of its run while it is open."""
+        ...
+
+    async def command_cart(self, cart: CartId, command: Command, *, actor: str) -> Commanded:
+        """What a person asks for, judged under the cart's lock. `Conflict`, `Denied`."""
+        ...
+
+    async def carts_to_advance(self, shards: Collection[int], limit: int) -> list[CartLook]: ...
+
+    async def advance_cart(self, cart: CartId, closed_until: datetime | None) -> Advanced:
+        """Do what can be done now. `closed_until`: its calendars keep waves closed until then."""
+        ...
+
+    async def next_cart_look(self) -> datetime | None:
+        """When the next cart may go on by itself, or a template becomes one; None: none will."""
+        ...
+
+    async def forget_loading_carts(self, before: datetime) -> int:
+        """Discard carts that began before, and were never submitted."""
+        ...

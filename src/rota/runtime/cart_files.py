@@ -1,0 +1,113 @@
+"""A cart of a job file on this machine's disk, read to be submitted as it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rota.domain.carts.item_files import Demands
+from rota.domain.carts.template import CartItem, CartTemplate, ItemsFile, LiveWorkers
+from rota.domain.errors import Invalid, NotFound, Problem
+from rota.domain.jobfile import CartEntry, JobFile, cart_document, read_file
+from rota.domain.spec import DEFAULT_PROJECT, JobSpec
+from rota.runtime.item_files import read_item_file
+
+# What says when a template is submitted, and where its items are: not fields of a submission.
+_NOT_SUBMITTED = frozenset({"schedule", "timezone", "items", "items_from"})
+
+
+@dataclass(frozen=True, slots=True)
+class CartFile:
+    """A cart whose items are in its job file, or in a file beside it."""
+
+    template: CartTemplate
+    project: str
+    jobs: Mapping[str, JobSpec]  # that the job file defines; submitting does not apply them
+    folder: Path  # the job file's
+    inputs: Mapping[str, object]  # for every item, over its own
+
+    @property
+    def name(self) -> str:
+        return self.template.name
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The cart in the file's vocabulary, without its items."""
+        written = cart_document(self.template)
+        return {name: value for name, value in written.items() if name not in _NOT_SUBMITTED}
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether it is also submitted by itself, once it has been applied."""
+        return self.template.schedule is not None
+
+    @property
+    def items_path(self) -> Path | None:
+        """The file of its items; None: they are in the job file."""
+        source = self.template.items
+        return self.folder / source.path if isinstance(source, ItemsFile) else None
+
+    def items(self) -> Iterator[CartItem]:
+        """Its items, read anew each time; `Invalid` has every bad line of their file."""
+        for item in self._written():
+            yield replace(item, inputs={**item.inputs, **self.inputs}) if self.inputs else item
+
+    def _written(self) -> Iterator[CartItem]:
+        match self.template.items:
+            case ItemsFile() as file:
+                specs = {name: self._expecting_less(spec) for name, spec in self.jobs.items()}
+                yield from read_item_file(file, self.folder, Demands.of(self.template, specs))
+            case tuple() as items:
+                yield from items
+            case LiveWorkers():
+                raise Invalid(
+                    "items from live workers are found by the server",
+                    hint=f"apply the file, then: rota cart submit {self.name}",
+                )
+
+    def _expecting_less(self, spec: JobSpec) -> JobSpec:
+        """The job as its items see it: they need not have what all of them are given."""
+        declared = {
+            name: replace(each, default=self.inputs[name]) if name in self.inputs else each
+            for name, each in spec.inputs.items()
+        }
+        return replace(spec, inputs=declared)
+
+
+@dataclass(frozen=True, slots=True)
+class CartChoice:
+    """Which cart of which file, and what all of its items are given."""
+
+    text: str  # of the job file
+    stem: str  # of its name
+    folder: Path
+    cart: str | None = None  # None: the only one
+    project: str = DEFAULT_PROJECT  # unless the file says otherwise
+
+
+def read_cart_file(choice: CartChoice, inputs: Mapping[str, object]) -> CartFile:
+    """The cart; `Invalid` has every problem of the job file, but its items are not read yet.
+
+    `NotFound` if the file has no such cart.
+    """
+    file = read_file(choice.text, name=choice.stem, project=choice.project)
+    template = _chosen(file, choice.cart).template
+    jobs = {job.name: job.spec for job in file.jobs if job.spec.project == file.project}
+    return CartFile(template, file.project, jobs, choice.folder, inputs)
+
+
+def _chosen(file: JobFile, name: str | None) -> CartEntry:
+    by_name = {entry.template.name: entry for entry in file.carts}
+    if not by_name:
+        raise Invalid(
+            "the job file has no cart", [Problem('there is no "carts"', line=1, column=1)]
+        )
+    names = ", ".join(by_name)
+    if name is None and len(by_name) > 1:
+        raise NotFound(f"the job file has several carts: {names}", hint="choose with --cart NAME")
+    found = by_name.get(name) if name is not None else next(iter(by_name.values()))
+    if found is None:
+        raise NotFound(f"the job file has no cart {name}", hint=f"it has {names}")
+    return found

@@ -1,0 +1,430 @@
+"""Carts: waves in order, within a failure budget, through pauses, retries and cancels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from rota.domain.carts.commands import Approver
+from rota.domain.carts.definition import Between, CartRules, OnBreach, Order, Share
+from rota.domain.carts.states import CartState, ItemState
+from rota.domain.errors import Conflict, Denied
+from rota.domain.ids import JobId, SessionId
+from rota.domain.run import Trigger
+from rota.domain.spec import Retry
+from rota.domain.states import RunState
+from rota.ports.carts import (
+    ApproveCart,
+    CancelCart,
+    CartQuery,
+    EditCart,
+    EditedItem,
+    PauseCart,
+    ResumeCart,
+    RetryItems,
+    Selection,
+)
+from rota.ports.records import Idempotency, RunQuery
+from rota.testing.builders import Scene
+from rota.testing.cart_scenes import PARALLEL, CartScene, allowing
+
+pytestmark = pytest.mark.anyio
+
+FAILED = Selection({ItemState.FAILED, ItemState.TIMED_OUT})
+FAILED_AND_SKIPPED = Selection({ItemState.FAILED, ItemState.TIMED_OUT, ItemState.SKIPPED})
+
+
+@pytest.fixture
+def carts(scene: Scene) -> CartScene:
+    return CartScene(scene)
+
+
+@pytest.fixture
+async def job(scene: Scene) -> JobId:
+    return await scene.job()
+
+
+@pytest.fixture
+async def worker(scene: Scene) -> SessionId:
+    return await scene.worker(slots=1_000)
+
+
+class TestOrder:
+    async def test_serial_items_run_one_after_another(
+        self, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        cart = await carts.submit(job)
+
+        shown, flights = await carts.play(cart, worker)
+
+        assert flights == [["item-0"], ["item-1"], ["item-2"]]
+        assert shown.state is CartState.COMPLETED
+        assert (shown.completed, shown.open, shown.pending) == (3, 0, 0)
+        assert shown.ended_at is not None
+
+    async def test_a_ramp_opens_wave_after_wave(
+        self, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        rules = CartRules(Order.GROUPS, (Share(1), Share(2), Share(3)))
+        cart = await carts.submit(job, rules, items=8)
+
+        _, flights = await carts.play(cart, worker)
+
+        assert [len(keys) for keys in flights] == [1, 2, 3, 2]
+
+    async def test_no_more_are_in_flight_than_max_parallel(
+        self, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        cart = await carts.submit(job, replace(PARALLEL, max_parallel=4), items=10)
+
+        _, flights = await carts.play(cart, worker)
+
+        assert [len(keys) for keys in flights] == [4, 4, 2]
+
+    async def test_runs_know_their_cart_and_item(
+        self, scene: Scene, carts: CartScene, job: JobId
+    ) -> None:
+        cart = await carts.submit(job)
+        await carts.advance(cart)
+
+        [item, *_] = await carts.items(cart)
+        run = await scene.show(str(item.run))
+
+        assert (run.cart, run.item, run.trigger) == (cart, "item-0", Trigger.CART)
+        assert (item.state, item.run_state, item.runs) == (ItemState.OPEN, RunState.QUEUED, 1)
+
+
+class TestFailures:
+    async def test_the_first_failure_too_many_pauses_before_anything_new_starts(
+        self, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        rules = replace(PARALLEL, failures=allowing(1))
+        cart = await carts.submit(job, rules, items=6)
+        await carts.advance(cart)
+
+        done = await carts.work(cart, worker, failing=["item-0", "item-1"], most=2)
+
+        assert done == ["item-0", "item-1"]
+        shown = await carts.show(cart)
+        assert (shown.state, shown.reason, shown.failed) == (CartState.PAUSED, "failures", 2)
+        assert await carts.work(cart, worker) == []
+
+    async def test_failures_within_the_budget_make_it_partial(
+        self, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        cart = await carts.submit(job, replace(PARALLEL, failures=allowing("50%")), items=4)
+
+        shown, _ = await carts.play(cart, worker, failing=["item-0", "item-1"])
+
+        assert (shown.state, shown.completed, shown.failed) == (CartState.PARTIAL, 2, 2)
+
+    async def test_a_breach_may_call_the_rest_off(
+        self, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        rules = CartRules(failures=allowing(0, then=OnBreach.CANCEL))
+        cart = await carts.submit(job, rules, items=3)
+
+        shown, _ = await carts.play(cart, worker, failing=["item-0"])
+
+        assert shown.state is CartState.FAILED
+        assert await carts.states(cart) == [
+            ItemState.FAILED,
+            ItemState.SKIPPED,
+            ItemState.SKIPPED,
+        ]
+
+    async def test_failures_are_grouped_by_their_cause(
+        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        cart = await carts.submit(job, replace(PARALLEL, failures=allowing("100%")), items=3)
+        await carts.advance(cart)
+        for number, work in enumerate(await scene.claim(worker, 3)):
+            said = f"disk full on db-{number:03}: {number} MB left" if number else "no route"
+            await scene.finish(worker, [work], result="FAILED", message=said)
+
+        await carts.advance(cart)
+        groups = await scene.store.failure_groups(cart, 10)
+
+        assert [group.count for group in groups] == [2, 1]
+        assert groups[0].message == "disk full on db-001: 1 MB left"
+
+
+class TestPausing:
+    async def test_what_waits_is_taken_back_and_let_go_again(
+        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        cart = await carts.submit(job, PARALLEL, items=3)
+        await carts.advance(cart)
+
+        paused = await carts.command(cart, PauseCart())
+        assert (paused.cart.state, paused.cart.reason) == (CartState.PAUSED, "person")
+        assert await carts.work(cart, worker) == []
+        [held, *_] = await scene.store.runs(RunQuery(cart=cart))
+        assert held.state is RunState.BLOCKED
+        assert held.reasons[0].gate == "cart"
+
+        await carts.command(cart, ResumeCart())
+        await scene.release()
+        shown, flights = await carts.play(cart, worker)
+
+        assert [len(keys) for keys in flights] == [3]
+        assert shown.state is CartState.COMPLETED
+        assert {item.runs for item in await carts.items(cart)} == {1}
+
+    async def test_a_retry_waits_for_the_end_of_the_pause(
+        self, scene: Scene, carts: CartScene, worker: SessionId
+    ) -> None:
+        job = await scene.job("flaky", retry=Retry(attempts=2, delay=timedelta(seconds=1)))
+        cart = await carts.submit(job, items=1)
+        await carts.advance(cart)
+        [work] = await scene.claim(worker, 1)
+        await carts.command(cart, PauseCart())
+        await scene.finish(worker, [work], result="FAILED")
+
+        scene.advance(timedelta(minutes=1))
+        await scene.release()
+        assert await scene.state(work.run) is RunState.BLOCKED
+
+        await carts.command(cart, ResumeCart())
+        await scene.release()
+        shown, flights = await carts.play(cart, worker)
+        assert flights == [["item-0"]]
+        assert shown.state is CartState.COMPLETED
+
+    async def test_pausing_twice_is_no_mistake(self, carts: CartScene, job: JobId) -> None:
+        cart = await carts.submit(job)
+
+        assert (await carts.command(cart, PauseCart())).has_changed
+        assert not (await carts.command(cart, PauseCart())).has_changed
+
+    async def test_resume_is_refused_until_the_budget_is_raised(
+        self, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        cart = await carts.submit(job)
+        await carts.play(cart, worker, failing=["item-0"])
+
+        with pytest.raises(Conflict) as refusal:
+            await carts.command(cart, ResumeCart())
+        assert refusal.value.code == "still_breached"
+
+        await carts.command(cart, ResumeCart(allow=Share(1)))
+        shown, flights = await carts.play(cart, worker)
+        assert flights == [["item-1"], ["item-2"]]
+        assert shown.state is CartState.PARTIAL
+
+
+class TestRetrying:
+    async def test_failed_and_skipped_items_run_again_in_order(
+        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        rules = CartRules(failures=allowing(0, then=OnBreach.CANCEL))
+        cart = await carts.submit(job, rules, items=3)
+        await carts.play(cart, worker, failing=["item-0"])
+        [before, *_] = await carts.items(cart)
+
+        commanded = await carts.command(cart, RetryItems(FAILED_AND_SKIPPED))
+        shown, flights = await carts.play(cart, worker)
+
+        assert commanded.items == 3
+        assert flights == [["item-0"], ["item-1"], ["item-2"]]
+        assert shown.state is CartState.COMPLETED
+        [after, *_] = await carts.items(cart)
+        assert (await scene.show(str(after.run))).retry_of == before.run
+        assert [item.runs for item in await carts.items(cart)] == [2, 1, 1]
+
+    async def test_nothing_to_retry_is_said(self, carts: CartScene, job: JobId) -> None:
+        cart = await carts.submit(job)
+
+        with pytest.raises(Conflict) as refusal:
+            await carts.command(cart, RetryItems(FAILED))
+        assert refusal.value.code == "nothing_to_retry"
+
+
+class TestCancelling:
+    async def test_what_has_not_begun_is_skipped(
+        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        cart = await carts.submit(job, replace(PARALLEL, max_parallel=2), items=5)
+        await carts.advance(cart)
+        [held] = await scene.claim(worker, 1)
+
+        await carts.command(cart, CancelCart(stops_running=False))
+        shown = await carts.advance(cart)
+        assert (shown.state, shown.reason, shown.open) == (CartState.RUNNING, "cancelling", 1)
+
+        await scene.finish(worker, [held])
+        shown = await carts.advance(cart)
+        assert (shown.state, shown.completed, shown.skipped) == (CartState.CANCELLED, 1, 4)
+
+    async def test_what_runs_is_asked_to_stop(
+        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        cart = await carts.submit(job)
+        await carts.advance(cart)
+        [held] = await scene.claim(worker, 1)
+
+        await carts.command(cart, CancelCart())
+
+        assert await scene.store.cancels(worker) == (held.fence,)
+        await scene.finish(worker, [held], result="CANCELLED")
+        shown = await carts.advance(cart)
+        assert (shown.state, shown.cancelled, shown.skipped) == (CartState.CANCELLED, 1, 2)
+
+
+class TestBetweenWaves:
+    async def test_a_wave_soaks(
+        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        rules = CartRules(between=Between(wait=timedelta(minutes=5)))
+        cart = await carts.submit(job, rules)
+        shown, flights = await carts.play(cart, worker)
+        assert (shown.state, shown.reason) == (CartState.WAITING, "soak")
+        assert flights == [["item-0"]]
+
+        scene.advance(timedelta(minutes=5))
+        _, flights = await carts.play(cart, worker)
+        assert flights == [["item-1"]]
+
+    async def test_a_check_has_to_complete(
+        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        await scene.job("smoke")
+        cart = await carts.submit(job, CartRules(between=Between(check="smoke")), items=2)
+        await carts.advance(cart)
+        await carts.work(cart, worker)
+        shown = await carts.advance(cart)
+        assert (shown.state, shown.reason) == (CartState.WAITING, "check")
+
+        [check] = await scene.claim(worker, 10)
+        await scene.finish(worker, [check], result="FAILED")
+        shown = await carts.advance(cart)
+        assert (shown.state, shown.reason) == (CartState.PAUSED, "check")
+
+        await carts.command(cart, ResumeCart())
+        await carts.advance(cart)
+        [check] = await scene.claim(worker, 10)
+        await scene.finish(worker, [check])
+        shown, flights = await carts.play(cart, worker)
+        assert flights == [["item-1"]]
+
+    async def test_somebody_else_has_to_approve(
+        self, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        cart = await carts.submit(job, CartRules(between=Between(approve="admin")), items=2)
+        shown, _ = await carts.play(cart, worker)
+        assert (shown.state, shown.reason) == (CartState.WAITING, "approval")
+
+        for who, roles in (("eve", {"editor"}), (shown.created_by, {"admin"})):
+            with pytest.raises(Denied):
+                await carts.command(cart, ApproveCart(Approver(who, roles)), actor=who)
+
+        await carts.command(cart, ApproveCart(Approver("bob", {"admin"})))
+        shown, flights = await carts.play(cart, worker)
+        assert (shown.state, flights) == (CartState.COMPLETED, [["item-1"]])
+
+    async def test_calendars_keep_a_wave_closed(
+        self, scene: Scene, carts: CartScene, job: JobId
+    ) -> None:
+        cart = await carts.submit(job)
+        opens_at = await scene.store.now() + timedelta(hours=2)
+
+        shown = await carts.advance(cart, closed_until=opens_at)
+        assert (shown.state, shown.reason, shown.look_at) == (
+            CartState.WAITING,
+            "window",
+            opens_at,
+        )
+        assert [look.id for look in await scene.store.carts_to_advance(range(256), 10)] == []
+
+
+class TestSubmitting:
+    async def test_two_carts_of_one_name_do_not_live_together(
+        self, carts: CartScene, job: JobId
+    ) -> None:
+        await carts.submit(job)
+
+        with pytest.raises(Conflict) as refusal:
+            await carts.submit(job)
+        assert refusal.value.code == "cart_is_live"
+
+    async def test_what_is_still_being_filled_is_not_there(
+        self, scene: Scene, carts: CartScene, job: JobId
+    ) -> None:
+        cart = await carts.fill(job, PARALLEL, items=3)
+
+        assert await scene.store.carts(CartQuery()) == []
+        assert await scene.store.carts_to_advance(range(256), 10) == []
+        later = await scene.store.now() + timedelta(hours=1)
+        assert await scene.store.forget_loading_carts(later) == 1
+        with pytest.raises(Exception, match="is being filled"):
+            await scene.store.submit_cart(cart)
+
+    async def test_a_key_gives_the_same_cart(
+        self, scene: Scene, carts: CartScene, job: JobId
+    ) -> None:
+        key = Idempotency("key", "digest")
+        first = await carts.fill(job, PARALLEL, items=3)
+        again = await carts.fill(job, PARALLEL, items=3)
+
+        assert (await scene.store.submit_cart(first, key))[0] == first
+        assert (await scene.store.submit_cart(again, key))[0] == first
+
+    async def test_a_planned_cart_waits_for_its_time(
+        self, scene: Scene, carts: CartScene, job: JobId
+    ) -> None:
+        at = await scene.store.now() + timedelta(hours=1)
+        cart = await carts.submit(job, starts_at=at)
+
+        shown = await carts.advance(cart)
+        assert (shown.state, shown.look_at) == (CartState.PLANNED, at)
+
+        scene.advance(timedelta(hours=1))
+        assert [look.id for look in await scene.store.carts_to_advance(range(256), 10)] == [cart]
+        shown, _ = await carts.play(cart, await scene.worker())
+        assert shown.state is CartState.COMPLETED
+
+
+class TestEditing:
+    async def test_closed_waves_change_and_opened_ones_do_not(
+        self, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        cart = await carts.submit(job)
+        shown = await carts.advance(cart)
+
+        edit = EditCart(shown.rules, [EditedItem("item-0", is_skipped=True)])
+        with pytest.raises(Conflict) as refusal:
+            await carts.command(cart, edit)
+        assert refusal.value.code == "wave_opened"
+
+        edit = EditCart(shown.rules, [EditedItem("item-1", is_skipped=True)])
+        await carts.command(cart, edit)
+        shown, flights = await carts.play(cart, worker)
+        assert flights == [["item-0"], ["item-2"]]
+        assert (shown.state, shown.skipped) == (CartState.PARTIAL, 1)
+
+
+class TestSeeing:
+    async def test_cells_and_waves_tell_where_items_are(
+        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        rules = CartRules(Order.GROUPS, (Share(2),), failures=allowing(5))
+        cart = await carts.submit(job, rules, items=5)
+        await carts.advance(cart)
+        await carts.work(cart, worker, failing=["item-1"])
+        await carts.advance(cart)
+
+        assert await scene.store.cells(cart) == [
+            "COMPLETED",
+            "FAILED",
+            "QUEUED",
+            "QUEUED",
+            "PENDING",
+        ]
+        waves = await scene.store.waves(cart)
+        assert [(wave.number, sum(wave.items.values())) for wave in waves] == [
+            (1, 2),
+            (2, 2),
+            (3, 1),
+        ]
