@@ -10,6 +10,7 @@ from rota.domain.ids import (
     SHARD_COUNT,
     JobId,
     instant,
+    is_run_id,
     micros,
     new_job_id,
     new_run_id,
@@ -31,6 +32,17 @@ def test_ids_are_prefixed_and_made_of_plain_characters() -> None:
 def test_ids_differ() -> None:
     assert len({new_run_id(NOW) for _ in range(10_000)}) == 10_000
     assert len({new_job_id() for _ in range(10_000)}) == 10_000
+
+
+@given(INSTANTS)
+def test_the_ids_of_runs_are_known_as_such(when: datetime) -> None:
+    assert is_run_id(new_run_id(when))
+    assert is_run_id(scheduled_run_id(new_job_id(), when))
+
+
+@given(st.text() | st.just(new_job_id()) | st.just(new_run_id(NOW) + "\n") | st.just("r_" + 24 * "!"))
+def test_other_texts_are_no_ids_of_runs(text: str) -> None:
+    assert not is_run_id(text)
 
 
 @given(INSTANTS)

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from rota.domain.durations import format_duration
 from rota.domain.jobfile.calendars import CALENDARS, CALENDARS_OF_JOB
+from rota.domain.jobfile.cart_fields import CARTS
 from rota.domain.jobfile.kinds import Choice, Flag, Integer
 from rota.domain.jobfile.measures import Duration, Instant, Size, Zone
 from rota.domain.jobfile.parts import (
@@ -241,6 +242,6 @@ FILE = Section(
         Field("limits", LATER, "Rate limits that jobs use."),
         Field("resources", LATER, "Named resources that jobs use."),
         CALENDARS,
-        Field("carts", LATER, "Batches of runs in a given order."),
+        CARTS,
     ),
 )

@@ -29,16 +29,21 @@ def parse_inputs(spec: JobSpec, given: Mapping[str, object]) -> dict[str, JsonSc
     Text is read as a number or boolean where the input is one: flags and forms have only text.
     """
     report = Report()
-    at = At.root(report)
+    values = check_inputs(spec, given, At.root(report))
+    report.raise_errors("the set of inputs")
+    return values
+
+
+def check_inputs(spec: JobSpec, given: Mapping[str, object], at: At) -> dict[str, JsonScalar]:
+    """The same, with what is wrong reported at the position of each input."""
     for name in given.keys() - spec.inputs.keys():
         message = f"job {spec.name} has no input {quoted(name)}"
-        at.child(name).refuse(message, did_you_mean(name, spec.inputs))
+        at.child(name).refuse_key(message, did_you_mean(name, spec.inputs))
     values = {
         name: _value(declared, given.get(name), at.child(name))
         for name, declared in spec.inputs.items()
     }
     _refuse_oversize(values, at)
-    report.raise_errors("the set of inputs")
     return {name: value for name, value in values.items() if value is not None}
 
 

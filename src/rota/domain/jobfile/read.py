@@ -10,6 +10,8 @@ from rota.domain.calendars import Calendar
 from rota.domain.errors import Problem
 from rota.domain.jobfile.build import Document, build_job
 from rota.domain.jobfile.calendars import build_calendar, check_calendars
+from rota.domain.jobfile.cart_rules import check_carts
+from rota.domain.jobfile.carts import CartEntry, cart_entry, check_inputs_of_items
 from rota.domain.jobfile.fields import FILE, JOB
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.report import At, Report
@@ -52,6 +54,7 @@ class JobFile:
     jobs: tuple[JobEntry, ...]
     warnings: tuple[Problem, ...]
     calendars: tuple[Calendar, ...] = ()  # of the file's project
+    carts: tuple[CartEntry, ...] = ()  # of the file's project
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +87,18 @@ def read_file(text: str, *, name: str, project: str = DEFAULT_PROJECT) -> JobFil
             check_job(job.document, job.written, job.at)
     _refuse_repeated_names(found)
     check_calendars(file, source.data, root)
+    check_carts(file, source.data, root)
+    report.raise_errors("the job file")
+    jobs = tuple(_entry(job, root.child("defaults")) for job in found)
+    carts = tuple(_carts(file, jobs, project, root))
     report.raise_errors("the job file")
     return JobFile(
         set_name=file.get("set", name),
         project=project,
-        jobs=tuple(_entry(job, root.child("defaults")) for job in found),
+        jobs=jobs,
         warnings=report.warnings(),
         calendars=tuple(build_calendar(document) for document in file.get("calendars", ())),
+        carts=carts,
     )
 
 
@@ -152,6 +160,18 @@ def _entry(job: _Found, defaults: At) -> JobEntry:
     return JobEntry(
         document["name"], document, build_job(document), job.line, _calendars_at(job, defaults)
     )
+
+
+def _carts(
+    file: Document, jobs: tuple[JobEntry, ...], project: str, root: At
+) -> Iterator[CartEntry]:
+    """The carts, their items compared with jobs that are known to be right by now."""
+    specs = {job.name: job.spec for job in jobs if job.spec.project == project}
+    for index, document in enumerate(file.get("carts", ())):
+        at = root.child("carts").child(index)
+        entry = cart_entry(document, at)
+        check_inputs_of_items(entry.template, specs, at)
+        yield entry
 
 
 def _calendars_at(job: _Found, defaults: At) -> CalendarsAt:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from rota.domain.jobfile.calendars import CALENDAR, HOLIDAYS
+from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM, ITEMS_FROM
 from rota.domain.jobfile.fields import FILE, JOB_GROUPS
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 from rota.domain.jobfile.sections import Field, Section
@@ -29,6 +30,27 @@ and `retry` are merged key by key, and a field that the job leaves empty (`timeo
 default.
 """
 
+_ITEM_FILES = """\
+## Files of items
+
+A `.csv` file is UTF-8, separated by commas. Its first line names the columns: `key`, perhaps
+`order`, and the inputs of the cart's job. An empty cell counts as not given.
+
+```csv
+key,order,host,replicas
+db-001,10,db-001.example.org,2
+db-002,20,db-002.example.org,
+```
+
+A `.json` or `.jsonl` file has a list of [items](#item), or one of them per line:
+
+```json
+{"key": "db-001", "order": 10, "with": {"host": "db-001.example.org", "replicas": 2}}
+```
+
+A file has at most 100,000 items and 64 million characters, and a line at most one million.
+"""
+
 _PARTS = {
     "Step": STEP,
     "Retry": RETRY,
@@ -38,6 +60,11 @@ _PARTS = {
     "Source": SOURCE,
     "Calendar": CALENDAR,
     "Holidays": HOLIDAYS,
+    "Cart": CART,
+    "Item": ITEM,
+    "Items from workers": ITEMS_FROM,
+    "Failures": FAILURES,
+    "Between": BETWEEN,
 }
 
 
@@ -55,6 +82,7 @@ def _blocks() -> Iterator[str]:
         yield _part(f"### {title}", fields)
     for title, section in _PARTS.items():
         yield _part(f"## {title}", section.fields)
+    yield _ITEM_FILES
 
 
 def _own_fields() -> str:

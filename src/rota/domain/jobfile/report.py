@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rota.domain.errors import Invalid, Problem
 from rota.domain.jobfile.text import Mark, Place
@@ -69,7 +69,7 @@ class At:
         return At(self.report, (*self.path, key), self.scope, mark, place)
 
     def within(self, scope: str) -> At:
-        return replace(self, scope=scope)
+        return At(self.report, self.path, scope, self.mark, self.place)
 
     @property
     def name(self) -> str:

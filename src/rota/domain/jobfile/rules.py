@@ -27,7 +27,7 @@ _PATH = re.compile(r"(?P<field>\w+)(?:\[(?P<index>\d+)\])?")
 def check_job(document: Document, written: Mapping[str, object], at: At) -> None:
     """Apply every rule. `written` is the job before its fields were checked and merged."""
     _check_type(document, written, at)
-    _check_schedule(document, at)
+    check_schedule(document, at)
     for name in ("starts", "ends"):
         _check_bound(document, at.child(name), name)
     _check_lateness(document, written, at)
@@ -49,7 +49,8 @@ def _check_type(document: Document, written: Mapping[str, object], at: At) -> No
         at.child(foreign).refuse_key(f'"{foreign}" does not go with type {kind}')
 
 
-def _check_schedule(document: Document, at: At) -> None:
+def check_schedule(document: Document, at: At) -> None:
+    """Report what is wrong or odd with the schedule of a job or cart."""
     expressions = document.get("schedule")
     if expressions is None or (isinstance(expressions, list) and INVALID in expressions):
         return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from rota.domain.jobfile.calendars import CALENDAR, HOLIDAYS
+from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM, ITEMS_FROM
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB
 from rota.domain.jobfile.kinds import Schema
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 
 _SECTIONS = (JOB, DEFAULTS, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE, CALENDAR, HOLIDAYS)
+_SECTIONS_OF_CARTS = (CART, ITEM, ITEMS_FROM, FAILURES, BETWEEN)
 
 
 def json_schema() -> Schema:
@@ -20,5 +22,7 @@ def json_schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Rota job file",
         **FILE.definition(),
-        "$defs": {section.title: section.definition() for section in _SECTIONS},
+        "$defs": {
+            section.title: section.definition() for section in (*_SECTIONS, *_SECTIONS_OF_CARTS)
+        },
     }

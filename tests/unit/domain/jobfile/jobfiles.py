@@ -18,6 +18,13 @@ def job(**fields: object) -> dict[str, object]:
     return {name: value for name, value in document.items() if value is not None}
 
 
+def cart(**fields: object) -> dict[str, object]:
+    """A small valid cart with some fields set; `None` takes a field away."""
+    items = [{"key": "a"}, {"key": "b"}]
+    document: dict[str, object] = {"name": "rollout", "job": "tidy", "items": items, **fields}
+    return {name: value for name, value in document.items() if value is not None}
+
+
 def file_of(*jobs: dict[str, object], **fields: object) -> str:
     return json.dumps({**fields, "jobs": list(jobs)}, indent=2)
 

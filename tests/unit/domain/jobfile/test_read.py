@@ -114,7 +114,6 @@ def test_full_file_is_refused_only_for_what_comes_later() -> None:
         "keep",
         "limits",
         "resources",
-        "carts",
     ]
 
 

@@ -1,0 +1,212 @@
+"""Carts of a job file: documents that passed every check turned into templates."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from rota.domain.carts.definition import (
+    Between,
+    CartRules,
+    Failures,
+    OnBreach,
+    Order,
+    Scope,
+    Share,
+    parse_share,
+)
+from rota.domain.carts.template import (
+    CartItem,
+    CartTemplate,
+    ItemsFile,
+    ItemSource,
+    LiveWorkers,
+)
+from rota.domain.durations import parse_duration
+from rota.domain.errors import Problem
+from rota.domain.jobfile.build import Document, build_schedule
+from rota.domain.jobfile.cart_fields import CART
+from rota.domain.jobfile.cart_rules import check_cart
+from rota.domain.jobfile.inputs import check_inputs
+from rota.domain.jobfile.report import At, Report, dotted
+from rota.domain.jobfile.text import Place
+from rota.domain.jobfile.wording import did_you_mean
+from rota.domain.schedule.quoting import quoted
+from rota.domain.spec import JobSpec
+
+_SCHEDULE = ("schedule", "timezone")
+
+
+class Referred(StrEnum):
+    """What a cart means by a name."""
+
+    JOB = "job"
+    CALENDAR = "calendar"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A name for something that is defined elsewhere, where the cart uses it first."""
+
+    kind: Referred
+    name: str
+    path: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class CartEntry:
+    """One cart of a file."""
+
+    template: CartTemplate
+    line: int
+    references: tuple[Reference, ...]  # each once
+
+
+def build_cart(document: Document) -> CartTemplate:
+    """The template of a document that has passed every check."""
+    items = _item_source(document)
+    template = CartTemplate(
+        name=document["name"],
+        rules=_rules(document),
+        items=items,
+        order_is_written="order" in document,
+        job=document.get("job", ""),
+        description=document.get("description", ""),
+        labels=document.get("labels", {}),
+        schedule=build_schedule(_only(document, _SCHEDULE)) if "schedule" in document else None,
+        rollback=document.get("rollback", ""),
+        priority=document.get("priority"),
+    )
+    return template.with_items(items) if isinstance(items, tuple) else template
+
+
+def build_item(document: Document) -> CartItem:
+    """The item of a document that has a valid key at least."""
+    return CartItem(
+        key=document["key"],
+        order=document.get("order"),
+        inputs=document.get("with", {}),
+        job=document.get("job", ""),
+    )
+
+
+def fitted(item: CartItem, spec: JobSpec, at: At) -> CartItem:
+    """The item with its inputs in the types of its job; what does not fit is reported."""
+    values = check_inputs(spec, item.inputs, at)
+    inputs = {name: values[name] for name in item.inputs if name in values}
+    return CartItem(item.key, item.order, inputs, item.job)
+
+
+def read_cart(document: Mapping[str, object]) -> CartTemplate:
+    """The template of one cart, given as `cart_document` writes it."""
+    report = Report()
+    root = At.root(report)
+    checked = CART.check(document, root)
+    fields = checked if isinstance(checked, dict) else {}
+    if isinstance(document, Mapping):
+        check_cart(fields, document, root.within(CART.scope(document, root)))
+    report.raise_errors("the cart")
+    return build_cart(fields)
+
+
+def check_inputs_of_items(template: CartTemplate, specs: Mapping[str, JobSpec], at: At) -> None:
+    """Report inputs that the jobs of items do not take; `specs` has the jobs that are known."""
+    if not isinstance(template.items, tuple):
+        return
+    for index, item in enumerate(template.items):
+        if spec := specs.get(item.job or template.job):
+            fitted(item, spec, at.child("items").child(index).child("with"))
+
+
+def cart_entry(document: Document, at: At) -> CartEntry:
+    """A cart of a file that has passed every check."""
+    template = build_cart(document)
+    return CartEntry(template, _place(at).line, tuple(_references(template, at)))
+
+
+def unknown_references(
+    references: Iterable[Reference], known: Mapping[Referred, Collection[str]]
+) -> list[Problem]:
+    """What is wrong with the names that a cart uses, given those that its project has."""
+    return [
+        Problem(
+            f"there is no {each.kind} {quoted(each.name)}",
+            each.path,
+            *each.place,
+            hint=did_you_mean(each.name, known[each.kind]),
+        )
+        for each in references
+        if each.name not in known[each.kind]
+    ]
+
+
+def _references(template: CartTemplate, at: At) -> Iterator[Reference]:
+    seen: set[tuple[Referred, str]] = set()
+    for kind, name, position in _names(template, at):
+        if name and (kind, name) not in seen:
+            seen.add((kind, name))
+            yield Reference(kind, name, dotted(position.path), _place(position))
+
+
+def _names(template: CartTemplate, at: At) -> Iterator[tuple[Referred, str, At]]:
+    between = template.rules.between
+    yield Referred.JOB, template.job, at.child("job")
+    if isinstance(template.items, tuple):
+        for index, item in enumerate(template.items):
+            if item.job:
+                yield Referred.JOB, item.job, at.child("items").child(index).child("job")
+    yield Referred.JOB, between.check, at.child("between").child("check")
+    yield Referred.JOB, template.rollback, at.child("rollback")
+    for index, name in enumerate(template.rules.calendars):
+        yield Referred.CALENDAR, name, at.child("calendars").child(index)
+
+
+def _place(at: At) -> Place:
+    return at.place or Place(1, 1)
+
+
+def _only(document: Document, names: Iterable[str]) -> dict[str, Any]:
+    return {name: document[name] for name in names if name in document}
+
+
+def _item_source(document: Document) -> ItemSource:
+    if "items" in document:
+        return tuple(map(build_item, document["items"]))
+    source = document["items_from"]
+    return ItemsFile(source) if isinstance(source, str) else LiveWorkers(source["workers"])
+
+
+def _rules(document: Document) -> CartRules:
+    sizes = document.get("group_size", [])
+    return CartRules(
+        order=Order(document.get("order", Order.SERIAL)),
+        group_sizes=tuple(map(_share, sizes if isinstance(sizes, list) else [sizes])),
+        max_parallel=document.get("max_parallel"),
+        failures=_failures(document.get("failures", {})),
+        between=_between(document.get("between", {})),
+        calendars=tuple(document.get("calendars", ())),
+    )
+
+
+def _share(value: int | str) -> Share:
+    return parse_share(str(value))
+
+
+def _failures(document: Document) -> Failures:
+    return Failures(
+        allow=_share(document.get("allow", 0)),
+        scope=Scope(document.get("of", Scope.CART)),
+        then=OnBreach(document.get("then", OnBreach.PAUSE)),
+        strict=document.get("strict", False),
+    )
+
+
+def _between(document: Document) -> Between:
+    return Between(
+        wait=parse_duration(document.get("wait", "0s")),
+        check=document.get("check", ""),
+        approve=document.get("approve", ""),
+    )
