@@ -24,6 +24,7 @@ chaos: dev ## Break a cluster in every way for ten minutes, and judge it
 test: lint ## Everything CI runs: all checks, all tests
 	@$(PYTHON) tools/system_packages.py
 	$(PYTEST) -m "not campaign"
+	$(BIN)/pytest -m campaign
 
 check: lint ## The inner loop: all checks, fast tests
 	$(PYTEST) -m "not slow and not servers and not system"

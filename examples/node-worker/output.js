@@ -4,6 +4,7 @@ const zlib = require('node:zlib');
 
 const INLINE_LIMIT = 4 * 1024;
 const CHUNK_LIMIT = 256 * 1024;
+const TEXT_LIMIT = 64 * 1024; // of one record: a longer line is split
 
 /** What an attempt prints, written down as records: see OutputChunks in worker.proto. */
 class Output {
@@ -21,8 +22,9 @@ class Output {
     this.bytes += kept.length;
     const key = `${stream} ${step}`;
     const lines = splitLines(Buffer.concat([this.open.get(key) ?? Buffer.alloc(0), kept]));
-    this.open.set(key, lines.pop());
+    const rest = lines.pop();
     for (const line of lines) this.write(key, '|', line);
+    this.open.set(key, this.split(key, rest));
   }
 
   close() {
@@ -31,6 +33,18 @@ class Output {
   }
 
   write(key, mark, text) {
+    this.record(key, mark, this.split(key, text));
+  }
+
+  /** Record the beginning of a line that is too long for one record; what is left of it. */
+  split(key, text) {
+    for (; text.length > TEXT_LIMIT; text = text.subarray(TEXT_LIMIT)) {
+      this.record(key, '+', text.subarray(0, TEXT_LIMIT));
+    }
+    return text;
+  }
+
+  record(key, mark, text) {
     this.records.push(Buffer.concat([Buffer.from(`${Date.now()} ${key}${mark}`), text, Buffer.from('\n')]));
   }
 
@@ -42,8 +56,8 @@ class Output {
 
   /** The records in pieces that a server takes. */
   chunks() {
-    const pieces = [[]];
-    let size = 0;
+    const pieces = [];
+    let size = CHUNK_LIMIT; // the first record begins a piece
     for (const record of this.records) {
       if (size + record.length > CHUNK_LIMIT) {
         pieces.push([]);

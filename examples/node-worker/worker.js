@@ -5,9 +5,11 @@ const path = require('node:path');
 const grpc = require('@grpc/grpc-js');
 const loader = require('@grpc/proto-loader');
 const { Attempt } = require('./attempt');
+const { guardMargin } = require('./lease');
+const { Specs } = require('./specs');
 
 const PROTO = process.env.ROTA_PROTO ?? path.join(__dirname, '../../contracts/rota/v1/worker.proto');
-const RECONNECT_MS = 500;
+const RETRY_MS = 500;
 const ANSWER_MS = 10_000;
 
 const { rota } = grpc.loadPackageDefinition(
@@ -24,7 +26,8 @@ class Worker {
     this.token = token;
     this.hello = { worker: name, pool, slots, version: 'node example', guard_mode: 'timer' };
     this.attempts = new Map();
-    this.specs = new Map();
+    this.specs = new Specs();
+    this.isConnected = false;
     this.isStopping = false;
   }
 
@@ -38,7 +41,7 @@ class Worker {
         if (error.code === grpc.status.UNAUTHENTICATED || error.code === grpc.status.PERMISSION_DENIED) {
           throw error;
         }
-        await new Promise((resolve) => setTimeout(resolve, RECONNECT_MS));
+        await pause(RETRY_MS);
       }
     }
   }
@@ -63,6 +66,7 @@ class Worker {
     try {
       await Promise.race([ended, this.converse()]);
     } finally {
+      this.isConnected = false;
       this.stream.cancel();
       for (const { reject } of this.waiting.values()) reject(new Error('the stream is over'));
       client.close();
@@ -77,7 +81,7 @@ class Worker {
     this.lease = welcome.lease_seconds * 1000;
     this.renewed(sentAt, welcome.store_now);
     console.log(`registered as ${this.hello.worker}: ${welcome.session}`);
-    for (const attempt of this.attempts.values()) if (attempt.outcome) this.report(attempt);
+    this.isConnected = true;
     await this.beat();
   }
 
@@ -106,8 +110,8 @@ class Worker {
   renewed(sentAt, storeNow) {
     this.clock = { storeNow, at: performance.now() };
     clearTimeout(this.guard);
-    const margin = Math.max(2_000, this.lease / 10);
-    this.guard = setTimeout(() => this.killAll(), sentAt + this.lease - margin - performance.now());
+    const end = sentAt + this.lease - guardMargin(this.lease);
+    this.guard = setTimeout(() => this.killAll(), end - performance.now());
   }
 
   storeNow() {
@@ -139,37 +143,53 @@ class Worker {
   }
 
   take({ work, specs }) {
-    for (const { job_id, job_version, spec_json } of specs ?? []) {
-      this.specs.set(`${job_id} ${job_version}`, JSON.parse(spec_json));
-    }
+    this.specs.learn(specs ?? []);
     for (const item of work ?? []) {
       if (this.attempts.has(key(item))) continue; // sent twice: harmless
-      const spec = this.specs.get(`${item.job_id} ${item.job_version}`);
-      const attempt = new Attempt(item, spec, () => this.storeNow());
+      const attempt = new Attempt(item, this.specs.of(item), () => this.storeNow());
       this.attempts.set(key(item), attempt);
-      this.execute(attempt).catch((error) => console.error(`not reported yet: ${error.message}`));
+      this.settle(attempt);
     }
   }
 
-  async execute(attempt) {
+  /** From the permit to the acknowledged outcome, over as many streams as that takes. */
+  async settle(attempt) {
     // At most once: the store has to know that it begins before it does.
-    const start = await this.ask({ start: { items: [{ ...attempt.fence, started_at: this.storeNow() }] } });
+    const started_at = this.storeNow();
+    const answer = await this.insist(attempt, { start: { items: [{ ...attempt.fence, started_at }] } });
+    if (!answer) return;
     const isAmong = (fences) => (fences ?? []).some((fence) => key(fence) === key(attempt.fence));
-    if (isAmong(start.start.refused)) return this.forget(attempt.fence);
-    if (isAmong(start.start.cancelled)) attempt.ending = 'CANCELLED';
+    if (isAmong(answer.start.refused)) return this.forget(attempt.fence);
+    if (isAmong(answer.start.cancelled)) attempt.ending = 'CANCELLED';
     await attempt.run();
     await this.report(attempt);
+    this.forget(attempt.fence);
   }
 
-  /** Until this has been answered the outcome is kept, and sent again by the next stream. */
   async report(attempt) {
     const output = attempt.output.inline();
-    if (output === undefined) {
-      const items = attempt.output.chunks().map((chunk) => ({ ...attempt.fence, ...chunk }));
-      await this.ask({ output: { items } });
+    const chunks = output === undefined ? attempt.output.chunks() : [];
+    for (const chunk of chunks) {
+      await this.insist(attempt, { output: { items: [{ ...attempt.fence, ...chunk }] } });
     }
-    await this.ask({ report: { items: [{ ...attempt.outcome, output }] } });
-    this.forget(attempt.fence);
+    const report = { items: [{ ...attempt.outcome, output }] };
+    let answer;
+    do {
+      if (answer) await pause(RETRY_MS); // the server could not take it yet
+      answer = await this.insist(attempt, { report });
+    } while (answer && !answer.report.accepted?.length && !answer.report.fenced?.length);
+  }
+
+  /** Ask until there is an answer; undefined once the attempt is not ours any more. */
+  async insist(attempt, request) {
+    while (this.attempts.get(key(attempt.fence)) === attempt) {
+      try {
+        if (this.isConnected) return await this.ask(request);
+      } catch (error) {
+        console.error(`to be asked again: ${error.message}`);
+      }
+      await pause(RETRY_MS);
+    }
   }
 
   cancel(fences) {
@@ -191,6 +211,10 @@ class Worker {
 
 function key({ run, attempt }) {
   return `${run} ${attempt}`;
+}
+
+function pause(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
 const worker = new Worker({

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,7 +27,9 @@ from rota.adapters.link.grpc_server import WorkersService
 from rota.adapters.queue.local import LocalQueue
 from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.dispatcher.floor import Floor, FloorConfig
+from rota.domain.errors import Unavailable
 from rota.domain.jobfile import read_file
+from rota.domain.lease import guard_margin
 from rota.domain.run import Run
 from rota.domain.states import RunState
 from rota.gateway.rpc.server import serve
@@ -36,7 +39,9 @@ from rota.operations.following import follow_run
 from rota.operations.output import raw
 from rota.operations.submitting import submit_file
 from rota.operations.tokens import authenticate_worker, create_worker_token
-from rota.testing.waiting import eventually
+from rota.ports.work import Outcome, ReportAnswer, Start, StartAnswer
+from rota.testing.proxy import Proxy
+from rota.testing.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -73,12 +78,44 @@ def _install(folder: Path) -> None:
     aside.rename(folder)
 
 
+class DisturbedFloor(Floor):
+    """What is in the lists happens, once each, instead of or just before an answer."""
+
+    def __init__(self, backends: Backends, config: FloorConfig) -> None:
+        super().__init__(backends, config)
+        self.before_start_answer: list[Callable[[], None]] = []
+        self.instead_of_report: list[Callable[[], None]] = []
+        self.unanswered_reports = 0
+
+    async def start(self, session: str, starts: Sequence[Start]) -> StartAnswer:
+        answer = await super().start(session, starts)
+        if self.before_start_answer:
+            self.before_start_answer.pop()()
+        return answer
+
+    async def report(self, session: str, outcomes: Sequence[Outcome]) -> ReportAnswer:
+        if self.instead_of_report:
+            self.instead_of_report.pop()()
+            raise Unavailable("not now")
+        if self.unanswered_reports:
+            self.unanswered_reports -= 1
+            return ReportAnswer()
+        return await super().report(session, outcomes)
+
+
 @dataclass
 class Site:
     """A server with one Node worker."""
 
     backends: Backends
     worker: Process
+    floor: DisturbedFloor
+    proxy: Proxy  # between the two
+
+    def cut(self) -> None:
+        """The stream ends here; the next one will do."""
+        self.proxy.cut()
+        self.proxy.heal()
 
     async def ended(self, text: str, **job: Any) -> Run:
         """A run of a job with this script, when it has ended."""
@@ -94,9 +131,10 @@ class Site:
         return await runs.find_run(self.backends, submitted.run)
 
     async def end_of(self, run: Run) -> Run:
-        async for news in follow_run(self.backends, run, 1):
-            if isinstance(news, Run):
-                return news
+        async with asyncio.timeout(PATIENCE.total_seconds()):
+            async for news in follow_run(self.backends, run, 1):
+                if isinstance(news, Run):
+                    return news
         raise AssertionError("the run has no end")
 
     async def printed(self, run: Run) -> bytes:
@@ -110,10 +148,11 @@ async def site(tmp_path: Path, packages: Path, anyio_backend: str) -> AsyncItera
         stack.push_async_callback(store.close)
         blobs = await stack.enter_async_context(await open_files(tmp_path / "blobs"))
         backends = Backends(store, LocalQueue(), blobs)
-        floor = Floor(backends, FloorConfig(lease=timedelta(seconds=6)))
+        floor = DisturbedFloor(backends, FloorConfig(lease=timedelta(seconds=6)))
         service = WorkersService(floor, lambda secret: authenticate_worker(backends, secret))
         server = await serve("127.0.0.1:0", [service.add_to])
         stack.push_async_callback(server.close)
+        proxy = await stack.enter_async_context(Proxy(server.port))
         _, token = await create_worker_token(store, name="node", pool=None, actor="test")
         worker = await asyncio.create_subprocess_exec(
             NODE,
@@ -121,13 +160,13 @@ async def site(tmp_path: Path, packages: Path, anyio_backend: str) -> AsyncItera
             env={
                 "PATH": os.environ["PATH"],
                 "NODE_PATH": str(packages),
-                "ROTA_SERVER": f"127.0.0.1:{server.port}",
+                "ROTA_SERVER": f"127.0.0.1:{proxy.port}",
                 "ROTA_WORKER_TOKEN": token,
             },
         )
         serving = asyncio.ensure_future(floor.run())
         try:
-            yield Site(backends, worker)
+            yield Site(backends, worker, floor, proxy)
         finally:
             if worker.returncode is None:
                 worker.kill()
@@ -159,6 +198,54 @@ async def test_a_node_worker_sends_long_output_in_chunks(site: Site) -> None:
     chunks = await site.backends.store.chunks(run.id, 1)
     assert len(chunks) > 1
     assert (await site.printed(run)).split() == [b"%d" % n for n in range(1, 20_001)]
+
+
+@pytest.mark.parametrize("before", ["", "echo first; "], ids=["first", "later"])
+async def test_a_node_worker_splits_a_line_that_no_chunk_could_hold(
+    site: Site, before: str
+) -> None:
+    run = await site.ended(f"{before}head -c 700000 /dev/zero | tr '\\0' x; echo; echo last")
+
+    assert run.state is RunState.COMPLETED
+    printed = (await site.printed(run)).removeprefix(b"first\n")
+    assert printed == b"x" * 700_000 + b"\nlast\n"
+
+
+async def test_a_node_worker_whose_stream_breaks_before_a_start_is_answered_begins_once(
+    site: Site, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    site.floor.before_start_answer.append(site.cut)
+
+    run = await site.ended(f"echo begun >> {begun}", delivery="at_most_once")
+
+    assert (run.state, run.attempt) == (RunState.COMPLETED, 1)
+    assert begun.read_text().split() == ["begun"]
+
+
+async def test_a_node_worker_reports_again_what_was_refused(site: Site) -> None:
+    site.floor.instead_of_report.append(lambda: None)
+
+    run = await site.ended("exit 3")
+
+    assert (run.state, run.exit_code) == (RunState.FAILED, 3)
+
+
+async def test_a_node_worker_reports_again_what_was_not_answered(site: Site) -> None:
+    site.floor.unanswered_reports = 2
+
+    run = await site.ended("exit 3")
+
+    assert (run.state, run.attempt, run.exit_code) == (RunState.FAILED, 1, 3)
+
+
+async def test_a_node_worker_reports_again_in_as_many_streams_as_it_takes(site: Site) -> None:
+    site.floor.instead_of_report += [site.cut, site.cut]
+
+    run = await site.ended("exit 3")
+
+    assert (run.state, run.attempt, run.exit_code) == (RunState.FAILED, 1, 3)
+    assert site.worker.returncode is None
 
 
 async def test_a_node_worker_obeys_a_cancel(site: Site, tmp_path: Path) -> None:
@@ -197,3 +284,31 @@ async def test_a_node_worker_that_is_stopped_finishes_its_work_and_leaves(
     assert await site.worker.wait() == 0
     assert (await site.end_of(run)).state is RunState.COMPLETED
     assert await site.backends.store.sessions(alive_only=True) == []
+
+
+def evaluated(expression: str) -> Any:
+    """The value of an expression in the example's folder."""
+    program = f"console.log(JSON.stringify({expression}))"
+    told = subprocess.run([NODE, "-e", program], cwd=EXAMPLE, capture_output=True, check=True)
+    return json.loads(told.stdout)
+
+
+def test_a_node_worker_keeps_the_margin_that_the_contract_s_own_worker_keeps() -> None:
+    leases = [timedelta(seconds=seconds) for seconds in (1, 3, 5, 6, 30, 600)]
+    numbers = ", ".join(f"{lease.total_seconds() * 1000}" for lease in leases)
+
+    margins = evaluated(f"[{numbers}].map(require('./lease').guardMargin)")
+
+    assert margins == pytest.approx(
+        [guard_margin(it).total_seconds() * 1000 for it in leases], abs=0.001
+    )
+
+
+def test_a_node_worker_forgets_the_specs_that_it_was_told_longest_ago() -> None:
+    entries = [{"job_id": name, "job_version": 1, "spec_json": "{}"} for name in ("a", "b", "a")]
+    ask = "(s) => { for (const e of %s) s.learn([e]); s.learn([%s]); return [...s.known.keys()] }"
+    newest = json.dumps({"job_id": "c", "job_version": 2, "spec_json": "{}"})
+
+    known = evaluated(f"({ask % (json.dumps(entries), newest)})(new (require('./specs').Specs)(2))")
+
+    assert known == ["a 1", "c 2"]

@@ -1,17 +1,21 @@
-"""Programs that submit runs all the time, to whichever server answers."""
+"""Programs that use servers all the time: one that submits runs, and a crowd."""
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rota.sdk.client import Client
 from rota.sdk.errors import Unavailable, Unreachable
+from rota.sdk.exchange import Call
 
+NO_ANSWER = 0  # where the status of an answer is told
 _PAUSE_SECONDS = 0.1
+_MOST_REQUESTS = 100_000  # of each in a crowd, if nobody ends it
 
 
 class Load:
@@ -54,3 +58,52 @@ class Load:
             except (Unavailable, Unreachable):
                 self.failures += 1
                 self._ending.wait(_PAUSE_SECONDS)
+
+
+class Crowd:
+    """So many clients of one server at once, each as fast as it is answered.
+
+    `next_call` is given the number of a request among all of them.
+    """
+
+    def __init__(
+        self, size: int, connect: Callable[[], Client], next_call: Callable[[int], Call[Any]]
+    ) -> None:
+        self._connect = connect
+        self._next_call = next_call
+        self._ending = threading.Event()
+        self._numbers = itertools.count()
+        self._counting = threading.Lock()
+        self._threads = [threading.Thread(target=self._use, name="crowd") for _ in range(size)]
+        self.answers: Counter[int] = Counter()  # by status
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ending.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _use(self) -> None:
+        with self._connect() as client:
+            for _ in range(_MOST_REQUESTS):
+                status = _status(client, self._next_call(next(self._numbers)))
+                with self._counting:
+                    self.answers[status] += 1
+                if self._ending.is_set():
+                    return
+
+
+def _status(client: Client, call: Call[Any]) -> int:
+    try:
+        return client.exchange(call).status
+    except Unreachable:
+        return NO_ANSWER

@@ -41,7 +41,7 @@ class Proxy:
         self._fault = _Fault()
         self._passed = 0  # bytes since the latest fault began
         self._changed = asyncio.Event()
-        self.disturbed = 0  # connections cut and pieces held up so far: what the faults did
+        self.disturbed = 0  # connections and pieces that came while a fault was in force
         self.port = 0
 
     def __enter__(self) -> Self:
@@ -96,7 +96,7 @@ class Proxy:
             self._fault, self._passed = fault, 0
             self._changed.set()
             self._changed = asyncio.Event()
-            self._cut_if_spent()
+            self._cut_if_spent()  # nobody has tried anything yet: that is no disturbance
 
         asyncio.run_coroutine_threadsafe(apply(), self._loop).result()
 
@@ -116,7 +116,9 @@ class Proxy:
         assert task is not None
         self._connections[task] = [writer]
         try:
-            if not self._cut_if_spent():
+            if self._cut_if_spent():
+                self.disturbed += 1
+            else:
                 await self._join(task, reader, writer)
         except (OSError, asyncio.CancelledError):
             pass  # one side went away, the other one shall see it
@@ -135,6 +137,7 @@ class Proxy:
             await self._hold_up()
             self._passed += len(data)
             if self._cut_if_spent():
+                self.disturbed += 1
                 return
             writer.write(data)
             await writer.drain()
@@ -153,7 +156,6 @@ class Proxy:
         limit = self._fault.bytes_until_cut
         if limit is None or self._passed < limit:
             return False
-        self.disturbed += len(self._connections)
         for writers in self._connections.values():
             _abort(writers)
         return True

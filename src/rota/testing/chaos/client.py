@@ -45,6 +45,14 @@ class AnyServer:
     def of(cls, urls: Sequence[str], token: str) -> AnyServer:
         return cls([Client(url, token, timeout_seconds=_ANSWER_SECONDS) for url in urls])
 
+    def at(self, url: str) -> Client:
+        """For what one of them alone can answer."""
+        return next(client for client in self._clients if client.server.url == url)
+
+    def besides(self, url: str) -> AnyServer:
+        """The others, over the same connections."""
+        return AnyServer([client for client in self._clients if client.server.url != url])
+
     def next(self) -> Client:
         return self._clients[next(self._turns) % len(self._clients)]
 

@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
 
-import httpx
-
-from rota.sdk import calls
-from rota.testing.chaos.client import AWAY, AnyServer
+from rota.testing.chaos.client import AnyServer
+from rota.testing.chaos.presence import Life, Presence, Session, Shards
 from rota.testing.nodes import Node, ServerNode, WorkerNode
 from rota.testing.processes import processes_of
 
@@ -52,7 +50,7 @@ class KilledServer(Fault):
     def __init__(self, node: ServerNode, observer: AnyServer) -> None:
         super().__init__(node.name)
         self._node = node
-        self._shards = _Shards(node.name, observer)
+        self._shards = Shards(node.name, observer)
 
     def inject(self) -> str:
         self._shards.remember()
@@ -75,7 +73,7 @@ class UsurpedServer(Fault):
     def __init__(self, node: ServerNode, observer: AnyServer) -> None:
         super().__init__(node.name)
         self._node = node
-        self._shards = _Shards(node.name, observer)
+        self._shards = Shards(node.name, observer)
 
     def inject(self) -> str:
         self._shards.remember()
@@ -90,47 +88,57 @@ class UsurpedServer(Fault):
 
 
 class StoppedServer(Fault):
-    """Stands still for less than its lease."""
+    """Stands still until it has missed a renewal of its lease, and mostly keeps its shards."""
 
     kind = "server stopped for a while"
 
-    def __init__(self, node: ServerNode) -> None:
+    def __init__(self, node: ServerNode, observer: AnyServer) -> None:
         super().__init__(node.name)
         self._node = node
+        self._life = Life(node, observer)
 
     def inject(self) -> str:
+        self._life.remember()
         self._node.freeze()
         return ""
 
     def is_felt(self) -> bool:
-        try:
-            httpx.get(f"{self._node.url}/livez", timeout=0.5, trust_env=False)
-        except httpx.TransportError:
-            return True
-        return False
+        return self._life.is_silent()
 
     def heal(self) -> None:
         self._node.thaw()
 
 
 class RestartedNode(Fault):
-    """Planned: it is asked to end, and started again."""
+    """Planned: it is asked to end, which it must do well, and started again."""
 
     least = timedelta(0)
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, presence: Presence) -> None:
         super().__init__(node.name)
         self.kind = f"{node.name.partition('-')[0]} restarted"
         self._node = node
+        self._presence = presence
+        self._exit_code: int | None = None
 
     def inject(self) -> str:
-        return f"ended with {self._node.stop(_STOPPING)}"
+        self._presence.remember()
+        self._exit_code = self._node.stop(_STOPPING)
+        return f"ended with {self._exit_code}"
 
     def is_felt(self) -> bool:
-        return self._node.process.returncode == 0
+        return self._exit_code == 0 and self._presence.is_over()
 
     def heal(self) -> None:
         Node.launch(self._node)  # a worker's own would ask a server, which may be away
+
+
+def restarted_server(node: ServerNode, observer: AnyServer) -> Fault:
+    return RestartedNode(node, Life(node, observer))
+
+
+def restarted_worker(node: WorkerNode, observer: AnyServer) -> Fault:
+    return RestartedNode(node, Session(node, observer))
 
 
 class KilledProcess(Fault):
@@ -145,7 +153,7 @@ class KilledProcess(Fault):
         self.kind = f"{name} killed"
         self._node = node
         self._part = part
-        self._session = _Session(node.name, observer)
+        self._session = Session(node, observer)
 
     def inject(self) -> str:
         self._session.remember()
@@ -179,7 +187,7 @@ class StoppedProcesses(Fault):
         self._node = node
         self._parts = parts
         self._stopped: list[int] = []
-        self._session = _Session(node.name, observer)
+        self._session = Session(node, observer)
 
     def inject(self) -> str:
         self._session.remember()
@@ -201,55 +209,3 @@ class StoppedProcesses(Fault):
 def whole_tree(node: WorkerNode) -> list[int]:
     """The worker with its guardian and all its jobs, as a frozen machine would have them."""
     return processes_of(node.home)
-
-
-class _Shards:
-    """What a server owned when a fault began."""
-
-    def __init__(self, server: str, observer: AnyServer) -> None:
-        self._server = server
-        self._observer = observer
-        self._owner = ""
-        self.count = 0
-
-    def remember(self) -> None:
-        with suppress(*AWAY):
-            found = self._observer.send(calls.list_servers())
-            mine = [each for each in found if each.name == self._server]
-            if mine:
-                self._owner, self.count = mine[0].id, mine[0].shards
-
-    def are_taken(self) -> bool:
-        if not self.count:
-            return False
-        try:
-            shards = self._observer.send(calls.list_shards())
-        except AWAY:
-            return False
-        return all(shard.owner not in (None, self._owner) for shard in shards)
-
-
-class _Session:
-    """The presence of a worker when a fault began."""
-
-    def __init__(self, worker: str, observer: AnyServer) -> None:
-        self._worker = worker
-        self._observer = observer
-        self._id = ""
-
-    def remember(self) -> None:
-        self._id = next(iter(self._present()), "")
-
-    def is_over(self) -> bool:
-        if not self._id:
-            return False
-        try:
-            return self._id not in {each.id for each in self._observer.send(calls.list_workers())}
-        except AWAY:
-            return False
-
-    def _present(self) -> list[str]:
-        with suppress(*AWAY):
-            found = self._observer.send(calls.list_workers())
-            return [each.id for each in found if each.worker == self._worker]
-        return []

@@ -21,6 +21,8 @@ from rota.testing.chaos.backend_faults import (
     RollingQueue,
     TerminatedConnections,
     WrongWallClock,
+    read_stored_output,
+    unused,
 )
 from rota.testing.chaos.client import AnyServer
 from rota.testing.chaos.faults import (
@@ -28,16 +30,17 @@ from rota.testing.chaos.faults import (
     Fault,
     KilledProcess,
     KilledServer,
-    RestartedNode,
     StoppedProcesses,
     StoppedServer,
     UsurpedServer,
+    restarted_server,
+    restarted_worker,
     whole_tree,
 )
 from rota.testing.chaos.history import Injection
 from rota.testing.chaos.network import Link, ProxiedCluster
 from rota.testing.chaos.tampering import PoisonRun, ReplayedReport, Stranger
-from rota.testing.nodes import ServerNode, WorkerNode
+from rota.testing.nodes import Node, ServerNode, WorkerNode
 from rota.testing.proxy import Proxy
 from rota.testing.waiting import boottime
 
@@ -46,8 +49,15 @@ _ALONE = 0.25  # part of the faults that come alone
 _MAX_UNFELT = 3  # times that a kind is tried until somebody feels it
 _TRIES = 10  # to find two that do not touch the same
 
-# A line to what is away cannot be felt to be cut.
-_BEHIND = {Link.SERVERS: "", Link.STORE: STORE, Link.QUEUE: QUEUE, Link.BLOBS: BLOBS}
+_PRINTING = "printing"
+
+# A line to what is away cannot be felt to be cut. Nobody reads blobs without the store.
+_BEHIND = {
+    Link.SERVERS: (),
+    Link.STORE: (STORE,),
+    Link.QUEUE: (QUEUE,),
+    Link.BLOBS: (BLOBS, STORE),
+}
 
 Maker = Callable[[], Fault]
 Deck = Sequence[Maker]
@@ -82,8 +92,8 @@ class Arsenal:
         kinds: list[Maker] = [
             lambda: KilledServer(pick(), observer),
             lambda: UsurpedServer(pick(), observer),
-            lambda: StoppedServer(pick()),
-            lambda: RestartedNode(pick()),
+            lambda: StoppedServer(pick(), observer),
+            lambda: restarted_server(pick(), observer),
         ]
         if self.cluster.clocks:
             kinds.append(self._wrong_clock)
@@ -103,7 +113,7 @@ class Arsenal:
             lambda: StoppedProcesses(pick(), observer, lambda n: [_worker(n)], "worker process"),
             lambda: StoppedProcesses(pick(), observer, lambda n: [_guardian(n)], "guardian"),
             lambda: StoppedProcesses(pick(), observer, whole_tree, WHOLE_WORKER),
-            lambda: RestartedNode(pick()),
+            lambda: restarted_worker(pick(), observer),
             lambda: ReplayedReport(self.stranger, observer),
             lambda: PoisonRun(observer),
         ]
@@ -117,7 +127,7 @@ class Arsenal:
             lambda: RollingQueue(nodes, servers),
             lambda: KilledQueue(nodes, servers, wipes=False),
             lambda: KilledQueue(nodes, servers, wipes=True),
-            lambda: KilledObjectStore(cluster.s3, self.observer, "printing"),
+            lambda: KilledObjectStore(cluster.s3, self.observer, _PRINTING),
         ]
 
     def _links(self) -> Deck:
@@ -131,11 +141,16 @@ class Arsenal:
         node = self._worker() if link is Link.SERVERS else self._server()
         owner = node.name.partition("-")[0]
         return BrokenLink(
-            (node.name, _BEHIND[link]),
+            (node.name, *_BEHIND[link]),
             self.cluster.links[node.name, link],
             f"{owner} to {link} {word}",
             how,
+            self._reading_at(node) if link is Link.BLOBS else unused,
         )
+
+    def _reading_at(self, node: Node) -> Callable[[], None]:
+        [url] = [server.url for server in self.cluster.servers if server.name == node.name]
+        return partial(read_stored_output, self.observer, url, _PRINTING)
 
     def _server(self) -> ServerNode:
         return self.random.choice(self.cluster.servers)
@@ -156,13 +171,14 @@ class Nemesis:
         self._tell = tell
         self._waiting: list[Maker] = []
         self.log: list[Injection] = []
+        self.ended: list[str] = []  # nodes that no fault had stopped
 
-    def walk(self, until: float) -> None:
-        """Until a boot time, but every kind at least once."""
+    def walk(self, until: float, nodes: Sequence[Node] = ()) -> None:
+        """Until a boot time, but every kind at least once. Nodes may end only by a fault."""
         self._shuffle()
         while self._waiting:
             makers, faults = zip(*self._choose(), strict=True)
-            self._repeat_unfelt(makers, self._strike(faults))
+            self._repeat_unfelt(makers, self._strike(faults, nodes))
             threading.Event().wait(self._random.uniform(*self._pace.calm_seconds))
             if not self._waiting and boottime() < until:
                 self._shuffle()
@@ -191,9 +207,12 @@ class Nemesis:
         self._waiting.insert(0, make_second)
         return [(make_first, first)]
 
-    def _strike(self, faults: Sequence[Fault]) -> list[Injection]:
+    def _strike(self, faults: Sequence[Fault], nodes: Sequence[Node]) -> list[Injection]:
         """Together, until both were felt. One may hide the other, so there is a look afterwards."""
-        injections = [self._inject(fault) for fault in faults]
+        injections = []
+        for number, fault in enumerate(faults):
+            self._note_ended(nodes, lasting=faults[:number])
+            injections.append(self._inject(fault))
         least = max(fault.least for fault in faults)
         self._look(faults, injections, least, self._pace.longest)
         for fault, injection in zip(faults, injections, strict=True):
@@ -203,6 +222,15 @@ class Nemesis:
         for injection in injections:
             self._tell(_line(injection))
         return injections
+
+    def _note_ended(self, nodes: Sequence[Node], lasting: Sequence[Fault]) -> None:
+        """Before a fault hides it: whatever does not run now has ended by itself."""
+        stopped = {name for fault in lasting for name in fault.touches}
+        for node in nodes:
+            if not node.is_running and node.name not in stopped:
+                self.ended.append(node.name)
+                self._tell(f"{node.name} has ended by itself")
+                Node.launch(node)  # so that the next fault has something to break
 
     def _inject(self, fault: Fault) -> Injection:
         began = boottime()

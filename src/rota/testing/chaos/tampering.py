@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from typing import TypeVar
 
-from rota.adapters.link.grpc_client import GrpcAccess, GrpcLink
+from rota.adapters.link.grpc_client import GrpcAccess, GrpcConnector
 from rota.domain.errors import Unavailable
 from rota.domain.run import AttemptResult
 from rota.ports.work import Hello, Outcome
@@ -15,13 +17,20 @@ from rota.runtime import tokens
 from rota.runtime.settings import Settings
 from rota.sdk import calls
 from rota.sdk.answers import Run
+from rota.testing.chaos.backend_faults import STORE
 from rota.testing.chaos.client import AWAY, AnyServer
 from rota.testing.chaos.faults import Fault
 from rota.testing.chaos.network import ProxiedCluster
+from rota.testing.waiting import boottime
+
+T = TypeVar("T")
 
 REPLAYED = "replayed"  # what the message of a refused report says
 _REPORTS = 20
 _NAME = "stranger"
+_AWAY = (*AWAY, Unavailable)
+_PATIENCE = timedelta(seconds=12)
+_PAUSE_SECONDS = 0.1
 
 
 class Stranger:
@@ -46,8 +55,8 @@ class Stranger:
         return self._runner.run(self._report(runs))
 
     async def _report(self, runs: Sequence[Run]) -> bool:
-        address = next(server.grpc for server in self._cluster.servers if server.is_running)
-        link = await GrpcLink.open(address, GrpcAccess((address,), self._token))
+        addresses = tuple(server.grpc for server in self._cluster.servers)
+        link = await GrpcConnector(GrpcAccess(addresses, self._token)).connect()
         try:
             await link.register(Hello(_NAME, "nowhere", 1))
             answer = await link.report([_made_up(run) for run in runs])
@@ -57,28 +66,40 @@ class Stranger:
         return bool(answer.fenced) and not answer.accepted
 
 
+def _once_served(ask: Callable[[], T | None]) -> T | None:
+    """The first true answer; none if the servers stay away for long."""
+    end = boottime() + _PATIENCE.total_seconds()
+    while boottime() < end:
+        with suppress(*_AWAY):
+            if answer := ask():
+                return answer
+        threading.Event().wait(_PAUSE_SECONDS)
+    return None
+
+
 class ReplayedReport(Fault):
-    """A stranger reports how attempts of others ended."""
+    """A stranger reports how attempts of others ended; felt if every report was refused."""
 
     kind = "report replayed"
     least = timedelta(0)
 
     def __init__(self, stranger: Stranger, observer: AnyServer) -> None:
-        super().__init__(_NAME)
+        super().__init__(_NAME, STORE)
         self._stranger = stranger
         self._observer = observer
+        self._was_refused = False
 
     def inject(self) -> str:
         self._stranger.get_token()
+        self._was_refused = bool(_once_served(self._report))
         return f"up to {_REPORTS} attempts"
 
     def is_felt(self) -> bool:
-        """Every one of the reports was refused."""
-        try:
-            runs = self._observer.send(calls.list_runs(limit=_REPORTS))
-            return self._stranger.is_refused([run for run in runs if run.attempt])
-        except (*AWAY, Unavailable):
-            return False
+        return self._was_refused
+
+    def _report(self) -> bool:
+        runs = self._observer.send(calls.list_runs(limit=_REPORTS))
+        return self._stranger.is_refused([run for run in runs if run.attempt])
 
 
 def _made_up(run: Run) -> Outcome:
@@ -92,17 +113,20 @@ class PoisonRun(Fault):
     least = timedelta(0)
 
     def __init__(self, observer: AnyServer) -> None:
-        super().__init__("poison")
+        super().__init__("poison", STORE)
         self._observer = observer
-        self._key = str(uuid.uuid4())
+        self._run: Run | None = None
 
     def inject(self) -> str:
-        return ""
+        call = calls.trigger("poison")  # it has a key: asked again, it is no second run
+        self._run = _once_served(lambda: self._observer.send(call))
+        return self._run.id if self._run else "not submitted"
 
     def is_felt(self) -> bool:
-        """Its worker was lost. Asking again with the same key is no second run."""
+        """Its worker was lost."""
+        if self._run is None:
+            return False
         try:
-            run = self._observer.send(calls.trigger("poison", key=self._key))
-            return self._observer.send(calls.get_run(run.id)).losses > 0
+            return self._observer.send(calls.get_run(self._run.id)).losses > 0
         except AWAY:
             return False
