@@ -8,6 +8,7 @@ RotaError
 │   └── StaleStream       the worker has connected anew, perhaps to another server
 ├── Denied             not logged in, or not allowed                        (401, 403)
 └── Unavailable        the store, a worker or a resource cannot be reached  (503, 429)
+    └── HeldTooLong       somebody else does not let go of what is needed
 
 Each has a stable text `code` for programs, a message for people that says what to do next
 (`hint`), and facts as attributes.
@@ -111,3 +112,20 @@ class Unavailable(RotaError):
     """Something Rota depends on cannot be reached or has no room; trying later may help."""
 
     code = "unavailable"
+
+
+class HeldTooLong(Unavailable):
+    """Others are changing the same in the store, and do not come to an end.
+
+    The store itself is well: whoever needs something else gets it.
+    """
+
+
+def codes_of(error: RotaError) -> list[str]:
+    """Its own code, then those of its classes, the nearest first."""
+    return [error.code, *(cls.code for cls in type(error).__mro__ if issubclass(cls, RotaError))]
+
+
+def first_of(error: BaseException) -> BaseException:
+    """The first error of a group, however deep it lies; of any other, that one."""
+    return first_of(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -167,7 +167,8 @@ async def _replaced(
 
 async def _stored(backends: Backends, file: JobFile) -> dict[Ref, StoredCalendar]:
     projects = {entry.spec.project for entry in file.jobs if entry.calendars}
-    projects |= {file.project} if file.calendars else set()
+    is_used = any(entry.template.rules.calendars for entry in file.carts)
+    projects |= {file.project} if file.calendars or is_used else set()
     found = [each for project in projects for each in await backends.store.calendars(project)]
     return {(each.project, each.calendar.name): each for each in found}
 
@@ -178,6 +179,7 @@ def _planned(
     ours = {(file.project, calendar.name): calendar for calendar in file.calendars}
     changes = {ref: _change_of(calendar, stored.get(ref)) for ref, calendar in ours.items()}
     used = {(entry.spec.project, name) for entry in file.jobs for name in entry.calendars}
+    used |= {(file.project, name) for it in file.carts for name in it.template.rules.calendars}
     planned = PlannedCalendars(
         changes=tuple(changes.values()),
         new=tuple(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rota.domain.carts.definition import CartRules
+from rota.domain.carts.definition import CartRules, Share, parse_share
 from rota.domain.carts.states import (
     FAILED_ITEM_STATES,
     FINAL_ITEM_STATES,
@@ -15,7 +15,7 @@ from rota.domain.carts.states import (
 )
 from rota.domain.errors import Conflict, Invalid, NotFound, Problem
 from rota.domain.jobfile import parse_inputs
-from rota.domain.jobfile.cart_fields import BETWEEN, FAILURES
+from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM
 from rota.domain.jobfile.report import At, Report
 from rota.domain.jobfile.sections import Section
 from rota.operations.backends import Backends
@@ -57,11 +57,25 @@ async def edit(backends: Backends, cart: Cart, change: CartChange, *, actor: str
     return await command(backends, cart, EditCart(rules, items, cart.version), actor=actor)
 
 
+def allowance(written: object) -> Share:
+    """How many may fail, as written: 5 or `3%`; `Invalid` says what is wrong with it."""
+    report = Report()
+    checked = _checked(FAILURES, {"allow": written}, At.root(report))
+    report.raise_errors("the allowance")
+    return parse_share(str(checked["allow"]))
+
+
 def _changed_rules(rules: CartRules, change: CartChange) -> CartRules:
     report = Report()
     root = At.root(report)
     failures = _checked(FAILURES, change.failures, root.child("failures"))
     between = _checked(BETWEEN, change.between, root.child("between"))
+    if change.max_parallel is not None:
+        CART.by_name["max_parallel"].kind.check(change.max_parallel, root.child("max_parallel"))
+    for place, item in enumerate(change.items):
+        if item.order is not None:
+            at = root.child("items").child(place).child("order")
+            ITEM.by_name["order"].kind.check(item.order, at)
     report.raise_errors("the change")
     document = rules.to_document()
     document["failures"] |= failures

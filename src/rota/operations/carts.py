@@ -28,6 +28,7 @@ from rota.ports.carts import (
     CartQuery,
     Command,
     Commanded,
+    DueTemplate,
     NewCart,
     NewItem,
     Wave,
@@ -47,6 +48,7 @@ class CartRequest:
     project: str = "default"
     starts_at: datetime | None = None  # None: at once
     idempotency_key: str = ""  # "": every request is a new one
+    due: DueTemplate | None = None  # the due time of its template that it answers; None: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ async def submit(
                 await backends.store.add_items(cart, first, new)
         reader.finish()
         idempotency = _idempotency(request, reader, actor)
-        submitted, wakes = await backends.store.submit_cart(cart, idempotency)
+        submitted, wakes = await backends.store.submit_cart(cart, idempotency, request.due)
     except BaseException:
         await backends.store.discard_cart(cart)
         raise

@@ -1,4 +1,4 @@
-"""Jobs as people define them: plan, apply, delete."""
+"""Jobs, and the calendars and carts beside them in a file: plan, apply, delete."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from rota.operations.coming import Prospect, prospect, schedule_notes
 from rota.operations.contention import despite_firing
 from rota.operations.differences import Change, difference, differences, digest_of
 from rota.operations.overdue import after_firing, overdue_firing
+from rota.operations.planned_carts import Circumstances, PlannedCart, plan_carts
 from rota.operations.standing import Standing, removed_job, standing
 from rota.operations.timetables import timetable, words_of
 from rota.ports.calendars import NewCalendar
+from rota.ports.carts import TemplateChanges
 from rota.ports.records import Firing, JobQuery, NewJob, RemovedJob
 
 _ALL = 1_000_000
@@ -48,6 +50,7 @@ class Plan:
 
     changes: tuple[PlannedChange, ...]
     calendars: tuple[CalendarChange, ...]
+    carts: tuple[PlannedCart, ...]
     warnings: tuple[Problem, ...]
     etag: str
 
@@ -55,6 +58,7 @@ class Plan:
     def has_changes(self) -> bool:
         changes = {change.change for change in self.changes}
         changes |= {calendar.change for calendar in self.calendars}
+        changes |= {cart.change for cart in self.carts}
         return bool(changes - {Change.UNCHANGED})
 
 
@@ -64,6 +68,12 @@ class _Prepared:
     new: tuple[NewJob, ...]
     removed: tuple[RemovedJob, ...]
     calendars: tuple[NewCalendar, ...]
+    templates: TemplateChanges
+
+    @property
+    def is_empty(self) -> bool:
+        jobs = self.new or self.removed
+        return not (jobs or self.calendars or self.templates.new or self.templates.removed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +108,10 @@ async def plan(backends: Backends, file: JobFile, *, prune: bool = False) -> Pla
 async def apply(
     backends: Backends, file: JobFile, *, actor: str, prune: bool = False, if_match: str = ""
 ) -> Plan:
-    """Create and change the jobs and calendars of a file, all or none.
+    """Create and change the jobs, calendars and templates of a file, all or none.
 
-    With `prune`, remove the jobs that it dropped; calendars are shared, so they stay.
+    With `prune`, remove the jobs and templates that it dropped; calendars are shared, so they stay.
+    A template is never started by this, whatever its schedule says of the past.
     """
     prepared = await _saved(backends, file, actor, prune, if_match)
     ids = {job.name: job.id for job in prepared.new}
@@ -135,9 +146,13 @@ async def _saved(
 
 
 async def _save(backends: Backends, prepared: _Prepared, actor: str) -> None:
-    if prepared.new or prepared.removed or prepared.calendars:
+    if not prepared.is_empty:
         wakes = await backends.store.save_jobs(
-            prepared.new, removed=prepared.removed, actor=actor, calendars=prepared.calendars
+            prepared.new,
+            removed=prepared.removed,
+            actor=actor,
+            calendars=prepared.calendars,
+            templates=prepared.templates,
         )
         backends.announce(wakes)
 
@@ -154,13 +169,17 @@ async def _prepare(backends: Backends, file: JobFile, prune: bool) -> _Prepared:
     planned = await asyncio.to_thread(lambda: [_planned(edit, calendars, now) for edit in edits])
     warnings = [problem for each in planned for problem in each.warnings]
     dropped = await _dropped(backends, file) if prune else []
+    names = {job.name for job in dropped}
+    carts = await plan_carts(backends, file, Circumstances(now, calendars, names, prune))
     changes = [*(each.change for each in planned), *map(_removal, dropped)]
-    etag = _etag([*existing.values(), *dropped], calendars.versions)
+    etag = _etag([*existing.values(), *dropped], [*calendars.versions, *carts.versions])
+    told = (*file.warnings, *warnings)
     return _Prepared(
-        Plan(tuple(changes), calendars.changes, (*file.warnings, *warnings), etag),
+        Plan(tuple(changes), calendars.changes, carts.planned, told, etag),
         tuple(each.new for each in planned if each.new is not None),
         tuple(removed_job(job, now) for job in dropped),
         calendars.new,
+        carts.changes,
     )
 
 
@@ -303,8 +322,8 @@ def _removal(job: Job) -> PlannedChange:
     return PlannedChange(job.name, Change.REMOVED, job.id, "", None)
 
 
-def _etag(jobs: Sequence[Job], calendars: Sequence[str]) -> str:
-    parts = sorted([*(f"{job.id}:{job.version}" for job in jobs), *calendars])
+def _etag(jobs: Sequence[Job], others: Sequence[str]) -> str:
+    parts = sorted([*(f"{job.id}:{job.version}" for job in jobs), *others])
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 

@@ -1,9 +1,10 @@
-"""The due times of jobs, as their documents say."""
+"""The due times of jobs and of templates of carts, as their documents say."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from rota.domain.carts.template import CartTemplate
 from rota.domain.errors import Invalid
 from rota.domain.job import Job
 from rota.domain.jobfile import read_job
@@ -21,6 +22,14 @@ def timetable(spec: JobSpec, anchor: datetime) -> Timetable | None:
 def timetable_of(job: Job) -> Timetable | None:
     """Those of a job in the store. `Invalid` if this release cannot read it."""
     return timetable(read_job(job.document), job.anchor)
+
+
+def cart_timetable(project: str, template: CartTemplate, anchor: datetime) -> Timetable | None:
+    """When a template becomes a cart by itself; None: on demand only."""
+    if template.schedule is None:
+        return None
+    key = f"{project}/cart/{template.name}"
+    return compile_schedule(template.schedule, key=key, anchor=anchor)
 
 
 def words_of(spec: JobSpec, anchor: datetime) -> str:

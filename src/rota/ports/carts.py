@@ -160,6 +160,7 @@ class NewTemplate:
     next_at: datetime | None  # when it becomes a cart by itself; None: on demand only
     anchor: datetime
     expected_version: int = 0  # the version this replaces; 0: it must not exist
+    expected_next_at: datetime | None = None  # where the schedule of that version stood
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,17 @@ class Template:
 
 
 @dataclass(frozen=True, slots=True)
+class TemplateChanges:
+    """Templates to create, change and delete."""
+
+    new: Sequence[NewTemplate] = ()
+    removed: Sequence[Template] = ()
+
+
+NO_TEMPLATES = TemplateChanges()
+
+
+@dataclass(frozen=True, slots=True)
 class DueTemplate:
     """The answer to a due time of a template; stale if the template has moved on."""
 
@@ -187,6 +199,16 @@ class DueTemplate:
     version: int
     due_at: datetime
     next_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class MissedCarts:
+    """Due times of a template that got no cart."""
+
+    cause: str  # `downtime`, `overlap` or `refused`
+    last: datetime  # of these; the first is the one that is answered
+    count: int = 1
+    message: str = ""  # why it was refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,12 +297,6 @@ class CartStore(Protocol):
         """
         ...
 
-    async def save_templates(
-        self, new: Sequence[NewTemplate], removed: Sequence[Template], *, actor: str
-    ) -> Wakes:
-        """Create, change and delete, all or none. `Conflict` if one is not as expected."""
-        ...
-
     async def templates(self, project: str, names: Sequence[str] | None = None) -> list[Template]:
         """Those of a project by name; with `names`, those of them that there are."""
         ...
@@ -289,8 +305,8 @@ class CartStore(Protocol):
         """Templates of these shards that are to become carts now."""
         ...
 
-    async def pass_template(self, due: DueTemplate, cause: str) -> None:
-        """Answer a due time without a cart; what has moved on is left alone."""
+    async def pass_template(self, due: DueTemplate, missed: MissedCarts) -> None:
+        """Answer due times without a cart; what has moved on is left alone."""
         ...
 
     async def discard_cart(self, cart: CartId) -> None:

@@ -26,7 +26,7 @@ from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.ports.calendars import NewCalendar, StoredCalendar
-from rota.ports.carts import CartStore
+from rota.ports.carts import NO_TEMPLATES, CartStore, TemplateChanges
 from rota.ports.records import (
     Counts,
     DueSchedule,
@@ -78,8 +78,9 @@ class JobStore(Protocol):
         removed: Sequence[RemovedJob],
         actor: str,
         calendars: Sequence[NewCalendar] = (),
+        templates: TemplateChanges = NO_TEMPLATES,
     ) -> Wakes:
-        """Create, change and delete jobs, and save calendars, all or none.
+        """Create, change and delete jobs and templates of carts, and save calendars, all or none.
 
         `Conflict` if one is not as expected, or if a job uses a calendar that is not there.
         """
@@ -231,6 +232,7 @@ class RunStore(Protocol):
     ) -> Finished:
         """End attempts. What comes too late is kept as a late result, a repeat is accepted.
 
+        What somebody else holds up for long is neither accepted nor fenced: report it again.
         With `claim`, up to that many runs are given to the session in the same transaction, none
         if the stream is stale.
         """

@@ -15,6 +15,8 @@ MAX_NUMBER = 2**31 - 1  # of an attempt or a chunk: what every store can hold
 MAX_TOTAL = 2**48  # far more lines or bytes than anything prints, and sums of it fit everywhere
 KNOWN_SPECS = 10_000  # told in a stream: a worker remembers the latest, a server counts on no more
 MAX_ITEMS = 1_000  # in one request of a worker
+MAX_LABELS = 100  # of a worker
+MAX_NAME = 200  # characters; also of a label and of its value
 LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))
 
 # What a worker may say: adapters refuse the rest when they read a message.
@@ -185,6 +187,8 @@ class BeatAnswer(msgspec.Struct, frozen=True):
 
 
 class ReportAnswer(msgspec.Struct, frozen=True):
+    """What is in neither has to be sent again, a little later."""
+
     accepted: tuple[Fence, ...] = ()
     fenced: tuple[Fence, ...] = ()  # refused; what once was its own is kept aside as a late result
 

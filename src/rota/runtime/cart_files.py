@@ -26,7 +26,7 @@ class CartFile:
     project: str
     jobs: Mapping[str, JobSpec]  # that the job file defines; submitting does not apply them
     folder: Path  # the job file's
-    inputs: Mapping[str, object]  # for every item, over its own
+    inputs: Mapping[str, str]  # for every item, over its own
 
     @property
     def name(self) -> str:
@@ -84,15 +84,16 @@ class CartChoice:
     stem: str  # of its name
     folder: Path
     cart: str | None = None  # None: the only one
-    project: str = DEFAULT_PROJECT  # unless the file says otherwise
+    project: str | None = None  # unless the file says otherwise; None: the default one
 
 
-def read_cart_file(choice: CartChoice, inputs: Mapping[str, object]) -> CartFile:
+def read_cart_file(choice: CartChoice, inputs: Mapping[str, str]) -> CartFile:
     """The cart; `Invalid` has every problem of the job file, but its items are not read yet.
 
     `NotFound` if the file has no such cart.
     """
-    file = read_file(choice.text, name=choice.stem, project=choice.project)
+    project = choice.project or DEFAULT_PROJECT
+    file = read_file(choice.text, name=choice.stem, project=project)
     template = _chosen(file, choice.cart).template
     jobs = {job.name: job.spec for job in file.jobs if job.spec.project == file.project}
     return CartFile(template, file.project, jobs, choice.folder, inputs)

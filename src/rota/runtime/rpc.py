@@ -49,12 +49,14 @@ async def open_rpc(
         return
     with needing_extra():
         from rota.adapters.link.grpc_server import WorkersService
+        from rota.gateway.rpc.carts import CartsService
         from rota.gateway.rpc.scheduler import SchedulerService
         from rota.gateway.rpc.server import serve
     workers = WorkersService(desk, partial(tokens.authenticate_worker, backends)) if desk else None
     services = [workers.add_to] if workers else []
     if is_gateway:
         services.append(SchedulerService(backends, gateway).add_to)
+        services.append(CartsService(backends, gateway).add_to)
     bind(settings.grpc_listen, "ROTA_GRPC_LISTEN").close()  # gRPC would not say why it cannot
     server = await serve(settings.grpc_listen, services, _tls(settings))
     door = RpcDoor(f"{host_of(settings.grpc_listen)}:{server.port}", server, workers)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.domain.durations import format_duration, parse_duration
+from rota.ports.work import MAX_LABELS, MAX_NAME
 from rota.runtime.settings import FILES, GRPC_PORT, SQLITE, ServerRole
 
 QUEUE_ENTRY_POINTS = "rota.queues"
@@ -84,6 +85,14 @@ def _number(what: str, least: int, most: int) -> Callable[[Any], int]:
 
 
 def _labels(raw: Any) -> Mapping[str, str]:
+    labels = _pairs(raw)
+    texts = [text for pair in labels.items() for text in pair]
+    if len(labels) > MAX_LABELS or max(map(len, texts), default=0) > MAX_NAME:
+        raise ValueError(f"at most {MAX_LABELS} labels of {MAX_NAME} characters are allowed")
+    return labels
+
+
+def _pairs(raw: Any) -> Mapping[str, str]:
     if isinstance(raw, Mapping):
         return {str(key): str(value) for key, value in raw.items()}
     pairs = [part.partition("=") for part in str(raw).split(",") if part.strip()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -113,6 +114,8 @@ class _Worker:
         async with asyncio.TaskGroup() as group:
             deliverer = OutputDeliverer(self._attempts.spool, lambda c: session.link.output(c))
             delivering = group.create_task(deliverer.run())
+            gc.collect()
+            gc.freeze()  # what there is now stays: searching it for garbage holds up what is due
             await session.run()
             delivering.cancel()
         for executor in self._executors.values():

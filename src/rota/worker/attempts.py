@@ -46,6 +46,7 @@ class Held:
     is_interrupted: bool = False  # the worker stops: whatever becomes of it, another one tries
     output: AttemptOutput | None = None
     outcome: Outcome | None = None  # set when it ended; kept until acknowledged
+    report_at: float = 0.0  # monotonic; not before then, as the server could not take it yet
 
 
 class Attempts:
@@ -255,16 +256,25 @@ class Attempts:
 
     def unreported(self) -> list[Outcome]:
         """Outcomes that no server has acknowledged yet, as many as one message should carry."""
+        now = self._clock.monotonic()
         outcomes: list[Outcome] = []
         size = 0
         for held in self._held.values():
-            if held.outcome is None:
+            if held.outcome is None or held.report_at > now:
                 continue
             size += _size(held.outcome)
             if outcomes and (len(outcomes) >= MAX_ITEMS or size > _MAX_REPORT_BYTES):
                 break
             outcomes.append(held.outcome)
         return outcomes
+
+    def put_off(self, outcomes: Sequence[Outcome], pause: timedelta) -> None:
+        """Those that are held still were not answered: report them again, but not at once."""
+        report_at = self._clock.monotonic() + pause.total_seconds()
+        for outcome in outcomes:
+            held = self._held.get(Fence(outcome.run, outcome.attempt))
+            if held is not None:
+                held.report_at = report_at
 
     def unannounced(self, older_than: float) -> list[Start]:
         """Attempts that have run long enough to say so; shorter ones only report their end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -28,6 +29,7 @@ class SessionConfig:
         milliseconds=200
     )  # shorter attempts only report their end
     reconnect_delay: timedelta = timedelta(milliseconds=500)  # the first; later ones are longer
+    report_again: timedelta = timedelta(seconds=2)  # what a server could not take yet
     tick: timedelta = timedelta(milliseconds=100)
     stop_grace: timedelta = timedelta(seconds=10)  # how long attempts may finish after a stop
 
@@ -197,11 +199,14 @@ class WorkerSession:
                 answer = await link.report(outcomes)
                 self._attempts.forget(answer.accepted)
                 self._attempts.forget(answer.fenced)
+                self._attempts.put_off(outcomes, self._config.report_again)
                 if answer.fenced:
                     log.warning("worker.fenced", runs=[fence.run for fence in answer.fenced])
                 continue
             self._attempts.has_news.clear()
-            await self._attempts.has_news.wait()
+            with suppress(TimeoutError):  # what was put off is no news
+                async with asyncio.timeout(self._config.report_again.total_seconds()):
+                    await self._attempts.has_news.wait()
 
     async def _tick(self, link: WorkerLink) -> None:
         """What may wait a little: starts of longer attempts, progress, output that is due."""

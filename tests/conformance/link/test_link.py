@@ -176,8 +176,8 @@ async def test_output_arrives_chunk_by_chunk(shop: Shop, link: WorkerLink) -> No
     [
         {"number": MAX_NUMBER + 1},
         {"first_line": MAX_TOTAL + 1},
-        {"lines": CHUNK_LIMIT + 1},
-        {"bytes": CHUNK_LIMIT + 1},
+        {"lines": MAX_TOTAL + 1},
+        {"bytes": MAX_TOTAL + 1},
         {"last_at": -1},
     ],
     ids=lambda wrong: next(iter(wrong)),
@@ -193,6 +193,22 @@ async def test_numbers_that_no_store_could_add_up_are_refused(
         await link.output([OutputChunk(work.run, work.attempt, meta, b"")])
 
     assert await shop.scene.store.chunks(RunId(work.run), work.attempt) == []
+
+
+async def test_a_chunk_that_is_too_large_is_refused_and_the_link_goes_on(
+    shop: Shop, link: WorkerLink
+) -> None:
+    welcome = await link.register(hello())
+    work = await taken(shop, link, welcome)
+    huge = OutputChunk(
+        work.run, work.attempt, ChunkMeta(0, 0, 1, 1, 0, 0), b"x" * (2 * CHUNK_LIMIT + 1)
+    )
+    endless = OutputChunk(work.run, work.attempt, ChunkMeta(0, 0, 1, CHUNK_LIMIT + 1, 0, 0), b"x")
+
+    answers = [await link.output([chunk]) for chunk in (huge, endless)]
+
+    assert [answer.fenced for answer in answers] == [(work.fence,)] * 2
+    assert (await link.beat(Beat(held=(work.fence,)))).alive
 
 
 async def test_progress_is_shown(shop: Shop, link: WorkerLink) -> None:

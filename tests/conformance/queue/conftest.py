@@ -76,6 +76,10 @@ async def nodes(request: pytest.FixtureRequest) -> AsyncIterator[Nodes]:
     await opened.there.close()
 
 
+def run_id(number: int) -> str:
+    return f"r_{number:024}"
+
+
 async def until_connected(*queues: Queue) -> None:
     for queue in queues:
         listener = queue.listen("nothing")

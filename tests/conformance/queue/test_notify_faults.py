@@ -9,11 +9,19 @@ from typing import Any
 import asyncpg
 import pytest
 from structlog.testing import capture_logs
-from tests.conformance.queue.conftest import SOON, Nodes, eventually, hear, until_connected
+from tests.conformance.queue.conftest import (
+    SOON,
+    Nodes,
+    eventually,
+    hear,
+    run_id,
+    until_connected,
+)
 
 from rota.adapters.queue.notify import NotifyQueue, open_notify
 from rota.ports.queue import EVENTS
 from rota.testing.servers.postgres import PostgresServer
+from rota.testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -65,6 +73,20 @@ async def test_malformed_notices_are_ignored_and_logged(
 
     assert heard == {"r_1"}
     assert {log["event"] for log in logs} == {"queue.malformed"}
+
+
+async def test_only_runs_are_named_whatever_a_notice_names(
+    postgres: PostgresServer, nodes: Nodes
+) -> None:
+    taker = nodes.there.takes("default")
+    notice = f'x\\n["offer","default",["\\\\u0000","r_1","{run_id(1)}"]]'
+
+    await postgres.execute(f"SELECT pg_notify('rota_queue', E'{notice}')")
+
+    ticket = await taker.take(PATIENCE)
+    assert ticket is not None
+    assert ticket.runs == (run_id(1),)
+    taker.close()
 
 
 async def test_a_node_behind_a_pooler_says_once_that_it_hears_nothing(

@@ -16,7 +16,6 @@ from rota.adapters.store.postgres.driver import PostgresDriver, Prepared
 from rota.adapters.store.queries import Statement
 from rota.adapters.store.script import Rows, Script, query
 from rota.adapters.store.store import SqlStore
-from rota.domain.errors import Unavailable
 from rota.domain.ids import JobId, RunId, SessionId
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Overlap
@@ -90,11 +89,28 @@ class TestGates:
             ending = asyncio.create_task(scene.store.finish(worker, [outcome(work)], claim=1))
             await until_somebody_waits(postgres_server)
             renewal = await scene.store.renew(worker, stopping=False)
-            with pytest.raises(Unavailable):
-                await ending
+            unanswered = await ending
 
+        assert (unanswered.accepted, unanswered.fenced) == ((), ())
         assert renewal.held == (work.fence,)
         assert (await scene.store.finish(worker, [outcome(work)], claim=1)).accepted == renewal.held
+
+    async def test_one_that_is_stuck_stops_no_other_end(self, scene: Scene, rival: Rival) -> None:
+        jobs = [await scene.job(name, max_concurrency=1) for name in ("stuck", "limited")]
+        jobs.append(await scene.job("free"))
+        for job_id in jobs:
+            await scene.trigger(job_id)
+        worker = await scene.worker()
+        works = {work.job_id: work for work in await scene.claim(worker)}
+        reports = [outcome(works[job_id], AttemptResult.FAILED) for job_id in jobs]
+
+        async with stuck(rival, jobs[0]), asyncio.timeout(QUICK):
+            meanwhile = await scene.store.finish(worker, reports, claim=1)
+        afterwards = await scene.store.finish(worker, reports)
+
+        fences = [works[job_id].fence for job_id in jobs]
+        assert (set(meanwhile.accepted), meanwhile.fenced) == (set(fences[1:]), ())
+        assert (set(afterwards.accepted), afterwards.fenced) == (set(fences), ())
 
 
 class TestServersThatAreOver:

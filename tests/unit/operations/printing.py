@@ -25,9 +25,14 @@ _NO_LIMIT = 1 << 40
 
 
 class CountingBlobs(FileBlobs):
-    """Counts what is fetched."""
+    """Counts what is put and what is fetched."""
 
+    stored = 0
     fetched = 0
+
+    async def put(self, key: str, data: bytes) -> None:
+        self.stored += 1
+        await super().put(key, data)
 
     async def get(self, key: str) -> bytes:
         self.fetched += 1

@@ -12,6 +12,7 @@ from tests.unit.operations.printing import Printing, printing
 from rota.domain.errors import Invalid, NotFound, Unavailable
 from rota.domain.ids import SessionId
 from rota.domain.output import Stream
+from rota.domain.output.chunks import CHUNK_LIMIT, PACKED_LIMIT
 from rota.operations import output
 from rota.operations.output import (
     OutputWindow,
@@ -187,6 +188,7 @@ class TestStoring:
 
         assert (answer.accepted, answer.fenced) == ((), (Fence(job.run, 1),))
         assert await whole(job) == b""
+        assert job.blobs.stored == 0
 
     async def test_output_after_the_end_is_refused_and_what_was_stored_stays(
         self, job: Printing
@@ -213,16 +215,41 @@ class TestStoring:
     @pytest.mark.parametrize("run", ["../../etc", "r_1/1-w_victim/0", "r 1", ""])
     async def test_a_run_id_cannot_reach_into_other_keys(self, job: Printing, run: str) -> None:
         [chunk] = job.chunks(b"text\n")
+        forged = msgspec.structs.replace(chunk, run=run)
 
-        with pytest.raises(Invalid):
-            await store_chunks(job.backends, job.session, [msgspec.structs.replace(chunk, run=run)])
+        answer = await store_chunks(job.backends, job.session, [forged])
 
-    async def test_an_over_large_chunk_is_refused(self, job: Printing) -> None:
+        assert (answer.accepted, answer.fenced) == ((), (Fence(run, 1),))
+
+    async def test_a_chunk_that_does_not_compress_is_kept(self, job: Printing) -> None:
         [chunk] = job.chunks(b"text\n")
-        huge = msgspec.structs.replace(chunk, data=b"x" * 300_000)
+        large = msgspec.structs.replace(chunk, data=b"x" * PACKED_LIMIT)
 
-        with pytest.raises(Invalid):
-            await store_chunks(job.backends, job.session, [huge])
+        answer = await store_chunks(job.backends, job.session, [large])
+
+        assert answer.accepted == (Fence(job.run, 1),)
+
+    @pytest.mark.parametrize(
+        ("data", "meta"),
+        [
+            (b"x" * (PACKED_LIMIT + 1), {}),
+            (b"x", {"lines": 0}),
+            (b"x", {"lines": CHUNK_LIMIT + 1}),
+            (b"x", {"bytes": CHUNK_LIMIT + 1}),
+        ],
+    )
+    async def test_an_attempt_with_a_chunk_that_cannot_be_is_refused(
+        self, job: Printing, data: bytes, meta: dict[str, int]
+    ) -> None:
+        fine, chunk = job.chunks(b"text\n")[0], job.chunks(b"more\n")[0]
+        wrong = msgspec.structs.replace(
+            chunk, data=data, meta=msgspec.structs.replace(chunk.meta, **meta)
+        )
+
+        answer = await store_chunks(job.backends, job.session, [fine, wrong])
+
+        assert (answer.accepted, answer.fenced) == ((), (Fence(job.run, 1),))
+        assert await job.backends.store.chunks(job.run, 1) == []
 
 
 class TestSearching:

@@ -26,6 +26,14 @@ SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 
 
+class YieldingClock(FakeClock):
+    """One whose sleeps let other tasks run, as real ones do."""
+
+    async def sleep(self, duration: timedelta) -> None:
+        await asyncio.sleep(0)  # noqa: TID251 (no time passes)
+        await super().sleep(duration)
+
+
 class SlowDocuments:
     """A store that takes its time to read what jobs say, after so many quick answers."""
 
@@ -124,6 +132,29 @@ async def test_a_thousand_due_at_once_are_fired_in_pieces(timeline: Timeline) ->
         for event in await timeline.store.events(before, 100)
         if event.kind == "run.queued"
     ]
+    assert queued == [10, 10, 5]
+
+
+async def test_what_a_look_finds_overdue_is_fired_together_while_it_looks(
+    timeline: Timeline,
+) -> None:
+    config = TimekeeperConfig(batch_size=10)
+    jobs = [{"name": f"job-{number}", "schedule": "every 1h"} for number in range(25)]
+    await timeline.apply_all(jobs)
+    clock = YieldingClock(timeline.ticker)
+    timekeeper = Timekeeper(timeline.backends, clock, timeline.shards, config)
+    timeline.be_down(HOUR)
+    before = (await timeline.store.counts()).last_event
+    running = asyncio.create_task(timekeeper.run())
+
+    queued: list[int] = []
+    async with asyncio.timeout(20):
+        while sum(queued) < len(jobs):
+            events = await timeline.store.events(before, 100)
+            queued = [len(event.ids) for event in events if event.kind == "run.queued"]
+    running.cancel()
+    await asyncio.wait([running])
+
     assert queued == [10, 10, 5]
 
 

@@ -14,6 +14,7 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import JobType
 from rota.ports.executor import Assignment
 from rota.ports.work import Dispatch, Fence, Outcome, SpecEntry, Work
+from rota.testing.clock import FakeClock, FakeTicker
 from rota.worker.attempts import Attempts
 from rota.worker.spool import OutputSpool
 
@@ -114,6 +115,19 @@ def test_work_that_arrives_twice_is_held_once(attempts: Attempts) -> None:
     assert len(attempts.accept(dispatch("at_least_once"))[0]) == 1
 
     assert attempts.accept(dispatch("at_least_once")) == ([], [])
+
+
+def test_end_that_was_put_off_is_reported_when_its_time_has_come(tmp_path: Path) -> None:
+    ticker = FakeTicker()
+    attempts = Attempts(FakeClock(ticker), OutputSpool(tmp_path))
+    free, _ = attempts.accept(dispatch("at_least_once"))
+    attempts.give_back(free)
+    attempts.put_off(attempts.unreported(), timedelta(seconds=2))
+
+    before = results(attempts)
+    ticker.advance(timedelta(seconds=2))
+
+    assert (before, results(attempts)) == ([], [AttemptResult.INTERRUPTED])
 
 
 def test_type_that_nobody_executes_fails_with_its_name(attempts: Attempts) -> None:

@@ -46,6 +46,8 @@ class Link:
         self.beaten = asyncio.Event()
         self.orders: asyncio.Queue[Order] = asyncio.Queue()
         self.reported: list[str] = []
+        self.unanswered_reports = 0
+        self.answered = asyncio.Event()
 
     async def register(self, hello: Hello) -> Welcome:
         return Welcome("w_1", lease_seconds=30, store_now=1)
@@ -59,6 +61,10 @@ class Link:
 
     async def report(self, outcomes: Sequence[Outcome]) -> ReportAnswer:
         self.reported += [outcome.result for outcome in outcomes]
+        if self.unanswered_reports:
+            self.unanswered_reports -= 1
+            return ReportAnswer()
+        self.answered.set()
         return ReportAnswer(accepted=tuple(Fence(o.run, o.attempt) for o in outcomes))
 
     async def output(self, chunks: Sequence[OutputChunk]) -> ReportAnswer:
@@ -88,8 +94,9 @@ class NoGuard:
 class Worker:
     """A worker with output that nobody has taken yet."""
 
-    def __init__(self, folder: Path, stop_grace: timedelta) -> None:
+    def __init__(self, folder: Path, **config: timedelta) -> None:
         self.link = Link()
+        self.connections = 0
         self.spool = OutputSpool(folder)
         self.spool.open()
         self.spool.outbox(FIRST).add(chunks(3))
@@ -102,10 +109,11 @@ class Worker:
             Hello("worker", "default", 1),
             NoGuard(),
             SystemClock(),
-            SessionConfig(stop_grace=stop_grace),
+            SessionConfig(**config),
         )
 
     async def _connect(self) -> Link:
+        self.connections += 1
         return self.link
 
     async def run(self) -> None:

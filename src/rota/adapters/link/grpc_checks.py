@@ -12,12 +12,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from rota.domain.errors import Invalid
-from rota.ports.work import LAST_INSTANT, MAX_ITEMS, MAX_NUMBER, MAX_TOTAL
+from rota.ports.work import LAST_INSTANT, MAX_ITEMS, MAX_NAME, MAX_NUMBER, MAX_TOTAL
 
 T = TypeVar("T")
 
 ADMITTED = "rota-admitted"  # metadata that tells a worker at once that its token is good
-MAX_NAME = 200
 _MAX_TEXT = 64 * 1024
 _MAX_SECONDS = 2.0**40  # also of many processors
 

@@ -15,6 +15,7 @@ from rota.adapters.link import grpc_checks as checks
 from rota.contracts import worker_pb2 as pb
 from rota.domain.output.recorder import INLINE_LIMIT
 from rota.ports.work import (
+    MAX_LABELS,
     Beat,
     ChunkMeta,
     Fence,
@@ -30,7 +31,6 @@ MAX_OUTPUTS = 8 * 1024 * 1024  # bytes of a result as JSON
 MAX_SLOTS = 10_000
 _MAX_HELD = 5 * MAX_SLOTS  # ends whose answers were lost are held besides
 _MAX_HELLO = 1024 * 1024  # bytes
-_MAX_LABELS = 100
 _MAX_FUNCTIONS = 10_000
 _RESULT = "ATTEMPT_RESULT_"
 _STEP_RESULT = "STEP_RESULT_"
@@ -67,7 +67,7 @@ def hello_from(message: pb.Hello) -> Hello:
     if not 1 <= message.slots <= MAX_SLOTS:
         raise checks.bad(f"slots: 1 to {MAX_SLOTS:,} are allowed, not {message.slots:,}")
     checks.count(message.ByteSize(), "bytes of a hello", _MAX_HELLO)
-    checks.count(len(message.labels), "labels", _MAX_LABELS)
+    checks.count(len(message.labels), "labels", MAX_LABELS)
     functions = checks.items(message.functions, "functions", _MAX_FUNCTIONS)
     return Hello(
         worker=checks.name(message.worker, "worker"),

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from rota.domain.ids import is_run_id
 from rota.ports.queue import MAX_NAMED
+
+
+def run_ids(texts: Iterable[str]) -> tuple[str, ...]:
+    """Those of the texts in a message that may reach the store: anybody may have written it."""
+    return tuple(filter(is_run_id, texts))
 
 
 class Names:

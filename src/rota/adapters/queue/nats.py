@@ -26,6 +26,7 @@ from rota.adapters.queue.nats_connection import GONE, NatsConnection, parse_addr
 from rota.adapters.queue.nats_tickets import NatsTicket, TicketInbox, TicketStream
 from rota.adapters.queue.outbox import Offers, Wakes
 from rota.adapters.queue.subjects import Subjects
+from rota.adapters.queue.upkeep import keep_up
 from rota.ports.clock import Clock
 from rota.ports.queue import Ticket
 
@@ -128,14 +129,14 @@ class NatsQueue:
         self._has_offers = asyncio.Event()
         self._wanted: Counter[str] = Counter()  # topics by how many listen
         self._is_to_subscribe = asyncio.Event()
+        self._subscribed: Client | None = None
+        self._subscriptions: dict[str, Subscription] = {}  # of that client, by topic
         self._tasks: set[asyncio.Task[None]] = set()
-        for loop in (
-            connection.keep(self._is_to_subscribe.set),
-            self._send_wakes(),
-            self._send_tickets(),
-            self._keep_subscribed(),
-        ):
-            self._spawn(loop)
+        keep_connected = partial(connection.keep, self._is_to_subscribe.set)
+        self._spawn(keep_up("connection", keep_connected, clock))
+        self._spawn(keep_up("wakes", self._send_wakes, clock))
+        self._spawn(keep_up("tickets", self._send_tickets, clock))
+        self._spawn(keep_up("subscriptions", self._keep_subscribed, clock))
 
     @property
     def is_connected(self) -> bool:
@@ -241,16 +242,16 @@ class NatsQueue:
 
     async def _keep_subscribed(self) -> None:
         """Subscribe to what is listened to here; a new client, to all of it anew."""
-        subscriptions: dict[str, Subscription] = {}
-        client: Client | None = None
+        self._is_to_subscribe.set()
         while True:
             await self._is_to_subscribe.wait()
             await self._connection.wait_until_up()
             self._is_to_subscribe.clear()
-            if client is not self._connection.client:
-                client, subscriptions = self._connection.client, {}
+            client = self._connection.client
+            if client is not self._subscribed:
+                self._subscribed, self._subscriptions = client, {}
             try:
-                await self._subscribe(client, subscriptions)
+                await self._subscribe(client, self._subscriptions)
             except GONE:
                 self._is_to_subscribe.set()
                 await self._clock.sleep(_PAUSE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -29,8 +30,8 @@ from nats.js.api import (
 )
 from nats.js.errors import APIError, NoStreamResponseError
 
-from rota.adapters.queue.names import Names
-from rota.adapters.queue.nats_connection import ANSWER_SECONDS, NatsConnection
+from rota.adapters.queue.names import Names, run_ids
+from rota.adapters.queue.nats_connection import ANSWER_SECONDS, GONE, NatsConnection
 from rota.adapters.queue.subjects import Subjects
 from rota.ports.queue import Ticket
 
@@ -163,11 +164,13 @@ class TicketInbox:
         client = await self._subscribed()
         await self._stream.ensure(self._pool)
         patience = {"batch": 1, "expires": wait // timedelta(microseconds=1) * 1_000}
-        messages = await self._pull(client, patience, wait.total_seconds() + _GRACE_SECONDS)
-        if messages and (waiting := messages[0].metadata.num_pending):
+        found: list[Msg] = []
+        await self._pull(client, patience, wait.total_seconds() + _GRACE_SECONDS, found)
+        if found and (waiting := found[0].metadata.num_pending):
             at_once = {"batch": min(waiting, _MERGED), "no_wait": True}
-            messages += await self._pull(client, at_once, _GRACE_SECONDS)
-        return _merged(messages)
+            with suppress(*GONE):  # what was taken already is not asked for again
+                await self._pull(client, at_once, _GRACE_SECONDS, found)
+        return _merged(found)
 
     async def close(self) -> None:
         if self._subscription is not None:
@@ -182,15 +185,15 @@ class TicketInbox:
         return client
 
     async def _pull(
-        self, client: Client, request: dict[str, int], within_seconds: float
-    ) -> list[Msg]:
-        """What a request brings until it is fulfilled or the server says that this was all."""
+        self, client: Client, request: dict[str, int], within_seconds: float, found: list[Msg]
+    ) -> None:
+        """Add what a request brings until it is fulfilled or the server says that this was all."""
         reply = f"{self._inbox}.{next(self._numbers)}"
         asked = msgspec.json.encode(request)
         await client.publish(self._stream.next_of(self._pool), asked, reply)
-        found: list[Msg] = []
+        enough = len(found) + request["batch"]
         async with asyncio.timeout(within_seconds):
-            while len(found) < request["batch"]:
+            while len(found) < enough:
                 message = await self._arrived.get()
                 status = _status(message)
                 if not status:
@@ -199,7 +202,6 @@ class TicketInbox:
                     if status in _NO_MESSAGES:
                         break
                     raise NatsError(f"tickets cannot be had: status {status}")
-        return found
 
 
 def _status(message: Msg) -> str:
@@ -211,7 +213,7 @@ def _merged(messages: Sequence[Msg]) -> NatsTicket | None:
     names, receipts = Names(), []
     for message in messages:
         try:
-            names.add(_decoder.decode(message.data))
+            names.add(run_ids(_decoder.decode(message.data)))
         except msgspec.MsgspecError as error:
             log.warning("queue.malformed", subject=message.subject, error=str(error))
         receipts.append(message.reply)

@@ -21,8 +21,10 @@ import structlog
 
 from rota.adapters.clock import SystemClock
 from rota.adapters.queue.local import LocalListener, LocalQueue, LocalTaker
+from rota.adapters.queue.names import run_ids
 from rota.adapters.queue.notices import Hint, Kind, hints, pack, unpack
 from rota.adapters.queue.outbox import Offers, Wakes
+from rota.adapters.queue.upkeep import keep_up
 from rota.adapters.store.postgres.connections import DRIVER_ERRORS, connect_settings
 from rota.ports.clock import Clock
 
@@ -57,7 +59,7 @@ class NotifyQueue:
         self._is_connected = False
         self._is_told_away = False
         self._is_told_deaf = False
-        self._task = asyncio.create_task(self._keep())
+        self._task = asyncio.create_task(keep_up("notices", self._keep, clock))
 
     @property
     def is_connected(self) -> bool:
@@ -151,7 +153,7 @@ class NotifyQueue:
     def _pass_on(self, hint: Hint) -> None:
         match hint.kind:
             case Kind.OFFER:
-                self._local.offer(hint.name, hint.values)
+                self._local.offer(hint.name, run_ids(hint.values))
             case Kind.WAKE:
                 for payload in hint.values:
                     self._local.announce(hint.name, payload)

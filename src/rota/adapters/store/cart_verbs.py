@@ -20,9 +20,9 @@ from rota.ports.carts import (
     FailureGroup,
     Item,
     ItemQuery,
+    MissedCarts,
     NewCart,
     NewItem,
-    NewTemplate,
     Template,
     Wave,
 )
@@ -52,21 +52,14 @@ class CartVerbs:
             lambda now: loading.submit(now, cart, idempotency, due), Urgency.API
         )
 
-    async def save_templates(
-        self, new: Sequence[NewTemplate], removed: Sequence[Template], *, actor: str
-    ) -> Wakes:
-        return await self._driver.write(
-            lambda now: templates.save(now, new, removed, actor), Urgency.API
-        )
-
     async def templates(self, project: str, names: Sequence[str] | None = None) -> list[Template]:
         return await self._driver.read(lambda _: templates.find(project, names))
 
     async def due_templates(self, shards: Collection[int], limit: int) -> list[Template]:
         return await self._driver.read(lambda now: templates.due(now, shards, limit), Urgency.CLAIM)
 
-    async def pass_template(self, due: DueTemplate, cause: str) -> None:
-        await self._driver.write(lambda now: templates.pass_over(now, due, cause), Urgency.API)
+    async def pass_template(self, due: DueTemplate, missed: MissedCarts) -> None:
+        await self._driver.write(lambda now: templates.pass_over(now, due, missed), Urgency.API)
 
     async def discard_cart(self, cart: CartId) -> None:
         await self._driver.write(lambda _: loading.discard([cart]), Urgency.API)

@@ -8,8 +8,8 @@ Where transactions run beside one another, no rule rests on their isolation: a s
 decides about before it looks. All take their locks in one order, sorted by id inside each kind, so
 that none waits for one that waits for it:
 
-    idempotency, calendar, shard, session, cart, schedule (the gate of a job), run, chain,
-    counters (pool, start_delay, tally)
+    idempotency, calendar, shard, session, cart, template (of carts), schedule (the gate of a job),
+    run, chain, counters (pool, start_delay, tally)
 
 Who takes which, and why, is told in `docs/decisions/0010-one-order-of-locks.md`.
 """

@@ -42,6 +42,7 @@ from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.ports import records as port
 from rota.ports.calendars import NewCalendar, StoredCalendar
+from rota.ports.carts import NO_TEMPLATES, TemplateChanges
 from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer, Work
 
 T = TypeVar("T")
@@ -66,8 +67,9 @@ class SqlStore(CartVerbs):
         removed: Sequence[port.RemovedJob] = (),
         actor: str,
         calendars: Sequence[NewCalendar] = (),
+        templates: TemplateChanges = NO_TEMPLATES,
     ) -> port.Wakes:
-        new = defining.Definitions(jobs, removed, calendars)
+        new = defining.Definitions(jobs, removed, calendars, templates)
         return await self._write(lambda now: defining.save(now, new, actor, self._book))
 
     async def move_schedules(self, moves: Sequence[port.ScheduleMove], *, actor: str) -> port.Wakes:
@@ -196,17 +198,17 @@ class SqlStore(CartVerbs):
     async def finish(
         self, session: SessionId, outcomes: Sequence[Outcome], *, claim: int = 0, stream: int = 1
     ) -> port.Finished:
-        def script(slots: int) -> MakeScript[port.Finished]:
-            wish = claiming.Wish(slots, stream)
-            return lambda now: finishing.finish(
-                now, session, outcomes, wish, self._book, self._memory
-            )
-
+        wish, book, memory = claiming.Wish(claim, stream), self._book, self._memory
         try:
-            return await self._write(script(claim), Urgency.FINISH)
+            return await self._write(
+                lambda now: finishing.finish(now, session, outcomes, wish, book, memory),
+                Urgency.FINISH,
+            )
         except HeldTooLong:
-            # Without a wish the session is not locked, so that its renewals get through.
-            return await self._write(script(0), Urgency.FINISH)
+            return await self._write(
+                lambda now: finishing.finish_free(now, session, outcomes, book, memory),
+                Urgency.FINISH,
+            )
 
     async def cancel(
         self, runs: Sequence[RunId], *, actor: str

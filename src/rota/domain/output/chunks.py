@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from rota.domain.output.records import Stream, damaged, header_of, marked
 
 CHUNK_LIMIT = 256 * 1024  # bytes of records
+PACKED_LIMIT = CHUNK_LIMIT + 1024  # bytes of their chunk: what does not compress grows a little
 _GZIP = 31  # zlib's window bits for a whole gzip member
 _LEVEL = 1  # output is compressed as fast as it is printed; higher levels gain little on text
 

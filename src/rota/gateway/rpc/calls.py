@@ -12,10 +12,11 @@ import structlog
 
 from rota.domain.errors import Denied, RotaError
 from rota.gateway.auth import TrustedTokens
-from rota.gateway.problems import HIDDEN, MAX_DETAIL, rpc_status_of
+from rota.gateway.problems import HIDDEN, MAX_DETAIL
 from rota.gateway.rpc.messages import problem_message
 from rota.operations.tokens import Caller
 from rota.ports.records import Role
+from rota.ports.rpc import bearer_in, rpc_status_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -65,11 +66,8 @@ async def admitted(tokens: TrustedTokens, context: Context, role: Role) -> Calle
 
 
 def _secret(context: Context) -> str:
-    for key, value in context.invocation_metadata() or ():
-        if key == "authorization" and isinstance(value, str):
-            scheme, _, secret = value.partition(" ")
-            if scheme.lower() == "bearer" and secret:
-                return secret.strip()
+    if secret := bearer_in(context.invocation_metadata()):
+        return secret
     raise Denied(
         "no credential came with the call",
         code="unauthenticated",

@@ -9,13 +9,13 @@ from datetime import timedelta
 import grpc
 
 from rota.domain.errors import Unavailable
+from rota.ports.rpc import MAX_MESSAGE
 
 Service = Callable[[grpc.aio.Server], None]  # adds itself to a server
 
-_MAX_MESSAGE = 32 * 1024 * 1024
 _OPTIONS = (
-    ("grpc.max_receive_message_length", _MAX_MESSAGE),
-    ("grpc.max_send_message_length", _MAX_MESSAGE),
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
     ("grpc.max_metadata_size", 16 * 1024),
     ("grpc.so_reuseport", 0),  # a second server on the same port has to fail, not to share it
     # A peer that vanished without a word is noticed, and peers may look after us just as often.

@@ -78,8 +78,9 @@ async def hand_in(
 class Gate:
     """Keeps the writer busy until it is opened, so that what comes meanwhile makes one group."""
 
-    def __init__(self, driver: SqliteDriver) -> None:
+    def __init__(self, driver: SqliteDriver, urgency: Urgency = Urgency.RENEW) -> None:
         self._driver = driver
+        self._urgency = urgency
         self._opened = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
@@ -91,7 +92,7 @@ class Gate:
             asyncio.run_coroutine_threadsafe(self._opened.wait(), self._loop).result()
             yield query("last_event")
 
-        self._held = asyncio.ensure_future(self._driver.write(script, Urgency.RENEW))
+        self._held = asyncio.ensure_future(self._driver.write(script, self._urgency))
         await entered.wait()
 
     async def open(self) -> None:
@@ -130,6 +131,20 @@ async def test_what_exists_already_is_a_conflict(driver: SqliteDriver) -> None:
 
     with pytest.raises(Conflict):
         await driver.write(insert_token("same"), Urgency.API)
+
+
+async def test_what_is_due_does_not_wait_for_what_can_wait(driver: SqliteDriver) -> None:
+    gate, slow = Gate(driver), Gate(driver, Urgency.API)
+    await gate.hold()
+    [fired] = await hand_in(driver, [(insert_token("fired"), Urgency.FIRE)])
+    later = asyncio.create_task(slow.hold())
+    await gate.open()
+
+    await later
+
+    assert fired.done()
+    assert await inserted(driver, "fired") == ["fired"]
+    await slow.open()
 
 
 async def test_the_most_urgent_goes_first(driver: SqliteDriver) -> None:

@@ -100,7 +100,7 @@ async def migrate(connection: asyncpg.Connection[asyncpg.Record]) -> None:
     newest = max(migrations)
     version = await _version(connection)
     if version < newest:
-        # Whoever waited for the lock has to see what its holder did, whatever the database's default.
+        # Whoever waited for the lock has to see what its holder did, whatever a database's default.
         async with connection.transaction(isolation="read_committed"):
             lock = "SELECT pg_advisory_xact_lock($1)"
             await connection.execute(lock, _MIGRATION_LOCK, timeout=_MIGRATION_SECONDS)

@@ -142,7 +142,7 @@ def _pick(
     """Sequence numbers of the runs to claim: those named, then in order of service."""
     picked, slots = dict(named), line.slots
     oldest = oldest_slots(line.served, slots - len(picked))
-    if oldest:
+    if oldest and len(chains) > 1:  # a single line has that order
         lines = line.look.as_json()
         found = yield query("oldest_runs", lines=lines, shapes=shapes, limit=oldest)
         picked.update(dict.fromkeys(row["seq"] for row in found))

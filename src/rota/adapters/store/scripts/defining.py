@@ -9,6 +9,7 @@ from datetime import datetime
 from rota.adapters.store.rows import optional_micros, to_json
 from rota.adapters.store.script import Many, Script, query
 from rota.adapters.store.scripts import calendars
+from rota.adapters.store.scripts.carts import templates
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.firing import (
     answer_overdue,
@@ -25,6 +26,7 @@ from rota.domain.errors import Conflict, StaleTransition
 from rota.domain.ids import JobId, RunId, micros, shard_of
 from rota.domain.states import RunState
 from rota.ports.calendars import NewCalendar
+from rota.ports.carts import NO_TEMPLATES, TemplateChanges
 from rota.ports.records import NewJob, RemovedJob, ScheduleMove, Wakes
 
 
@@ -35,6 +37,7 @@ class Definitions:
     jobs: Sequence[NewJob]
     removed: Sequence[RemovedJob]
     calendars: Sequence[NewCalendar] = ()
+    templates: TemplateChanges = NO_TEMPLATES
 
 
 def save(now: int, definitions: Definitions, actor: str, book: RulesBook) -> Script[Wakes]:
@@ -42,6 +45,7 @@ def save(now: int, definitions: Definitions, actor: str, book: RulesBook) -> Scr
     effects = Effects(times=True)
     jobs = sorted(definitions.jobs, key=lambda job: (job.project, job.name))
     users = yield from calendars.hold(definitions.calendars, jobs)
+    yield from templates.save(now, definitions.templates, actor, effects)
     known = [job.id for job in jobs if job.expected_version]
     yield from hold_gates({*known, *(job.id for job in definitions.removed), *users})
     # Before the calendars: a change of one moves the version of every schedule that uses it.

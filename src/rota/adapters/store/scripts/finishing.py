@@ -11,7 +11,7 @@ from rota.adapters.store.script import Many, Row, Script, query
 from rota.adapters.store.scripts.carts.advancing import hold_carts_of, judge
 from rota.adapters.store.scripts.claiming import Wish, present, take
 from rota.adapters.store.scripts.effects import Effects, record
-from rota.adapters.store.scripts.gates import hold_gates_of
+from rota.adapters.store.scripts.gates import hold_free_gates, hold_gates_of
 from rota.adapters.store.scripts.memory import Memory
 from rota.adapters.store.scripts.printing import settle_output
 from rota.adapters.store.scripts.punctuality import too_late
@@ -71,6 +71,21 @@ def finish(
     works = (yield from take(now, worker, wish, overdue, effects)) if worker else []
     wakes = yield from effects.conclude()
     return Finished(accepted, tuple(late), wakes, tuple(works))
+
+
+def finish_free(
+    now: int, session: str, outcomes: Sequence[Outcome], book: RulesBook, memory: Memory
+) -> Script[Finished]:
+    """The same for ends that wait for no gate, and without new work; the others stay unanswered.
+
+    The session is not locked, so that its renewals get through meanwhile.
+    """
+    yield from hold_carts_of([o.run for o in outcomes if not _is_good(o)])  # first, as always
+    rows = yield query("gated_runs", ids={outcome.run for outcome in outcomes})
+    gate_of = {row["id"]: row["gate_job"] for row in rows}
+    free = yield from hold_free_gates(set(gate_of.values()))
+    ready = [o for o in outcomes if o.run not in gate_of or gate_of[o.run] in free]
+    return (yield from finish(now, session, ready, Wish(slots=0, stream=0), book, memory))
 
 
 def _waiting_worker(now: int, session: str, wish: Wish) -> Script[Row | None]:

@@ -59,7 +59,7 @@ class Memory:
         for line in entered.keys() & self._heads.keys():
             head = self._heads[line]
             self._heads[line] = replace(head, first=min(head.first, entered[line]))
-        return Look({line: self._heads[line].first for line in lines}, frozenset(unknown))
+        return Look({line: self._first(line) for line in lines}, frozenset(unknown))
 
     def held(self, session: Row) -> Script[Row]:
         """How many attempts a session holds: it got them all through this store, in this stream."""
@@ -77,10 +77,15 @@ class Memory:
         """What was given. It may still be undone: what is held is counted, never believed."""
         if not self._trust:
             return
-        self._held[session["id"]][1].extend(row["seq"] for row in rows)
+        _, seqs = self._held.get(session["id"], (None, []))  # or forgotten: then it is asked again
+        seqs.extend(row["seq"] for row in rows)
         for row in rows:
             newest = max(row["seq"], self._newest.get(row["chain"], 0))
             _keep(self._newest, row["chain"], newest)
+
+    def _first(self, line: str) -> int:
+        head = self._heads.get(line)
+        return 0 if head is None else head.first
 
     def _is_known(self, line: str, now: int) -> bool:
         head = self._heads.get(line)

@@ -243,7 +243,8 @@ ON CONFLICT DO NOTHING;
 -- A template that is as somebody saw it.
 UPDATE cart_template SET version = version + 1, document = :document, digest = :digest,
     set_name = :set_name, next_at = :next_at, anchor = :anchor, updated_by = :actor, updated_at = :now
-WHERE project = :project AND name = :name AND version = :version;
+WHERE project = :project AND name = :name AND version = :version
+    AND coalesce(next_at, -1) = coalesce(CAST(:expected_next_at AS BIGINT), -1);
 
 -- name: delete_template
 -- The same, to be forgotten.

@@ -102,6 +102,10 @@ SELECT id, attempt, session, result FROM run WHERE id = ANY(:ids);
 -- The jobs at whose gates these runs count.
 SELECT DISTINCT gate_job AS job_id FROM run WHERE id = ANY(:ids) AND gate_job IS NOT NULL;
 
+-- name: gated_runs
+-- Which of these runs count at a gate, and at whose.
+SELECT id, gate_job FROM run WHERE id = ANY(:ids) AND gate_job IS NOT NULL;
+
 -- name: jobs_of_runs
 -- The jobs of these runs.
 SELECT DISTINCT job_id FROM run WHERE id = ANY(:ids);

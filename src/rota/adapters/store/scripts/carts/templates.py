@@ -6,34 +6,27 @@ from collections.abc import Collection, Sequence
 
 from rota.adapters.store.rows import from_json, optional_instant, optional_micros, to_json
 from rota.adapters.store.script import Many, Row, Script, query
-from rota.adapters.store.scripts.effects import record
+from rota.adapters.store.scripts.effects import Effects, record
 from rota.domain.errors import Conflict, StaleTransition
 from rota.domain.ids import instant, micros, shard_of
-from rota.ports.carts import DueTemplate, NewTemplate, Template
-from rota.ports.records import Wakes
+from rota.ports.carts import DueTemplate, MissedCarts, NewTemplate, Template, TemplateChanges
 
 
-def save(
-    now: int, new: Sequence[NewTemplate], removed: Sequence[Template], actor: str
-) -> Script[Wakes]:
+def save(now: int, changes: TemplateChanges, actor: str, effects: Effects) -> Script[None]:
     """Create, change and delete, all or none."""
-    for template in sorted(new, key=lambda each: (each.project, each.name)):
+    both: list[NewTemplate | Template] = [*changes.new, *changes.removed]
+    for each in sorted(both, key=lambda each: (each.project, each.name)):
         try:
-            yield _saved(now, template, actor)
+            yield _saved(now, each, actor) if isinstance(each, NewTemplate) else _deleted(each)
         except StaleTransition as error:
-            raise _changed_meanwhile(template.name) from error
-    for gone in sorted(removed, key=lambda each: (each.project, each.name)):
-        try:
-            yield Many("delete_template", [(gone.project, gone.name, gone.version)])
-        except StaleTransition as error:
-            raise _changed_meanwhile(gone.name) from error
+            raise (yield from _conflict(each)) from error
     for kind, names in (
-        ("cart.defined", [each.name for each in new]),
-        ("cart.deleted", [each.name for each in removed]),
+        ("cart.defined", [each.name for each in changes.new]),
+        ("cart.deleted", [each.name for each in changes.removed]),
     ):
         if names:
             yield record(kind, now, names, actor=actor)
-    return Wakes(carts=True)
+            effects.carts = True
 
 
 def _saved(now: int, template: NewTemplate, actor: str) -> Many:
@@ -47,13 +40,25 @@ def _saved(now: int, template: NewTemplate, actor: str) -> Many:
         shard = shard_of(f"{template.project}/{template.name}")
         values = (template.project, template.name, *told, shard, *times, actor, now)
         return Many("insert_template", [values])
-    place = (template.project, template.name, template.expected_version)
+    seen = (template.expected_version, optional_micros(template.expected_next_at))
+    place = (template.project, template.name, *seen)
     return Many("update_template", [(*told, *times, actor, now, *place)])
 
 
-def _changed_meanwhile(name: str) -> Conflict:
+def _deleted(template: Template) -> Many:
+    return Many("delete_template", [(template.project, template.name, template.version)])
+
+
+def _conflict(refused: NewTemplate | Template) -> Script[Conflict]:
+    """Whether somebody changed a template meanwhile, or only its schedule went on."""
+    expected = refused.version if isinstance(refused, Template) else refused.expected_version
+    stands = yield from find(refused.project, [refused.name])
+    if [each.version for each in stands] == [expected]:
+        return Conflict(f"the cart {refused.name} became due meanwhile", code="schedule_moved")
     return Conflict(
-        f"the cart {name} was changed meanwhile", code="changed_meanwhile", hint="plan again"
+        f"the cart {refused.name} was changed by someone else meanwhile",
+        code="template_changed",
+        hint="look at the new version and apply again",
     )
 
 
@@ -69,13 +74,20 @@ def due(now: int, shards: Collection[int], limit: int) -> Script[list[Template]]
     return [_template(row) for row in rows]
 
 
-def pass_over(now: int, due: DueTemplate, cause: str) -> Script[None]:
-    """Answer a due time without a cart."""
+def pass_over(now: int, due: DueTemplate, missed: MissedCarts) -> Script[None]:
+    """Answer due times without a cart."""
     try:
         yield moved(due)
     except StaleTransition:
         return
-    told = {"due_at": due.due_at.isoformat(), "cause": cause}
+    told: dict[str, object] = {
+        "due_at": due.due_at.isoformat(),
+        "last": missed.last.isoformat(),
+        "count": missed.count,
+        "cause": missed.cause,
+    }
+    if missed.message:
+        told["message"] = missed.message
     yield record("cart.missed", now, [due.name], actor="scheduler", **told)
 
 

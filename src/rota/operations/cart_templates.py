@@ -1,0 +1,127 @@
+"""Templates of carts: found, planned and submitted, by people or by their schedules."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from rota.domain.carts.template import CartItem, CartTemplate, ItemsFile, LiveWorkers
+from rota.domain.errors import Invalid, NotFound
+from rota.domain.jobfile import read_cart, read_job
+from rota.operations import carts
+from rota.operations.backends import Backends
+from rota.operations.carts import CartPlan, CartRequest
+from rota.operations.definitions import find_job
+from rota.ports.carts import Cart, DueTemplate, Template, TemplateChanges
+
+WORKER = "worker"  # the input that takes the name of a live worker
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateRequest:
+    """A template that is to become a cart."""
+
+    name: str
+    project: str = "default"
+    inputs: Mapping[str, object] = field(default_factory=dict)  # of every item, before its own
+    starts_at: datetime | None = None  # None: at once
+    idempotency_key: str = ""  # "": every request is a new one
+
+
+async def find_template(backends: Backends, name: str, *, project: str = "default") -> Template:
+    found = await backends.store.templates(project, [name])
+    if not found:
+        raise NotFound(
+            f"no cart is defined as {name!r} in project {project}",
+            code="template_not_found",
+            hint="rota apply defines the carts of a job file",
+        )
+    return found[0]
+
+
+async def submit_template(backends: Backends, request: TemplateRequest, *, actor: str) -> Cart:
+    """Make a cart of the template as it stands."""
+    template = await find_template(backends, request.name, project=request.project)
+    asked, items = await _request(backends, template, request)
+    return await carts.submit(backends, asked, _each(items), actor=actor)
+
+
+async def plan_template(backends: Backends, request: TemplateRequest) -> CartPlan:
+    """What `submit_template` would do; nothing is changed."""
+    template = await find_template(backends, request.name, project=request.project)
+    asked, items = await _request(backends, template, request)
+    return await carts.plan(backends, asked, _each(items))
+
+
+async def submit_due(
+    backends: Backends, template: Template, due: DueTemplate, *, actor: str
+) -> Cart:
+    """Make the cart of a due time. `Conflict` if it has one, or if one of its name is live."""
+    request = TemplateRequest(template.name, template.project)
+    asked, items = await _request(backends, template, request)
+    return await carts.submit(backends, replace(asked, due=due), _each(items), actor=actor)
+
+
+async def delete_template(backends: Backends, template: Template, *, actor: str) -> None:
+    """Forget a template; carts that were made of it go on."""
+    changes = TemplateChanges(removed=[template])
+    backends.announce(
+        await backends.store.save_jobs([], removed=(), actor=actor, templates=changes)
+    )
+
+
+async def items_of(
+    backends: Backends, template: CartTemplate, *, project: str = "default"
+) -> tuple[CartItem, ...]:
+    """The items of a template now. `Invalid` if there are none to be had."""
+    match template.items:
+        case ItemsFile(path):
+            raise Invalid(
+                f"the server cannot read {path}: the CLI reads the file and sends its items"
+            )
+        case LiveWorkers(labels):
+            return await _items_of_workers(backends, template.job, labels, project)
+        case items:
+            return items
+
+
+async def _items_of_workers(
+    backends: Backends, job: str, labels: Mapping[str, str], project: str
+) -> tuple[CartItem, ...]:
+    """One for each, named like it; a job with an input `worker` is told the name."""
+    wanted = labels.items()
+    sessions = await backends.store.sessions(alive_only=True)
+    workers = sorted({each.worker for each in sessions if wanted <= each.labels.items()})
+    if not workers:
+        told = " with " + ", ".join(f"{k}={v}" for k, v in sorted(wanted)) if labels else ""
+        raise Invalid(
+            f"there is no live worker{told}",
+            code="no_workers",
+            hint="rota worker list shows workers and their labels",
+        )
+    spec = read_job((await find_job(backends, job, project=project)).document)
+    is_told = WORKER in spec.inputs
+    return tuple(CartItem(name, inputs={WORKER: name} if is_told else {}) for name in workers)
+
+
+async def _request(
+    backends: Backends, stored: Template, request: TemplateRequest
+) -> tuple[CartRequest, Iterable[CartItem]]:
+    template = read_cart(stored.document)
+    items = await items_of(backends, template, project=stored.project)
+    asked = CartRequest(
+        template=replace(template, items=()),
+        count=len(items),
+        project=stored.project,
+        starts_at=request.starts_at,
+        idempotency_key=request.idempotency_key,
+    )
+    # What is given now goes before what was written then.
+    given = (replace(item, inputs={**item.inputs, **request.inputs}) for item in items)
+    return asked, given
+
+
+async def _each(items: Iterable[CartItem]) -> AsyncIterator[CartItem]:
+    for item in items:
+        yield item
