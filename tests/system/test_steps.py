@@ -27,6 +27,11 @@ class TestEndings:
         ]
         assert log_of(client, run.id) == "1\n2\n"
 
+    def test_a_failed_step_says_what_it_complained_about_last(self, client: Client) -> None:
+        run = execute(client, {"name": "ship", "run": "echo 'disk full' >&2; exit 3"})
+
+        assert run.message == "step ship: exit 3: disk full"
+
     def test_exit_code_of_the_failing_step_is_the_runs(self, client: Client) -> None:
         run = execute(client, "echo before", "exit 7", "echo never")
 

@@ -19,6 +19,7 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
         "Start",
         (
             Command("up", "rota.cli.up:up", "Server and worker in one command, data in ./.rota"),
+            Command("demo", "rota.cli.demo:demo", "Jobs, history and a 200-item cart to look at"),
             Command("server", "rota.cli.server:app", "Start a server of a cluster, show them all"),
             Command("worker", "rota.cli.worker:app", "Start a worker; list and drain them"),
         ),
@@ -39,6 +40,7 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
         (
             Command("job", "rota.cli.job:app", "List, show, trigger, pause, delete … jobs"),
             Command("run", "rota.cli.run:app", "List, show, watch, cancel, retry … runs"),
+            Command("cart", "rota.cli.cart:app", "Roll a job out over many items, in order"),
             Command("trigger", "rota.cli.job:trigger", "Start a run now (= job trigger)"),
             Command("logs", "rota.cli.logs:logs", "What a run printed (= run logs)"),
             Command("why", "rota.cli.run:why", "Why a run waits (= run why)"),

@@ -11,6 +11,8 @@ from rota.domain.output import Stream
 from rota.ports.executor import OutputSink
 
 _READ_SIZE = 256 * 1024
+_KEPT = 4 * 1024  # bytes of the end that are looked at for a last line
+_LONGEST_LINE = 200  # characters
 
 
 class Pipe:
@@ -27,6 +29,7 @@ class Pipe:
         self._reader, self.writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(self.writer, True)  # a job expects its output to block
         self._waiting: asyncio.Task[None] | None = None
+        self._end = b""  # the last bytes that came
         self._loop.add_reader(self._reader, self._read)
 
     def _read(self) -> None:
@@ -43,8 +46,19 @@ class Pipe:
         except BlockingIOError:
             return True
         if data:
-            self._open_sink().feed(self._stream, self._step, data)
+            self._take(data)
         return bool(data)
+
+    def _take(self, data: bytes) -> None:
+        self._end = (self._end + data[-_KEPT:])[-_KEPT:]
+        self._open_sink().feed(self._stream, self._step, data)
+
+    @property
+    def last_line(self) -> str:
+        """The last line with something in it, without what only a terminal understands."""
+        lines = self._end.decode(errors="replace").split("\n")
+        printable = ("".join(filter(str.isprintable, line)).strip() for line in reversed(lines))
+        return next(filter(None, printable), "")[:_LONGEST_LINE]
 
     async def _read_on_when_drained(self, sink: OutputSink) -> None:
         await sink.drained()
@@ -63,7 +77,7 @@ class Pipe:
         self._loop.remove_reader(self._reader)
         with suppress(BlockingIOError):
             while data := os.read(self._reader, _READ_SIZE):
-                self._open_sink().feed(self._stream, self._step, data)
+                self._take(data)
         os.close(self._reader)
 
 

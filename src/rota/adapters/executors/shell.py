@@ -45,6 +45,7 @@ class _Attempt:
     result: AttemptResult = AttemptResult.COMPLETED
     failure: Exit | None = None  # of the step that decided the result
     message: str = ""
+    complaint: str = ""  # the last line that the latest step wrote to its standard error
     steps: list[StepOutcome] = field(default_factory=list)
     cpu_seconds: float = 0.0
     max_memory: int = 0
@@ -184,6 +185,8 @@ class ShellExecutor:
         if result is not AttemptResult.COMPLETED and not is_excused and attempt.is_well:
             attempt.result, attempt.failure = result, ending
             attempt.message = f"step {step.name}: {_words(ending, result)}"
+            if attempt.complaint and result is AttemptResult.FAILED:
+                attempt.message += f": {attempt.complaint}"
 
     def _limit(self, attempt: _Attempt, step: Step) -> float | None:
         """When a step must be over: its own timeout, the attempt's, or the grace after its end."""
@@ -217,6 +220,7 @@ class ShellExecutor:
             ending, result = await self._supervise(attempt, process, limit)
             for stream in streams:
                 await stream.close()
+            attempt.complaint = streams[1].last_line
         if ending.error:
             attempt.open_sink().feed(Stream.ROTA, number, f"{ending.error}\n".encode())
         attempt.cpu_seconds += ending.cpu_seconds

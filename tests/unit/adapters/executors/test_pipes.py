@@ -64,3 +64,25 @@ async def test_nothing_stays_open_when_descriptors_run_out() -> None:
         open_pipes(Sink, step=0)
 
     assert descriptors() == before
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        (b"", ""),
+        (b"first\nlast\n", "last"),
+        (b"last\n \n\n", "last"),
+        (b"\x1b[31mred\x1b[0m\r\n", "[31mred[0m"),
+        (b"torn \xff\n", "torn \ufffd"),
+        (b"x" * 9_000, "x" * 200),
+    ],
+)
+async def test_its_last_line_is_known(written: bytes, line: str) -> None:
+    sink = Sink()
+    stdout, stderr = open_pipes(lambda: sink, step=0)
+    os.write(stderr.writer, written)
+    for pipe in (stdout, stderr):
+        os.close(pipe.writer)
+        await pipe.close()
+
+    assert stderr.last_line == line
