@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,29 +18,37 @@ from rota.runtime import predecessor
 from rota.testing.processes import children_of
 from rota.testing.waiting import eventually
 
+SESSION = "w_earlier"
 NOTER = """
 import sys, time
 from pathlib import Path
 from rota.runtime import predecessor
-predecessor.leave_note(Path(sys.argv[1]))
+predecessor.leave_note(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
 time.sleep(100)
 """
 
 
-def is_gone(folder: Path) -> bool:
-    return asyncio.run(predecessor.is_gone(folder, SystemClock()))
+def ended_session(folder: Path) -> str:
+    return asyncio.run(predecessor.ended_session(folder, SystemClock()))
 
 
-def note_in(folder: Path) -> dict[str, object]:
-    note: dict[str, object] = json.loads((folder / "namespace.json").read_text())
-    return note
+def change_note(folder: Path, **fields: Any) -> None:
+    path = folder / "namespace.json"
+    note: dict[str, Any] = json.loads(path.read_text())
+    path.write_text(json.dumps({**note, **fields}))
+
+
+def end(earlier: subprocess.Popen[bytes]) -> None:
+    [first] = children_of(earlier.pid)
+    subprocess.run(["kill", f"-{signal.SIGKILL}", str(first)], check=True)
 
 
 @pytest.fixture
 def earlier(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A worker's earlier life, in a namespace of its own, that has left its note."""
     command = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
-    process = subprocess.Popen([*command, sys.executable, "-c", NOTER, str(tmp_path)])
+    arguments = [str(tmp_path), SESSION, predecessor.vantage()]
+    process = subprocess.Popen([*command, sys.executable, "-c", NOTER, *arguments])
     try:
         eventually(lambda: (tmp_path / "namespace.json").exists() or process.poll() is not None)
         if process.poll() is not None:
@@ -50,33 +59,41 @@ def earlier(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def test_worker_without_an_earlier_life_has_nothing_to_wait_for(tmp_path: Path) -> None:
-    assert is_gone(tmp_path)
+def test_worker_without_a_note_claims_nothing(tmp_path: Path) -> None:
+    assert ended_session(tmp_path) == ""
 
 
 def test_living_process_is_found(earlier: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    assert not is_gone(tmp_path)
+    assert ended_session(tmp_path) == ""
 
 
 def test_end_of_the_namespace_is_noticed(earlier: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    [first] = children_of(earlier.pid)
-    subprocess.run(["kill", f"-{signal.SIGKILL}", str(first)], check=True)
+    end(earlier)
 
-    assert is_gone(tmp_path)
+    assert ended_session(tmp_path) == SESSION
+
+
+@pytest.mark.parametrize("elsewhere", ["another-machine pid:[1]", ""])
+def test_note_from_another_machine_or_container_proves_nothing(
+    earlier: subprocess.Popen[bytes], tmp_path: Path, elsewhere: str
+) -> None:
+    end(earlier)
+
+    change_note(tmp_path, launched_from=elsewhere)
+
+    assert ended_session(tmp_path) == ""
 
 
 def test_later_namespace_of_the_same_number_is_told_apart(
     earlier: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    note = note_in(tmp_path)
-    note["began"] = 1
+    change_note(tmp_path, began=1)
 
-    (tmp_path / "namespace.json").write_text(json.dumps(note))
-
-    assert is_gone(tmp_path)
+    assert ended_session(tmp_path) == SESSION
 
 
-def test_damaged_note_proves_nothing(tmp_path: Path) -> None:
-    (tmp_path / "namespace.json").write_text("{")
+@pytest.mark.parametrize("text", ["{", "{}", "[]"])
+def test_damaged_note_proves_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "namespace.json").write_text(text)
 
-    assert not is_gone(tmp_path)
+    assert ended_session(tmp_path) == ""

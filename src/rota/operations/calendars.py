@@ -30,7 +30,8 @@ from rota.ports.records import JobQuery
 
 Ref = tuple[str, str]  # project and name
 
-_NEVER = "its calendars together leave it no time to run for five years"
+NEVER = "its calendars together leave it no time to run for five years"
+_USERS_TOLD = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,11 @@ class PlannedCalendars:
 
     def blackouts_of(self, spec: JobSpec) -> tuple[Blackout, ...]:
         """Those of a job whose calendars are all known."""
-        return tuple(compile_calendar(self.known[spec.project, name]) for name in _names_of(spec))
+        return self.compiled(spec.project, _names_of(spec))
+
+    def compiled(self, project: str, names: Sequence[str]) -> tuple[Blackout, ...]:
+        """Calendars that are known, by name."""
+        return tuple(compile_calendar(self.known[project, name]) for name in names)
 
 
 def etag_of(calendar: Calendar) -> str:
@@ -118,8 +123,9 @@ async def save_calendar(
 async def delete_calendar(
     backends: Backends, calendar: StoredCalendar, *, actor: str, if_match: str = ""
 ) -> None:
-    """Forget a calendar that no job uses."""
+    """Forget a calendar that no job and no template of carts uses."""
     _require_match(if_match, calendar)
+    await _refuse_used_by_carts(backends, calendar)
     wakes = await backends.store.delete_calendar(
         calendar.project,
         calendar.calendar.name,
@@ -163,6 +169,22 @@ async def _replaced(
     now = await backends.store.now()
     await _refuse_starving(backends, [NewCalendar(project, calendar)], known, now)
     return old
+
+
+async def _refuse_used_by_carts(backends: Backends, calendar: StoredCalendar) -> None:
+    """A cart whose calendar is gone would stay closed for ever."""
+    name = calendar.calendar.name
+    users = [
+        template.name
+        for template in await backends.store.templates(calendar.project)
+        if name in template.document.get("calendars", ())
+    ]
+    if users:
+        raise Conflict(
+            f"calendar {name} is used by carts",
+            code="calendar_in_use",
+            hint=f"take it out of them first: {', '.join(users[:_USERS_TOLD])}",
+        )
 
 
 async def _stored(backends: Backends, file: JobFile) -> dict[Ref, StoredCalendar]:
@@ -209,7 +231,7 @@ def _problems_in(file: JobFile, planned: PlannedCalendars, now: datetime) -> Ite
         for problem in unknown:
             yield replace(problem, path=f"jobs[{index}].{problem.path}")
         if not unknown and end_of_blackout(planned.blackouts_of(entry.spec), now) is None:
-            yield Problem(_NEVER, f"jobs[{index}].calendars", entry.calendars_at.line)
+            yield Problem(NEVER, f"jobs[{index}].calendars", entry.calendars_at.line)
 
 
 async def _refuse_starving(
@@ -231,7 +253,7 @@ async def _refuse_starving(
         for names, job in users.items():
             calendars = [known[new.project, name] for name in names]
             if await asyncio.to_thread(_leave_no_time, calendars, now):
-                raise Invalid(f"job {job}: {_NEVER}", hint="disable the job instead")
+                raise Invalid(f"job {job}: {NEVER}", hint="disable the job instead")
 
 
 def _leave_no_time(calendars: Sequence[Calendar], now: datetime) -> bool:

@@ -13,6 +13,8 @@ from rota.operations import carts
 from rota.operations.backends import Backends
 from rota.operations.carts import CartPlan, CartRequest
 from rota.operations.definitions import find_job
+from rota.operations.planned_carts import words_of
+from rota.operations.timetables import cart_timetable
 from rota.ports.carts import Cart, DueTemplate, Template, TemplateChanges
 
 WORKER = "worker"  # the input that takes the name of a live worker
@@ -38,6 +40,15 @@ async def find_template(backends: Backends, name: str, *, project: str = "defaul
             hint="rota apply defines the carts of a job file",
         )
     return found[0]
+
+
+def words_if_readable(template: Template) -> str:
+    """What a cart of it does, and when it starts; "" if this release cannot read it."""
+    try:
+        readable = read_cart(template.document)
+    except Invalid:
+        return ""
+    return words_of(readable, cart_timetable(template.project, readable, template.anchor))
 
 
 async def submit_template(backends: Backends, request: TemplateRequest, *, actor: str) -> Cart:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
+from rota.domain.calendars import end_of_blackout
 from rota.domain.carts.template import CartTemplate, ItemsFile
 from rota.domain.carts.wording import template_in_words
 from rota.domain.errors import Invalid, Problem
@@ -19,7 +20,7 @@ from rota.domain.schedule import Timetable, describe
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import JobSpec
 from rota.operations.backends import Backends
-from rota.operations.calendars import PlannedCalendars
+from rota.operations.calendars import NEVER, PlannedCalendars
 from rota.operations.coming import schedule_notes
 from rota.operations.differences import Change, difference, differences, digest_of
 from rota.operations.timetables import cart_timetable
@@ -73,6 +74,12 @@ async def plan_carts(
     return await asyncio.to_thread(_planned, file, stored, circumstances.now)
 
 
+def words_of(template: CartTemplate, table: Timetable | None) -> str:
+    """What a cart of the template does, and when it starts by itself."""
+    when = describe(table) if table else "on demand"
+    return f"{template_in_words(template)} · {when}"
+
+
 async def _check(backends: Backends, file: JobFile, circumstances: Circumstances) -> None:
     calendars = [name for project, name in circumstances.calendars.known if project == file.project]
     ours = {entry.name for entry in file.jobs if entry.spec.project == file.project}
@@ -86,6 +93,8 @@ async def _check(backends: Backends, file: JobFile, circumstances: Circumstances
     report = Report(problems)
     readable = {name: spec for name, spec in specs.items() if spec is not None}
     await asyncio.to_thread(_check_inputs, file.carts, readable, report)
+    report.raise_errors("the job file")
+    await asyncio.to_thread(_check_calendars, file, circumstances, report)
     report.raise_errors("the job file")
 
 
@@ -120,6 +129,15 @@ def _check_inputs(
     for index, entry in enumerate(entries):
         at = At(report, ("carts", index), place=Place(entry.line, 1))
         check_inputs_of_items(entry.template, specs, at)
+
+
+def _check_calendars(file: JobFile, circumstances: Circumstances, report: Report) -> None:
+    """Those that are known must leave a cart some time."""
+    for index, entry in enumerate(file.carts):
+        names = entry.template.rules.calendars
+        blackouts = circumstances.calendars.compiled(file.project, names)
+        if blackouts and end_of_blackout(blackouts, circumstances.now) is None:
+            report.add(Problem(NEVER, f"carts[{index}].calendars", entry.line))
 
 
 async def _stored(backends: Backends, file: JobFile, *, prune: bool) -> dict[str, Template]:
@@ -183,12 +201,11 @@ class _Edit:
         return old is not None and (old.digest, old.set_name) == (new.digest, new.set_name)
 
     def planned(self, now: datetime) -> PlannedCart:
-        when = describe(self.table) if self.table else "on demand"
         change = Change.NEW if self.old is None else Change.CHANGED
         return PlannedCart(
             name=self.template.name,
             change=Change.UNCHANGED if self.is_empty else change,
-            words=f"{template_in_words(self.template)} · {when}",
+            words=words_of(self.template, self.table),
             next_at=self._next_on_clocks(),
             differences=tuple(self._differences()),
             notes=() if self.is_empty else tuple(self._notes(now)),

@@ -14,6 +14,8 @@ from rota.domain.jobfile import CartEntry, JobFile, cart_document, read_file
 from rota.domain.spec import DEFAULT_PROJECT, JobSpec
 from rota.runtime.item_files import read_item_file
 
+__all__ = ["CartChoice", "CartFile", "CartItem", "read_cart_file"]
+
 # What says when a template is submitted, and where its items are: not fields of a submission.
 _NOT_SUBMITTED = frozenset({"schedule", "timezone", "items", "items_from"})
 

@@ -9,7 +9,27 @@ from pathlib import Path
 from rota.domain.carts.item_files import MAX_LINE, Demands, read_items
 from rota.domain.carts.template import CartItem, ItemsFile
 from rota.domain.errors import Invalid, Problem
-from rota.domain.jobfile import JobFile
+from rota.domain.jobfile import JobFile, read_file
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file of items, to be read once."""
+
+    label: str  # how messages call the file
+    cart: str  # that names it
+    items: Iterator[CartItem]  # `Invalid` has every bad line
+
+    def documents(self) -> Iterator[dict[str, object]]:
+        """The items as the server takes them, each with its cart."""
+        for item in self.items:
+            given = {
+                "order": item.order,
+                "with": dict(item.inputs) or None,
+                "job": item.job or None,
+            }
+            written = {name: value for name, value in given.items() if value is not None}
+            yield {"cart": self.cart, "key": item.key, **written}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +49,27 @@ class CheckedItems:
 
 def check_item_files(file: JobFile, folder: Path) -> Iterator[CheckedItems]:
     """Read the file of items of each cart that has one; `folder` is the job file's."""
+    for found in files_of_items(file, folder):
+        yield _checked(found)
+
+
+def items_beside(text: str, *, name: str, folder: Path) -> Iterator[FoundFile]:
+    """The files of items that belong to the text of a job file; none if that is not valid."""
+    try:
+        file = read_file(text, name=name)
+    except Invalid:
+        return
+    yield from files_of_items(file, folder)
+
+
+def files_of_items(file: JobFile, folder: Path) -> Iterator[FoundFile]:
+    """The files of items that carts name; `folder` is the job file's."""
     specs = {job.name: job.spec for job in file.jobs if job.spec.project == file.project}
     for entry in file.carts:
         source = entry.template.items
         if isinstance(source, ItemsFile):
             items = read_item_file(source, folder, Demands.of(entry.template, specs))
-            yield _checked(str(folder / source.path), entry.template.name, items)
+            yield FoundFile(str(folder / source.path), entry.template.name, items)
 
 
 def read_item_file(file: ItemsFile, folder: Path, demands: Demands) -> Iterator[CartItem]:
@@ -50,11 +85,11 @@ def read_item_file(file: ItemsFile, folder: Path, demands: Demands) -> Iterator[
         raise Invalid("the file of items cannot be read", [problem]) from error
 
 
-def _checked(label: str, cart: str, items: Iterator[CartItem]) -> CheckedItems:
+def _checked(found: FoundFile) -> CheckedItems:
     try:
-        return CheckedItems(label, cart, sum(1 for _ in items))
+        return CheckedItems(found.label, found.cart, sum(1 for _ in found.items))
     except Invalid as error:
-        return CheckedItems(label, cart, 0, error.message, error.problems)
+        return CheckedItems(found.label, found.cart, 0, error.message, error.problems)
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -75,6 +75,8 @@ class TestAddresses:
             ("ROTA_ROLES", "gateway,waiter", "waiter is not among the roles gateway, scheduler"),
             ("ROTA_ROLES", "", "nothing is not among the roles"),
             ("ROTA_STORE_POOL", "0", "not a number of connections"),
+            ("ROTA_LABELS", f"site={'x' * 201}", "at most 100 labels of 200 characters"),
+            ("ROTA_LABELS", ",".join(f"{n}=" for n in range(101)), "at most 100 labels"),
             ("ROTA_SERVER_LEASE", "10m", "must be between 1s and 5m"),
             ("ROTA_SERVER_LEASE", "10ms", "must be between 1s and 5m"),
             ("ROTA_SERVER", "host:port", "not host:port"),

@@ -141,6 +141,7 @@ class _Conversation:
         self._writing = asyncio.Lock()
         self._room = asyncio.Semaphore(_MAX_WAITING)
         self._listening: asyncio.Task[None] | None = None
+        self._is_to_stop = False
 
     async def run(self) -> None:
         """Serve the worker until it goes, or until an error that its stream ends with."""
@@ -155,6 +156,8 @@ class _Conversation:
                 ]
                 async with asyncio.TaskGroup() as answering:
                     self._listening = answering.create_task(self._listen(answering))
+                    if self._is_to_stop:  # that came before its welcome was sent
+                        self._listening.cancel()
                 for task in unasked:
                     task.cancel()
         finally:
@@ -163,6 +166,7 @@ class _Conversation:
 
     def stop_listening(self) -> None:
         """Take no more requests; `run` ends when those that came are answered."""
+        self._is_to_stop = True
         if self._listening is not None:
             self._listening.cancel()
 

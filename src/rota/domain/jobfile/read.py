@@ -10,6 +10,7 @@ from rota.domain.calendars import Calendar
 from rota.domain.errors import Problem
 from rota.domain.jobfile.build import Document, build_job
 from rota.domain.jobfile.calendars import build_calendar, check_calendars
+from rota.domain.jobfile.cart_filling import ItemDocuments, fill_carts
 from rota.domain.jobfile.cart_rules import check_carts
 from rota.domain.jobfile.carts import CartEntry, cart_entry, check_inputs_of_items
 from rota.domain.jobfile.fields import FILE, JOB
@@ -70,24 +71,32 @@ class _Found:
         return self.at.place.line if self.at.place else 1
 
 
-def read_file(text: str, *, name: str, project: str = DEFAULT_PROJECT) -> JobFile:
+def read_file(
+    text: str,
+    *,
+    name: str,
+    project: str = DEFAULT_PROJECT,
+    items: Mapping[str, ItemDocuments] | None = None,
+) -> JobFile:
     """Read a job file; `Invalid` has every problem in it, in the order of its lines.
 
     `name` is the file's stem, the set's name unless the file has one; `project` is where jobs
-    belong that name none.
+    belong that name none. `items` are those that somebody has read from the files that carts
+    name, by cart.
     """
     source = parse_text(text)
     report = Report(source.problems)
     root = At.root(report, source.mark)
-    file = _valid_fields(FILE, source.data, root)
+    written = fill_carts(source.data, items or {}, root)
+    file = _valid_fields(FILE, written, root)
     project = file.get("project", project)
-    found = list(_find_jobs(file, source.data, root, project))
+    found = list(_find_jobs(file, written, root, project))
     for job in found:
         if not report.is_full:
             check_job(job.document, job.written, job.at)
     _refuse_repeated_names(found)
-    check_calendars(file, source.data, root)
-    check_carts(file, source.data, root)
+    check_calendars(file, written, root)
+    check_carts(file, written, root)
     report.raise_errors("the job file")
     jobs = tuple(_entry(job, root.child("defaults")) for job in found)
     carts = tuple(_carts(file, jobs, project, root))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from rota.contracts import worker_pb2 as pb
 from rota.dispatcher.floor import FloorConfig
 from rota.ports.work import Beat
 from rota.testing.builders import hello
+from rota.testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -43,10 +45,11 @@ def hello_with(**fields: Any) -> pb.FromWorker:
 async def ending(stream: Stream, messages: Iterable[pb.FromWorker | bytes]) -> grpc.aio.AioRpcError:
     """How the server ends a stream on which these messages come."""
     try:
-        for message in messages:
-            await stream.write(message)
-        async for _ in stream:
-            pass
+        async with asyncio.timeout(PATIENCE.total_seconds()):
+            for message in messages:
+                await stream.write(message)
+            async for _ in stream:
+                pass
     except grpc.aio.AioRpcError as ended:
         return ended
     raise AssertionError("the stream ended well")
