@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import (
+    held_transaction,
     p1_backlog,
     p2_functions,
     p3_commands,
@@ -20,6 +21,7 @@ from bench import (
     p5_growth,
     p6_submit,
     p7_memory,
+    p8_recovery,
 )
 from bench.contest import Plan
 from bench.figures import Comparison
@@ -35,6 +37,8 @@ _WORKLOADS: Mapping[str, Callable[[Plan], list[Comparison]]] = {
     "P5": p5_growth.run,
     "P6": p6_submit.run,
     "P7": p7_memory.run,
+    "P8": p8_recovery.run,
+    "held_transaction": held_transaction.run,
 }
 
 

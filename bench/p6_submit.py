@@ -1,4 +1,4 @@
-"""P6: how fast runs are accepted on PostgreSQL: one call for each, and many in a call."""
+"""P6: how fast work is accepted on PostgreSQL: run by run, many runs in a call, and as a cart."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from bench.contest import Contestant, Figures, Plan, take_turns
-from bench.figures import Comparison, at_least
+from bench.figures import Comparison, at_least, at_most
 from bench.functions import app, noop
 from bench.postgres import new_database, postgres
 from bench.rota_cluster import RotaCluster, rota_cluster
@@ -18,33 +18,36 @@ from rota.testing.servers.postgres import PostgresServer
 
 _CLIENTS = 32
 _BATCH = 10_000  # the most that one call takes
-_UNIT = "runs/s"
-_SINGLE, _BULK = "single calls", "bulk calls"
+_SINGLE, _BULK, _CART = "single calls", "bulk calls", "cart"
 
 
 def run(plan: Plan) -> list[Comparison]:
     calls = plan.pick(full=10_000, quick=1_000)
     runs = plan.pick(full=200_000, quick=20_000)
+    items = plan.pick(full=100_000, quick=10_000)
     with postgres() as server:
         contestants = [
             Contestant(_SINGLE, partial(_submit_singly, server, calls)),
             Contestant(_BULK, partial(_submit_in_bulk, server, runs)),
+            Contestant(_CART, partial(_submit_cart, server, items)),
         ]
         results = take_turns(contestants, plan)
-    goals = {_SINGLE: at_least(1_000), _BULK: at_least(30_000)}
+    goals = {_SINGLE: at_least(1_000), _BULK: at_least(30_000), _CART: at_most(5)}
     said = {
         _SINGLE: f"submit {calls:,} runs over REST, {_CLIENTS} clients",
         _BULK: f"submit {runs:,} runs over REST, {_BATCH:,} in a call",
+        _CART: f"submit a cart of {items:,} items over REST, to accepted",
     }
+    figures = {_SINGLE: ("rate", "runs/s"), _BULK: ("rate", "runs/s"), _CART: ("accepted", "s")}
     return [
         Comparison(
             "P6",
             said[name],
-            results[name].sample("rate", _UNIT),
+            result.sample(*figures[name]),
             goal=goals[name],
-            foreign_load=results[name].foreign_load,
+            foreign_load=result.foreign_load,
         )
-        for name in (_SINGLE, _BULK)
+        for name, result in results.items()
     ]
 
 
@@ -97,3 +100,17 @@ def _submit_in_bulk(server: PostgresServer, runs: int) -> Figures:
         for _ in range(0, runs, _BATCH):
             client.trigger_many(noop.name, [{}] * _BATCH)
         return {"rate": runs / (time.perf_counter() - began)}
+
+
+def _submit_cart(server: PostgresServer, items: int) -> Figures:
+    with (
+        temporary_home() as home,
+        new_database(server) as store,
+        rota_cluster(home, store) as cluster,
+    ):
+        app.apply(cluster.client)
+        cart = {"name": "all", "job": noop.name, "order": "groups", "group_size": [1, 5, 20, "10%"]}
+        keys = [{"key": f"item-{number}"} for number in range(items)]
+        began = time.perf_counter()
+        cluster.client.submit_cart(cart, keys)
+        return {"accepted": time.perf_counter() - began}

@@ -1,8 +1,9 @@
-"""PgQueuer: `pgqueuer_queue enqueue|consume|remaining ADDRESS COUNT`."""
+"""PgQueuer: `pgqueuer_queue enqueue|schedule|consume|remaining ADDRESS COUNT [FIRST SPACING]`."""
 
 from __future__ import annotations
 
 import sys
+import time
 from datetime import timedelta
 
 import asyncpg  # type: ignore[import-untyped, unused-ignore]  # typed in the project's environment
@@ -30,6 +31,23 @@ async def enqueue(address: str, count: int) -> None:
     await connection.close()
 
 
+async def schedule(address: str, count: int, first: float, spacing: float) -> None:
+    """Fill its queue with jobs for later."""
+    connection = await asyncpg.connect(address)
+    queries = Queries(AsyncpgDriver(connection))
+    for done in range(0, count, _ENQUEUED_AT_ONCE):
+        numbers = range(done, min(done + _ENQUEUED_AT_ONCE, count))
+        due = [first + number * spacing for number in numbers]
+        now = time.time()
+        await queries.enqueue(
+            ["mark"] * len(due),
+            [repr(each).encode() for each in due],
+            [0] * len(due),
+            [timedelta(seconds=each - now) for each in due],
+        )
+    await connection.close()
+
+
 async def consume(address: str) -> None:
     """Work until it is stopped."""
     queuer = PgQueuer(AsyncpgDriver(await asyncpg.connect(address)))
@@ -37,6 +55,10 @@ async def consume(address: str) -> None:
     @queuer.entrypoint("noop")  # type: ignore[untyped-decorator]  # peers' environment
     async def noop(_: Job) -> None:
         stamps.tick()
+
+    @queuer.entrypoint("mark")  # type: ignore[untyped-decorator]  # peers' environment
+    async def mark(job: Job) -> None:
+        stamps.mark(float(job.payload))
 
     await queuer.run(batch_size=_BATCH, dequeue_timeout=_POLL)
 
@@ -49,9 +71,11 @@ async def remaining(address: str) -> None:
 
 
 def main() -> None:
-    action, address, count = sys.argv[1:]
+    action, address, count, *times = sys.argv[1:]
     if action == "enqueue":
         uvloop.run(enqueue(address, int(count)))
+    elif action == "schedule":
+        uvloop.run(schedule(address, int(count), *map(float, times)))
     else:
         uvloop.run({"consume": consume, "remaining": remaining}[action](address))
 

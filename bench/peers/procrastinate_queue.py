@@ -1,8 +1,12 @@
-"""Procrastinate: `procrastinate_queue enqueue|consume|remaining ADDRESS COUNT`."""
+"""Procrastinate: `procrastinate_queue ACTION ADDRESS COUNT [FIRST SPACING]`.
+
+ACTION is `enqueue`, `schedule`, `consume` or `remaining`.
+"""
 
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 
 import procrastinate  # type: ignore[import-not-found]  # peers' environment
 import psycopg  # type: ignore[import-not-found]
@@ -25,6 +29,14 @@ async def enqueue(app: procrastinate.App, count: int) -> None:
         await app.tasks["noop"].batch_defer_async(*[{} for _ in range(size)])
 
 
+async def schedule(app: procrastinate.App, count: int, first: float, spacing: float) -> None:
+    """Fill its queue with jobs for later."""
+    for number in range(count):
+        due = first + number * spacing
+        at = datetime.fromtimestamp(due, UTC)
+        await app.tasks["mark"].configure(schedule_at=at).defer_async(due=due)
+
+
 async def consume(app: procrastinate.App) -> None:
     """Work until it is stopped."""
     await app.run_worker_async(
@@ -32,7 +44,7 @@ async def consume(app: procrastinate.App) -> None:
     )
 
 
-async def act(action: str, address: str, count: int) -> None:
+async def act(action: str, address: str, count: int, *times: float) -> None:
     connector = procrastinate.PsycopgConnector(conninfo=address, max_size=_CONNECTIONS)
     app = procrastinate.App(connector=connector)
 
@@ -40,17 +52,27 @@ async def act(action: str, address: str, count: int) -> None:
     async def noop() -> None:
         stamps.tick()
 
+    @app.task(name="mark")  # type: ignore[untyped-decorator]  # peers' environment
+    async def mark(due: float) -> None:
+        stamps.mark(due)
+
     async with app.open_async():
-        await (enqueue(app, count) if action == "enqueue" else consume(app))
+        match action:
+            case "enqueue":
+                await enqueue(app, count)
+            case "schedule":
+                await schedule(app, count, *times)
+            case _:
+                await consume(app)
 
 
 def main() -> None:
-    action, address, count = sys.argv[1:]
+    action, address, count, *times = sys.argv[1:]
     if action == "remaining":
         with psycopg.connect(address) as connection:
             print(connection.execute(_LEFT).fetchone()[0])
     else:
-        uvloop.run(act(action, address, int(count)))
+        uvloop.run(act(action, address, int(count), *map(float, times)))
 
 
 if __name__ == "__main__":

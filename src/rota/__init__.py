@@ -13,9 +13,13 @@ __version__ = "0.1.0"
 _NAMES = {
     "app": ("App",),
     "async_client": ("AsyncClient",),
+    "cart_handles": ("AsyncCartHandle", "CartHandle"),
+    "carts": ("CartDraft",),
     "client": ("Client",),
     "context": ("Cancelled", "Context"),
     "errors": (
+        "CartFailed",
+        "CartPaused",
         "Conflict",
         "Denied",
         "Invalid",

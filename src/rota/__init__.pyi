@@ -1,8 +1,13 @@
 from rota.sdk.app import App as App
 from rota.sdk.async_client import AsyncClient as AsyncClient
+from rota.sdk.cart_handles import AsyncCartHandle as AsyncCartHandle
+from rota.sdk.cart_handles import CartHandle as CartHandle
+from rota.sdk.carts import CartDraft as CartDraft
 from rota.sdk.client import Client as Client
 from rota.sdk.context import Cancelled as Cancelled
 from rota.sdk.context import Context as Context
+from rota.sdk.errors import CartFailed as CartFailed
+from rota.sdk.errors import CartPaused as CartPaused
 from rota.sdk.errors import Conflict as Conflict
 from rota.sdk.errors import Denied as Denied
 from rota.sdk.errors import Invalid as Invalid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from rota.sdk.client import Client
 from rota.testing.evidence import Evidence
 from rota.testing.processes import RotaUp
+from rota.testing.servers.postgres import PostgresServer, server_folder
 
 Up = Callable[..., RotaUp]
 
@@ -23,6 +25,12 @@ def home(tmp_path: Path) -> Path:
 @pytest.fixture
 def evidence(tmp_path: Path) -> Evidence:
     return Evidence(tmp_path / "evidence")
+
+
+@pytest.fixture
+def mended(tmp_path: Path) -> Path:
+    """Once this file is there, items of carts that are broken no longer fail."""
+    return tmp_path / "mended"
 
 
 @pytest.fixture
@@ -55,6 +63,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RotaUp]:
         yield rota.start()
     finally:
         rota.close()
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """With an empty database `rota`."""
+    with server_folder() as folder, PostgresServer(folder / "server") as server:
+        asyncio.run(server.execute("CREATE DATABASE rota"))
+        yield server
 
 
 @pytest.fixture

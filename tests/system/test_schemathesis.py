@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,12 @@ CHECKS = [
     response_schema_conformance,
 ]
 EXAMPLES = 20  # for each operation
+ROLLOUT = {"name": "rollout", "job": "tidy", "items": [{"key": "a"}, {"key": "b"}]}
 
 
 @dataclass
 class Api:
-    """A gateway on an event loop of its own, with a job and a run that exist."""
+    """A gateway on an event loop of its own, with a job, a run and a cart that exist."""
 
     served: Served
     portal: BlockingPortal
@@ -70,7 +72,7 @@ class Api:
         def map_path_parameters(context: Any, parameters: dict[str, Any] | None) -> Any:
             """Every other name is one that exists, but for what would delete it."""
             names = parameters or {}
-            for name, known in (("job", "nightly"), ("run", self.run_id)):
+            for name, known in (("job", "nightly"), ("run", self.run_id), ("cart", "rollout")):
                 if len(str(names.get(name, ""))) % 2 and context.operation.method != "delete":
                     names[name] = known
             return names
@@ -88,6 +90,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
     ):
         portal.call(served.apply, job(), job("nightly", schedule="0 2 * * *"))
         run_id = portal.call(served.run_through, "tidy", b"one\ntwo\n")
+        portal.call(partial(served.post, "carts", json=ROLLOUT))
         yield Api(served, portal, run_id)
 
 

@@ -18,6 +18,8 @@ from rota.runtime.settings import Settings
 from rota.sdk.client import Client
 from rota.sdk.errors import NotFound
 from rota.testing.certificates import make_certificate
+from rota.testing.checker import check
+from rota.testing.evidence import Evidence
 from rota.testing.nodes import Node, ServerNode, WorkerNode
 from rota.testing.processes import cmdline, processes_of, run_rota
 from rota.testing.servers.ports import free_ports
@@ -40,10 +42,10 @@ class Site:
         _, self.token = tokens.create(offline, "tests", "admin")
         self.client = Client(self.server.url, self.token)
 
-    def worker(self, name: str = "far", **settings: str) -> WorkerNode:
-        """With a token of its own, not started yet."""
+    def worker(self, name: str = "far", home: str = "", **settings: str) -> WorkerNode:
+        """With a token of its own and a data folder like its name, not started yet."""
         told = {"server": self.server.grpc, "worker_token": self.worker_token(name)} | settings
-        node = WorkerNode(name, self._folder / name, self.client, **told)
+        node = WorkerNode(name, self._folder / (home or name), self.client, **told)
         self._nodes.append(node)
         return node
 
@@ -161,6 +163,20 @@ class TestWorkers:
 
         assert (done.state, len(done.attempts)) == ("COMPLETED", 1)
         assert log_of(here.client, run.id) == "through\n"
+
+    def test_another_of_its_name_leaves_it_alone(self, site: Start, evidence: Evidence) -> None:
+        here: Site = site(lease="1h")
+        here.server.start()
+        here.worker("twin").start()
+        apply(here.client, job("long", evidence.script(evidence.beats(40))))
+        run = here.client.trigger("long")
+        eventually(lambda: here.client.get_run(run.id).state == "PROCESSING")
+
+        here.worker("twin", home="fresh").start()
+        done = settle(here.client, run)
+
+        assert (done.state, done.attempt, done.losses) == ("COMPLETED", 1, 0)
+        assert check(evidence.marks(), [run.id]) == []
 
 
 def test_doctor_asks_the_server_that_the_command_line_talks_to(site: Start) -> None:

@@ -1,4 +1,5 @@
-// graphile-worker: `graphile_queue enqueue|consume|remaining ADDRESS COUNT`.
+// graphile-worker: `graphile_queue ACTION ADDRESS COUNT [FIRST SPACING]`.
+// ACTION is `enqueue`, `schedule`, `consume` or `remaining`.
 
 import fs from "node:fs";
 import { Logger, run, runMigrations } from "graphile-worker";
@@ -7,13 +8,21 @@ import pg from "pg";
 const ENQUEUED_AT_ONCE = 1000;
 const quiet = new Logger(() => () => {});
 
-// As `bench.stamps.tick`: eight bytes of monotonic nanoseconds.
-function ticker() {
+// As in `bench.stamps`: a tick is eight bytes of monotonic nanoseconds, a mark has due and now.
+function stamper() {
   const file = fs.openSync(process.env.BENCH_STAMPS, "a", 0o600);
   const stamp = Buffer.alloc(8);
-  return () => {
-    stamp.writeBigInt64LE(process.hrtime.bigint());
-    fs.writeSync(file, stamp);
+  const pair = Buffer.alloc(16);
+  return {
+    tick() {
+      stamp.writeBigInt64LE(process.hrtime.bigint());
+      fs.writeSync(file, stamp);
+    },
+    mark(due) {
+      pair.writeDoubleLE(due);
+      pair.writeDoubleLE((performance.timeOrigin + performance.now()) / 1000, 8);
+      fs.writeSync(file, pair);
+    },
   };
 }
 
@@ -40,14 +49,30 @@ async function enqueue(connectionString, count) {
   });
 }
 
+// Fill its queue with jobs for later.
+async function schedule(connectionString, count, first, spacing) {
+  const add = `SELECT count(*) FROM graphile_worker.add_jobs(array(
+    SELECT json_populate_record(null::graphile_worker.job_spec, json_build_object(
+      'identifier', 'mark', 'payload', json_build_object('due', due),
+      'run_at', to_timestamp(due)))
+    FROM (SELECT $1::float8 + number * $2::float8 AS due
+          FROM generate_series($3::int, $4::int) AS number) AS times))`;
+  await query(connectionString, async (client) => {
+    for (let done = 0; done < count; done += ENQUEUED_AT_ONCE) {
+      const last = Math.min(done + ENQUEUED_AT_ONCE, count) - 1;
+      await client.query(add, [first, spacing, done, last]);
+    }
+  });
+}
+
 // Work until it is stopped. The local queue and the batches are what its documentation
 // recommends for many quick jobs.
 async function consume(connectionString) {
-  const tick = ticker();
+  const { tick, mark } = stamper();
   const runner = await run({
     connectionString,
     logger: quiet,
-    taskList: { noop: async () => tick() },
+    taskList: { noop: async () => tick(), mark: async ({ due }) => mark(due) },
     preset: {
       worker: {
         concurrentJobs: 24,
@@ -69,5 +94,5 @@ async function remaining(connectionString) {
   console.log(found.rows[0].count);
 }
 
-const [action, address, count] = process.argv.slice(2);
-await { enqueue, consume, remaining }[action](address, Number(count));
+const [action, address, ...numbers] = process.argv.slice(2);
+await { enqueue, schedule, consume, remaining }[action](address, ...numbers.map(Number));

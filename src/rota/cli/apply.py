@@ -1,4 +1,4 @@
-"""`rota apply`: create and update jobs from files and apps."""
+"""`rota apply`: create and update jobs, calendars and carts from files and apps."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rota.cli.exits import CommandFailed, Exit
 from rota.cli.failures import FileRefused, counted
 from rota.cli.files import NamedText, read_text
 from rota.cli.inert import inert
+from rota.cli.items_of_carts import with_items
 from rota.cli.options import REMOTE, Format, Remote
 from rota.cli.plan_views import changed_count, write_plan
 from rota.cli.printing import print_data
@@ -42,7 +43,8 @@ class Choices:
         ),
     ] = False
     prune: Annotated[
-        bool, Parameter(help="Also delete jobs that an earlier version of the file or app had.")
+        bool,
+        Parameter(help="Also delete jobs and carts that an earlier version of the file had."),
     ] = False
     if_match: Annotated[
         str | None, Parameter(help="Apply only if nothing changed since the plan with this etag.")
@@ -66,9 +68,9 @@ def apply(
     choices: Choices = _AS_WRITTEN,
     remote: Remote = REMOTE,
 ) -> Exit:
-    """Create and update the jobs of job files or of an app, each all or nothing.
+    """Create and update the jobs and carts of job files or of an app, each all or nothing.
 
-    All of them are checked before the first is applied.
+    All of them are checked before the first is applied. Carts are defined, never started.
     """
     sources = _sources(file, app)
     if choices.if_match is not None and len(sources) > 1:
@@ -88,7 +90,7 @@ def _sources(files: tuple[Path, ...], app: str | None) -> list[NamedText]:
     if not files and app is None:
         hint = "rota apply FILE…, or rota apply --app MODULE:app"
         raise CommandFailed("there is nothing to apply", code=Exit.USAGE, hint=hint)
-    sources = [read_text(path) for path in files]
+    sources = [with_items(read_text(path), path.parent) for path in files]
     if app is not None:
         from rota.cli.apps import read_app  # files do not wait for the SDK
 
@@ -105,6 +107,7 @@ def _ask(
         plan=plan,
         prune=choices.prune,
         if_match=choices.if_match,
+        items=source.items,
     )
     try:
         answered = ask(client, call)
@@ -127,10 +130,13 @@ def _placed(source: NamedText, problems: tuple[Problem, ...]) -> tuple[Problem, 
 def _with_consent(terminal: Terminal, plans: list[Answered[Plan]], choices: Choices) -> Choices:
     """The choices, bound to what was agreed to where a person had to agree."""
     changes = [change for plan in plans for change in plan.value.changes]
-    removed = [change.name for change in changes if change.change == "removed"]
+    jobs = [change.name for change in changes if change.change == "removed"]
+    carts = [cart.name for plan in plans for cart in plan.value.carts if cart.change == "removed"]
     changed = sum(change.change != "unchanged" for change in changes)
-    if removed:
-        question = f"delete {counted(len(removed), 'job')} ({inert(', '.join(removed[:10]))})?"
+    if jobs or carts:
+        both = ((jobs, "job"), (carts, "cart"))
+        counts = " and ".join(counted(len(names), what) for names, what in both if names)
+        question = f"delete {counts} ({inert(', '.join([*jobs, *carts][:10]))})?"
     elif changed > _MANY:
         question = f"change {changed:,} jobs?"
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
-from rota.sdk import calls
+from rota.sdk import calls, cart_calls
 from rota.sdk.answers import Page
 from rota.sdk.client import Client
 from rota.sdk.errors import RotaApiError
@@ -29,6 +29,12 @@ def complete_jobs(context: CompletionContext) -> list[tuple[str, str]]:
 def complete_runs(context: CompletionContext) -> list[tuple[str, str]]:
     """The newest runs with job and state."""
     return [(run.id, f"{run.job} {run.state.lower()}") for run in _ask(calls.list_runs(limit=50))]
+
+
+def complete_carts(_: CompletionContext) -> list[tuple[str, str]]:
+    """The newest carts with name and state."""
+    carts = _ask(cart_calls.list_carts(limit=50))
+    return [(cart.id, f"{cart.name} {cart.state.lower()}") for cart in carts]
 
 
 def complete_calendars(_: CompletionContext) -> list[tuple[str, str]]:

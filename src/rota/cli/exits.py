@@ -21,6 +21,7 @@ class Exit(IntEnum):
     RUN_FAILED = 10
     RUN_STOPPED = 11  # cancelled, timed out, or never started
     STILL_GOING = 12  # `--timeout` was reached first
+    CART_PAUSED = 13
     RUN_UNKNOWN = 14
     CHANGES = 20
     INTERRUPTED = 130

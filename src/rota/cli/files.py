@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ class NamedText:
     stem: str  # the set's name, unless the file has one
     text: str
     has_lines: bool = True  # that people can look up
+    items: tuple[Mapping[str, object], ...] = ()  # of the files that its carts name
 
 
 def read_text(path: Path) -> NamedText:

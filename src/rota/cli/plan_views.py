@@ -1,4 +1,4 @@
-"""What applying a file does, job by job."""
+"""What applying a file does to each calendar, job and cart in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rota.cli import times
 from rota.cli.failures import describe_problem
 from rota.cli.inert import inert, width_of
 from rota.cli.terminal import Terminal
-from rota.sdk.answers import Change, Plan, PlannedCalendar
+from rota.sdk.answers import Change, Plan, PlannedCalendar, PlannedCart
 
 _MARKS = {"new": "+", "changed": "~", "removed": "-", "unchanged": " "}
 _COLOURS = {"new": "green", "changed": "yellow", "removed": "red", "unchanged": "dim"}
@@ -23,12 +23,13 @@ class _Entry(NamedTuple):
 
 
 def write_plan(terminal: Terminal, file: str, plan: Plan, present: datetime) -> None:
-    """A line for each calendar and job, its differences and notes below it.
+    """A line for each calendar, job and cart, its differences and notes below it.
 
     Warnings go to standard error.
     """
     entries = [_calendar_entry(calendar) for calendar in plan.calendars]
     entries += [_job_entry(change, present) for change in plan.changes]
+    entries += [_cart_entry(cart, present) for cart in plan.carts]
     width = max((width_of(inert(entry.name)) for entry in entries), default=0)
     for entry in entries:
         _write_entry(terminal, entry, width)
@@ -37,9 +38,10 @@ def write_plan(terminal: Terminal, file: str, plan: Plan, present: datetime) -> 
 
 
 def changed_count(plan: Plan) -> int:
-    """How many jobs and calendars are not left as they are."""
+    """How many jobs, calendars and carts are not left as they are."""
     changes = [change.change for change in plan.changes]
     changes += [calendar.change for calendar in plan.calendars]
+    changes += [cart.change for cart in plan.carts]
     return sum(change != "unchanged" for change in changes)
 
 
@@ -51,6 +53,13 @@ def _calendar_entry(calendar: PlannedCalendar) -> _Entry:
 def _job_entry(change: Change, present: datetime) -> _Entry:
     first = "history stays" if change.change == "removed" else _when(change, present)
     return _Entry(change.name, change.change, [first, *change.differences, *change.notes])
+
+
+def _cart_entry(cart: PlannedCart, present: datetime) -> _Entry:
+    first = "carts made of it stay" if cart.change == "removed" else cart.words
+    if cart.next_at is not None:
+        first += f", next {times.due(cart.next_at, present)}"
+    return _Entry(f"cart {cart.name}", cart.change, [first, *cart.differences, *cart.notes])
 
 
 def _write_entry(terminal: Terminal, entry: _Entry, width: int) -> None:

@@ -9,8 +9,9 @@ from urllib.parse import unquote, urlsplit
 
 from cyclopts import Parameter
 
-from rota.cli.completers import complete_jobs, complete_runs
+from rota.cli.completers import complete_carts, complete_jobs, complete_runs
 from rota.cli.exits import CommandFailed, Exit
+from rota.sdk.cart_answers import CartDetail
 from rota.sdk.client import Client
 from rota.sdk.errors import NotFound
 
@@ -34,6 +35,14 @@ ActiveRunReferences = Annotated[
     ),
 ]
 
+CartReference = Annotated[
+    str,
+    Parameter(
+        help="Id of a cart, the beginning of one, its name or its address.",
+        completer=complete_carts,
+    ),
+]
+
 _WHOLE_RUN_ID = re.compile(r"r_[0-9a-z]{24}")
 _UNMISTAKABLE = ("r_", "http://", "https://", "/")  # how nothing but a run is named
 _SHOWN = 10
@@ -49,6 +58,19 @@ def run_id(client: Client, reference: str) -> str:
     if _WHOLE_RUN_ID.fullmatch(given):
         return given
     return client.get_run(given if given.startswith("r_") else f"r_{given}").id
+
+
+def find_cart(client: Client, reference: str) -> CartDetail:
+    """The one cart that is meant; of several with the same name the newest."""
+    given = _from_address(reference, "carts")
+    try:
+        return client.get_cart(given)
+    except NotFound as error:
+        no_such_cart = error
+    try:
+        return client.get_cart(f"c_{given}")
+    except NotFound:
+        raise no_such_cart from None
 
 
 def run_or_latest(client: Client, reference: str) -> str:
@@ -97,7 +119,7 @@ def _only_active_run(client: Client, job: str) -> str:
 
 
 def _from_address(reference: str, noun: str) -> str:
-    """The segment after `/jobs/` or `/runs/` of an address; anything else stays as it is."""
+    """The segment after `/jobs/`, `/runs/` … of an address; anything else stays as it is."""
     if not reference.startswith(("http://", "https://", f"/{noun}/")):
         return reference
     segments = urlsplit(reference).path.split("/")

@@ -112,6 +112,7 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime) -> None:
             ("outputs", "" if run.outputs is None else _json(run.outputs)),
             ("retry of", run.retry_of or ""),
             ("backfill", run.backfill or ""),
+            ("cart", " · ".join(part for part in (run.cart, run.item) if part)),
         ],
     )
     if run.attempts:

@@ -20,8 +20,23 @@ _STATE_COLOURS = {
     "blocked": "yellow",
     "processing": "cyan",
     "claimed": "cyan",
+    "running": "cyan",
+    "partial": "yellow",
+    "paused": "yellow",
+    "waiting": "yellow",
 }
-_PLAIN_MARKS = {"✔": "ok", "✖": "!!", "→": "->", "·": "|", "–": "-", "…": "..."}
+_PLAIN_MARKS = {
+    "✔": "ok",
+    "✖": "!!",
+    "▶": ">",
+    "→": "->",
+    "·": "|",
+    "×": "x",
+    "–": "-",
+    "…": "...",
+    "█": "#",
+    "░": ".",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +92,16 @@ class Terminal:
                 text = text.replace(mark, ascii_mark)
         return text
 
+    @property
+    def has_person(self) -> bool:
+        """Whether there is somebody to ask."""
+        return sys.stdin.isatty() and self.err.isatty()
+
     def confirm(self, question: str, *, yes: bool, otherwise: str) -> None:
         """Go on only with a person's consent; `otherwise` says how a script gives it."""
         if yes:
             return
-        if not (sys.stdin.isatty() and self.err.isatty()):
+        if not self.has_person:
             raise CommandFailed(
                 f"{question} There is nobody to ask", code=Exit.USAGE, hint=otherwise
             )

@@ -47,7 +47,10 @@ def up(
 def _check(files: tuple[Path, ...]) -> None:
     for path in files:
         source = read_text(path)
-        checked = check_file(source.text, name=source.stem)
+        checked = check_file(source.text, name=source.stem, folder=path.parent)
+        for file in checked.item_files:
+            if not file.is_valid:
+                raise FileRefused(file.label, f"{file.label} has errors", file.problems)
         if not checked.is_valid:
             raise FileRefused(source.label, f"{source.label} has errors", checked.problems)
 

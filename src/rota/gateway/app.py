@@ -10,7 +10,8 @@ from starlette.middleware import Middleware
 from rota.domain.errors import RotaError
 from rota.gateway import problems
 from rota.gateway.access import Access
-from rota.gateway.auth import Authentication, TrustedTokens, cookie_name
+from rota.gateway.auth import API, Authentication, TrustedTokens, cookie_name
+from rota.gateway.cart_intake import NDJSON
 from rota.gateway.limits import BodyLimit, SecurityHeaders
 from rota.gateway.logins import FailedLogins
 from rota.gateway.metrics import Requests
@@ -19,6 +20,10 @@ from rota.gateway.routes import (
     backfills,
     calendars,
     callers,
+    cart_commands,
+    cart_rollback,
+    cart_templates,
+    carts,
     cluster,
     documents,
     events,
@@ -42,6 +47,10 @@ _ROUTERS = (
     backfills.router,
     calendars.router,
     runs.router,
+    carts.router,
+    cart_commands.router,
+    cart_rollback.router,
+    cart_templates.router,
     logs.router,
     events.router,
     workers.router,
@@ -99,5 +108,12 @@ def _middleware(
         Middleware(SecurityHeaders, secure=secure),
         Middleware(Access, requests=requests),
         Middleware(Authentication, tokens=trusted, cookie=cookie_name(secure=secure)),
-        Middleware(BodyLimit, max_bytes=settings.max_body_bytes),
+        Middleware(
+            BodyLimit,
+            max_bytes=settings.max_body_bytes,
+            streamed={
+                (f"{API}/carts", NDJSON): settings.max_cart_bytes,
+                (f"{API}/jobs:apply", NDJSON): settings.max_cart_bytes,
+            },
+        ),
     ]

@@ -1,4 +1,4 @@
-"""The filter grammar of every list of runs: `state:failed job:nightly-* since:6h`.
+"""The filter grammar of lists: `state:failed job:nightly-* since:6h`.
 
 Terms are separated by spaces and must all hold. `state` takes several values, separated by
 commas; letters of either case mean the same.
@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TypeVar
 
+from rota.domain.carts.states import FINAL_CART_STATES, CartState
 from rota.domain.durations import parse_duration
 from rota.domain.errors import Invalid, Problem
-from rota.domain.ids import BackfillId
+from rota.domain.ids import BackfillId, CartId
 from rota.domain.jobfile.wording import did_you_mean, listed
 from rota.domain.run import Trigger
 from rota.domain.schedule.quoting import quoted
@@ -21,7 +24,12 @@ from rota.domain.states import FINAL_STATES, RunState
 
 Term = tuple[str, str]  # key and value
 ACTIVE_STATES = frozenset(RunState) - FINAL_STATES
+ACTIVE_CART_STATES = frozenset(CartState) - FINAL_CART_STATES
 _EARLIEST = datetime(1, 1, 2, tzinfo=UTC)  # a day of room for every offset
+
+Filter = TypeVar("Filter")
+State = TypeVar("State", bound=StrEnum)
+Readers = Mapping[str, Callable[[Filter, str, datetime], Filter]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +40,39 @@ class RunFilter:
     job_like: str | None = None  # with `*` wildcards
     trigger: Trigger | None = None
     backfill: BackfillId | None = None
+    cart: CartId | None = None
     since: datetime | None = None
     until: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CartFilter:
+    """Which carts are wanted."""
+
+    states: frozenset[CartState] | None = None  # None: any; empty: no cart can match
+    name_like: str | None = None  # with `*` wildcards
+
+
 def parse_filter(where: str, terms: Iterable[Term], now: datetime) -> RunFilter:
     """The filter that a text and single terms make together; `Invalid` names all that is wrong."""
-    wanted = RunFilter()
+    return _parsed(RunFilter(), _READERS, where, terms, now)
+
+
+def parse_cart_filter(where: str, terms: Iterable[Term], now: datetime) -> CartFilter:
+    """The same for carts."""
+    return _parsed(CartFilter(), _CART_READERS, where, terms, now)
+
+
+def _parsed(
+    wanted: Filter, readers: Readers[Filter], where: str, terms: Iterable[Term], now: datetime
+) -> Filter:
     problems: list[Problem] = []
     for key, value in [*_terms(where, problems), *terms]:
         try:
-            wanted = _READERS[key](wanted, value, now)
+            wanted = readers[key](wanted, value, now)
         except KeyError:
             message = f"unknown filter {quoted(key)}"
-            problems.append(Problem(message, "where", hint=did_you_mean(key, _READERS)))
+            problems.append(Problem(message, "where", hint=did_you_mean(key, readers)))
         except ValueError as error:
             problems.append(Problem(f"{key}: {error}", "where"))
     if problems:
@@ -53,7 +80,7 @@ def parse_filter(where: str, terms: Iterable[Term], now: datetime) -> RunFilter:
             "the filter cannot be read",
             problems,
             code="bad_filter",
-            hint=f"keys are {', '.join(_READERS)}, as in state:failed since:6h",
+            hint=f"keys are {', '.join(readers)}, as in state:failed",
         )
     return wanted
 
@@ -68,12 +95,17 @@ def _terms(where: str, problems: list[Problem]) -> Iterator[Term]:
 
 
 def _state(wanted: RunFilter, value: str, _: datetime) -> RunFilter:
+    return _among(wanted, states_named(value, RunState))
+
+
+def states_named(value: str, kind: type[State]) -> frozenset[State]:
+    """The states of a list like `failed,timed_out`; a ValueError says which is none."""
     names = value.lower().split(",")
-    known = {state.lower(): state for state in RunState}
+    known = {state.lower(): state for state in kind}
     for name in names:
         if name not in known:
             raise ValueError(f"{quoted(name)} is not a state: {_nearest(name, known)}")
-    return _among(wanted, frozenset(known[name] for name in names))
+    return frozenset(known[name] for name in names)
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
@@ -81,13 +113,13 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _active(wanted: RunFilter, value: str, _: datetime) -> RunFilter:
-    match value.lower():
-        case "true":
-            return _among(wanted, ACTIVE_STATES)
-        case "false":
-            return _among(wanted, FINAL_STATES)
-        case _:
-            raise ValueError(f"true or false, not {quoted(value)}")
+    return _among(wanted, ACTIVE_STATES if _is_true(value) else FINAL_STATES)
+
+
+def _is_true(value: str) -> bool:
+    if value.lower() not in {"true", "false"}:
+        raise ValueError(f"true or false, not {quoted(value)}")
+    return value.lower() == "true"
 
 
 def _among(wanted: RunFilter, states: frozenset[RunState]) -> RunFilter:
@@ -113,6 +145,12 @@ def _backfill(wanted: RunFilter, value: str, _: datetime) -> RunFilter:
     return replace(wanted, backfill=BackfillId(value))
 
 
+def _cart(wanted: RunFilter, value: str, _: datetime) -> RunFilter:
+    if wanted.cart not in {None, value}:
+        raise ValueError("is there twice")
+    return replace(wanted, cart=CartId(value))
+
+
 def _since(wanted: RunFilter, value: str, now: datetime) -> RunFilter:
     return replace(wanted, since=_instant(value, now))
 
@@ -128,12 +166,37 @@ def _instant(value: str, now: datetime) -> datetime:
     return read_instant(value, None)
 
 
-_READERS: Mapping[str, Callable[[RunFilter, str, datetime], RunFilter]] = {
+def _cart_state(wanted: CartFilter, value: str, _: datetime) -> CartFilter:
+    return _among_carts(wanted, states_named(value, CartState))
+
+
+def _active_carts(wanted: CartFilter, value: str, _: datetime) -> CartFilter:
+    states = ACTIVE_CART_STATES if _is_true(value) else FINAL_CART_STATES
+    return _among_carts(wanted, states)
+
+
+def _among_carts(wanted: CartFilter, states: frozenset[CartState]) -> CartFilter:
+    return replace(wanted, states=states if wanted.states is None else wanted.states & states)
+
+
+def _name(wanted: CartFilter, value: str, _: datetime) -> CartFilter:
+    if wanted.name_like not in {None, value}:
+        raise ValueError("is there twice")
+    return replace(wanted, name_like=value)
+
+
+_READERS: Readers[RunFilter] = {
     "state": _state,
     "job": _job,
     "trigger": _trigger,
     "backfill": _backfill,
+    "cart": _cart,
     "since": _since,
     "until": _until,
     "active": _active,
+}
+_CART_READERS: Readers[CartFilter] = {
+    "state": _cart_state,
+    "name": _name,
+    "active": _active_carts,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -38,19 +40,31 @@ class SecurityHeaders:
 
 
 class BodyLimit:
-    """Middleware: a body that is too large is refused before, or while, it is read."""
+    """Middleware: a body that is too large is refused before, or while, it is read.
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+    `streamed` has the limits of bodies that are worked on piece by piece, by path and media type.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, max_bytes: int, streamed: Mapping[tuple[str, str], int]
+    ) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._streamed = streamed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            self._check_headers(dict(scope["headers"]))
-            receive = self._counting(receive)
+            headers = dict(scope["headers"])
+            max_bytes = self._limit(scope["path"], headers)
+            self._check_headers(headers, max_bytes)
+            receive = self._counting(receive, max_bytes)
         await self._app(scope, receive, send)
 
-    def _check_headers(self, headers: dict[bytes, bytes]) -> None:
+    def _limit(self, path: str, headers: dict[bytes, bytes]) -> int:
+        media_type = media_type_in(headers.get(b"content-type", b"").decode("latin-1"))
+        return self._streamed.get((path, media_type), self._max_bytes)
+
+    def _check_headers(self, headers: dict[bytes, bytes], max_bytes: int) -> None:
         encoding = headers.get(b"content-encoding", b"identity")
         if encoding != b"identity":
             raise Invalid(
@@ -59,23 +73,28 @@ class BodyLimit:
                 hint="send it without Content-Encoding",
             )
         length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > self._max_bytes:
-            raise Invalid(self._complaint, code="too_large")
+        if length.isdigit() and int(length) > max_bytes:
+            raise Invalid(_complaint(max_bytes), code="too_large")
 
-    @property
-    def _complaint(self) -> str:
-        return f"the body has more than {self._max_bytes:,} bytes"
-
-    def _counting(self, receive: Receive) -> Receive:
+    def _counting(self, receive: Receive, max_bytes: int) -> Receive:
         received = 0
 
         async def counting() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self._max_bytes:
+            if received > max_bytes:
                 # FastAPI reads bodies for us, and lets no other exception pass unchanged.
-                raise HTTPException(413, self._complaint)
+                raise HTTPException(413, _complaint(max_bytes))
             return message
 
         return counting
+
+
+def _complaint(max_bytes: int) -> str:
+    return f"the body has more than {max_bytes:,} bytes"
+
+
+def media_type_in(content_type: str) -> str:
+    """What a header Content-Type names, without its parameters."""
+    return content_type.partition(";")[0].strip().lower()

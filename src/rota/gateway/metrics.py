@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Sums
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from math import isinf
 
@@ -17,11 +17,14 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from rota.domain.carts.states import ItemState
 from rota.domain.lateness import DELAY_BOUNDS
+from rota.ports.carts import Cart
 from rota.ports.records import Counts
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 MAX_JOB_SERIES = 2_000
+MAX_CARTS = 200  # whose items are told
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
@@ -47,8 +50,9 @@ class Requests:
 class _Snapshot(Collector):
     """What the store counted just now."""
 
-    def __init__(self, counts: Counts, now: datetime) -> None:
+    def __init__(self, counts: Counts, carts: Sequence[Cart], now: datetime) -> None:
         self._counts = counts
+        self._carts = carts
         self._now = now
 
     def collect(self) -> Iterator[Metric]:
@@ -64,6 +68,7 @@ class _Snapshot(Collector):
             ages.add_metric([pool], max(0.0, (self._now - queued_at).total_seconds()))
         yield ages
         yield _start_delays(self._counts.start_delays)
+        yield from _cart_items(self._carts)
 
 
 def _gauge(name: str, text: str, values: Mapping[tuple[str, str], int]) -> Metric:
@@ -101,8 +106,34 @@ def _finished(finished: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
     yield GaugeMetricFamily("rota_job_label_dropped", text, value=is_cut)
 
 
-def render(counts: Counts, now: datetime, requests: Requests) -> bytes:
-    """Everything, in the text format."""
+def _cart_items(carts: Sequence[Cart]) -> Iterator[Metric]:
+    """Items of carts that have not ended; if there are too many carts, of the newest, and says so.
+
+    Such carts have names of their own, so that names are told: they outlive a submission.
+    """
+    text = "Items of carts that have not ended; those that timed out count as FAILED."
+    family = GaugeMetricFamily("rota_cart_items", text, labels=["cart", "state"])
+    for cart in carts[:MAX_CARTS]:
+        for state, count in _states(cart).items():
+            family.add_metric([cart.name, state], count)
+    yield family
+    text = f"1 while there are more than {MAX_CARTS} such carts, so that only the newest are told."
+    yield GaugeMetricFamily("rota_cart_label_dropped", text, value=len(carts) > MAX_CARTS)
+
+
+def _states(cart: Cart) -> Mapping[ItemState, int]:
+    return {
+        ItemState.PENDING: cart.pending,
+        ItemState.OPEN: cart.open,
+        ItemState.COMPLETED: cart.completed,
+        ItemState.FAILED: cart.failed,
+        ItemState.CANCELLED: cart.cancelled,
+        ItemState.SKIPPED: cart.skipped,
+    }
+
+
+def render(counts: Counts, carts: Sequence[Cart], now: datetime, requests: Requests) -> bytes:
+    """Everything, in the text format; `carts` are those that have not ended, newest first."""
     snapshot = CollectorRegistry()
-    snapshot.register(_Snapshot(counts, now))
+    snapshot.register(_Snapshot(counts, carts, now))
     return generate_latest(snapshot) + generate_latest(requests.registry)

@@ -43,7 +43,11 @@ def decode_cursor(kind: str, cursor: str | None, default: Position) -> Position:
         given, position = None, None
     if given == kind and type(position) is type(default) and _is_usable(position):
         return position
-    raise Invalid(
+    raise bad_cursor()
+
+
+def bad_cursor() -> Invalid:
+    return Invalid(
         "this cursor does not belong to this list",
         code="bad_cursor",
         hint="use `next_cursor` as it came, or leave it out to begin anew",

@@ -10,12 +10,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rota.domain.errors import Invalid, NotFound, Problem, RotaError, Unavailable
+from rota.domain.errors import Invalid, NotFound, Problem, RotaError, Unavailable, codes_of
 from rota.gateway.shapes.problem import Fault, ProblemReport
 
 MEDIA_TYPE = "application/problem+json"
 
-# A code that is not here has the status of its error's class, whose code is.
+# A code that is not here has the status of its error's class, whose code is. Those of gRPC are in
+# `rota.ports.rpc`.
 STATUS: Mapping[str, int] = {
     "malformed": 400,
     "unknown_parameter": 400,
@@ -35,21 +36,6 @@ STATUS: Mapping[str, int] = {
     "internal": 500,
     "unavailable": 503,
 }
-# The same for gRPC, by the names of its status codes.
-RPC_STATUS: Mapping[str, str] = {
-    "malformed": "INVALID_ARGUMENT",
-    "bad_cursor": "INVALID_ARGUMENT",
-    "unauthenticated": "UNAUTHENTICATED",
-    "bad_credentials": "UNAUTHENTICATED",
-    "denied": "PERMISSION_DENIED",
-    "not_found": "NOT_FOUND",
-    "conflict": "FAILED_PRECONDITION",
-    "etag_mismatch": "ABORTED",
-    "too_large": "RESOURCE_EXHAUSTED",
-    "invalid": "INVALID_ARGUMENT",
-    "internal": "INTERNAL",
-    "unavailable": "UNAVAILABLE",
-}
 MAX_DETAIL = 2_000
 HIDDEN = RotaError(
     "something unexpected went wrong",
@@ -60,17 +46,7 @@ HIDDEN = RotaError(
 
 def status_of(error: RotaError) -> int:
     """The status of an error's own code, else that of its class."""
-    return next((STATUS[code] for code in _codes(error) if code in STATUS), STATUS["internal"])
-
-
-def rpc_status_of(error: RotaError) -> str:
-    """The name of its gRPC status, found in the same way."""
-    codes = (code for code in _codes(error) if code in RPC_STATUS)
-    return RPC_STATUS[next(codes, "internal")]
-
-
-def _codes(error: RotaError) -> list[str]:
-    return [error.code, *(cls.code for cls in type(error).__mro__ if issubclass(cls, RotaError))]
+    return next((STATUS[code] for code in codes_of(error) if code in STATUS), STATUS["internal"])
 
 
 def answer(error: Exception, trace_id: str) -> Response:

@@ -15,9 +15,11 @@ from rota.gateway.settings import GatewaySettings
 from rota.gateway.strictness import StrictRoute
 from rota.operations.backends import Backends
 from rota.operations.calendars import find_calendar
+from rota.operations.carts import find_cart
 from rota.operations.definitions import find_job
 from rota.operations.runs import find_run
 from rota.ports.calendars import StoredCalendar
+from rota.ports.carts import Cart
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 _PROBLEM: dict[str, Any] = {
@@ -81,9 +83,21 @@ async def _calendar(
     return await find_calendar(backends, calendar, project=project)
 
 
+async def _cart(
+    backends: UsedBackends,
+    project: Project,
+    cart: Annotated[
+        str,
+        Path(pattern=NAME, description="id, a beginning only it has, or the name of the newest"),
+    ],
+) -> Cart:
+    return await find_cart(backends, cart, project=project)
+
+
 NamedCalendar = Annotated[StoredCalendar, Depends(_calendar)]
 NamedJob = Annotated[Job, Depends(_job)]
 NamedRun = Annotated[Run, Depends(_run)]
+NamedCart = Annotated[Cart, Depends(_cart)]
 
 
 def api_router(noun: str) -> APIRouter:

@@ -18,6 +18,7 @@ from rota.domain.jobfile import parse_inputs
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM
 from rota.domain.jobfile.report import At, Report
 from rota.domain.jobfile.sections import Section
+from rota.domain.spec import JobSpec
 from rota.operations.backends import Backends
 from rota.operations.carts import command
 from rota.ports.carts import Cart, Commanded, EditCart, EditedItem, Item, ItemQuery
@@ -104,14 +105,21 @@ async def _edited_items(
         inputs: Mapping[str, Any] | None = None
         try:
             if change.inputs is not None:
-                inputs = parse_inputs(specs[item.job_id, item.job_version], change.inputs)
+                inputs = _fitted(specs.get((item.job_id, item.job_version)), change.inputs)
         except Invalid as error:
             where = f"items[{place}] ({change.key})"
-            problems += [Problem(problem.message, where) for problem in error.problems]
+            wrong = [problem.message for problem in error.problems] or [error.message]
+            problems += [Problem(message, where) for message in wrong]
         edited.append(EditedItem(change.key, change.order, inputs, change.skip))
     if problems:
         raise Invalid("inputs of items do not fit their jobs", problems)
     return edited
+
+
+def _fitted(spec: JobSpec | None, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    if spec is None:
+        raise Invalid("the definition of its job cannot be read by this version of Rota")
+    return parse_inputs(spec, inputs)
 
 
 async def _named(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -119,7 +120,8 @@ async def _items_of_workers(
 async def _request(
     backends: Backends, stored: Template, request: TemplateRequest
 ) -> tuple[CartRequest, Iterable[CartItem]]:
-    template = read_cart(stored.document)
+    # Thousands of items take seconds to read, and leases are renewed on this loop.
+    template = await asyncio.to_thread(read_cart, stored.document)
     items = await items_of(backends, template, project=stored.project)
     asked = CartRequest(
         template=replace(template, items=()),

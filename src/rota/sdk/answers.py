@@ -145,9 +145,21 @@ class PlannedCalendar(Answer, frozen=True, kw_only=True):
     differences: tuple[str, ...] = ()
 
 
+class PlannedCart(Answer, frozen=True, kw_only=True):
+    """What applying a file does to one of its carts; it is not started."""
+
+    name: str
+    change: str
+    words: str = ""
+    next_at: datetime | None = None  # when it starts by itself
+    differences: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 class Plan(Answer, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
     calendars: tuple[PlannedCalendar, ...] = ()
+    carts: tuple[PlannedCart, ...] = ()
     warnings: tuple[Problem, ...] = ()
     etag: str = ""
     applied: bool = False
@@ -325,6 +337,8 @@ class Run(Answer, frozen=True, kw_only=True):
     progress: Progress | None = None
     retry_of: str | None = None
     backfill: str | None = None
+    cart: str | None = None  # None: it is of no cart
+    item: str | None = None  # its key in that cart; None: of no cart, or the check of one
     deadline_at: datetime | None = None
     url: str = ""  # path of its page
 

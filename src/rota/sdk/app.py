@@ -6,7 +6,7 @@ import asyncio
 import difflib
 import importlib
 import json
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import (
     TYPE_CHECKING,
@@ -29,6 +29,7 @@ from rota.sdk.options import JobOptions
 if TYPE_CHECKING:
     from rota.sdk.answers import Plan
     from rota.sdk.async_client import AsyncClient
+    from rota.sdk.carts import CartDraft, CartOptions
     from rota.sdk.client import Client
 
 P = ParamSpec("P")
@@ -99,12 +100,19 @@ class App:
 
     def job(self, **options: Unpack[JobOptions]) -> JobDecorator:
         """Make a job of a function; the options are fields of the job file."""
-        _refuse_unknown(options)
+        _refuse_unknown(options, JobOptions.__optional_keys__, "a job")
 
         def decorate(function: Callable[..., Any]) -> JobFunction[..., Any, Any]:
             return self._add(JobFunction(self, function, options))
 
         return cast("JobDecorator", decorate)
+
+    def cart(self, name: str, **options: Unpack[CartOptions]) -> CartDraft:
+        """A cart to fill with items and submit; the options are fields of a job file's cart."""
+        from rota.sdk.carts import CartDraft, CartOptions
+
+        _refuse_unknown(options, CartOptions.__optional_keys__, "a cart")
+        return CartDraft(self, name, options)
 
     @contextmanager
     def submitting_to(self, client: RunClient, async_client: AsyncRunClient) -> Iterator[None]:
@@ -158,8 +166,7 @@ def load_app(reference: str) -> App:
     return found
 
 
-def _refuse_unknown(options: JobOptions) -> None:
-    known = JobOptions.__optional_keys__
-    for name in options.keys() - known:
+def _refuse_unknown(options: Iterable[str], known: Collection[str], of: str) -> None:
+    for name in set(options) - set(known):
         near = difflib.get_close_matches(name, known, n=1)
-        raise TypeError(f'"{name}" is no option of a job' + (f": {near[0]}?" if near else ""))
+        raise TypeError(f'"{name}" is no option of {of}' + (f": {near[0]}?" if near else ""))

@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from rota.sdk import calls
+from rota.sdk import calls, cart_calls, cart_template_calls
 from rota.sdk.answers import Event, LogWindow, Page, Run, RunDetail
+from rota.sdk.cart_answers import CartDetail
 from rota.sdk.client import TIMEOUT_SECONDS
 from rota.sdk.exchange import Call, Reply, read, read_as, request_for
-from rota.sdk.following import AWAY, STREAM_SILENCE_SECONDS, Following, Pauses
+from rota.sdk.following import AWAY, STREAM_SILENCE_SECONDS, Following, Outage, Pauses
 from rota.sdk.server import find_server
 from rota.sdk.sse import EventReader, ServerEvent
 
@@ -50,18 +51,26 @@ class AsyncClient:
         self._timeout_seconds = timeout_seconds
 
     apply = _method(calls.apply)
+    approve_cart = _method(cart_calls.approve_cart)
     backfill_job = _method(calls.backfill_job)
+    cancel_cart = _method(cart_calls.cancel_cart)
     cancel_run = _method(calls.cancel_run)
     create_token = _method(calls.create_token)
     create_worker_token = _method(calls.create_worker_token)
     delete_calendar = _method(calls.delete_calendar)
+    delete_cart_template = _method(cart_template_calls.delete_cart_template)
     delete_job = _method(calls.delete_job)
     disable_job = _method(calls.disable_job)
     drain_worker = _method(calls.drain_worker)
+    edit_cart = _method(cart_calls.edit_cart)
     enable_job = _method(calls.enable_job)
     explain = _method(calls.explain)
     get_calendar = _method(calls.get_calendar)
     get_calendar_windows = _method(calls.get_calendar_windows)
+    get_cart = _method(cart_calls.get_cart)
+    get_cart_cells = _method(cart_calls.get_cart_cells)
+    get_cart_events = _method(cart_calls.get_cart_events)
+    get_cart_template = _method(cart_template_calls.get_cart_template)
     get_cluster = _method(calls.get_cluster)
     get_history = _method(calls.get_history)
     get_job = _method(calls.get_job)
@@ -72,6 +81,10 @@ class AsyncClient:
     get_schema = _method(calls.get_schema)
     get_upcoming = _method(calls.get_upcoming)
     list_calendars = _method(calls.list_calendars)
+    list_cart_items = _method(cart_calls.list_cart_items)
+    list_cart_templates = _method(cart_template_calls.list_cart_templates)
+    list_cart_waves = _method(cart_calls.list_cart_waves)
+    list_carts = _method(cart_calls.list_carts)
     list_events = _method(calls.list_events)
     list_jobs = _method(calls.list_jobs)
     list_runs = _method(calls.list_runs)
@@ -80,19 +93,28 @@ class AsyncClient:
     list_tokens = _method(calls.list_tokens)
     list_worker_tokens = _method(calls.list_worker_tokens)
     list_workers = _method(calls.list_workers)
+    pause_cart = _method(cart_calls.pause_cart)
     pause_job = _method(calls.pause_job)
+    plan_cart = _method(cart_calls.plan_cart)
+    plan_rollback = _method(cart_template_calls.plan_rollback)
+    plan_template = _method(cart_calls.plan_template)
     preview_schedule = _method(calls.preview_schedule)
     put_calendar = _method(calls.put_calendar)
     raw_log = _method(calls.raw_log)
     resolve_run = _method(calls.resolve_run)
+    resume_cart = _method(cart_calls.resume_cart)
     resume_job = _method(calls.resume_job)
     resume_worker = _method(calls.resume_worker)
+    retry_cart = _method(cart_calls.retry_cart)
     retry_run = _method(calls.retry_run)
     revoke_token = _method(calls.revoke_token)
     revoke_worker_token = _method(calls.revoke_worker_token)
+    rollback_cart = _method(cart_template_calls.rollback_cart)
     search_log = _method(calls.search_log)
     skip_next = _method(calls.skip_next)
+    submit_cart = _method(cart_calls.submit_cart)
     submit_job = _method(calls.submit_job)
+    submit_template = _method(cart_calls.submit_template)
     trigger = _method(calls.trigger)
     trigger_many = _method(calls.trigger_many)
     validate = _method(calls.validate)
@@ -135,6 +157,25 @@ class AsyncClient:
             await _pause(pauses.next_seconds())
         return found
 
+    async def wait_for_cart(self, cart: str, timeout_seconds: float | None = None) -> CartDetail:
+        """The cart once nothing more happens by itself: final, or PAUSED.
+
+        Bears with a server that is away for a while. A `TimeoutError` leaves the cart going.
+        """
+        end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        pauses, outage = Pauses(), Outage()
+        while True:
+            try:
+                found = await self.get_cart(cart)
+                outage.end()
+                if found.is_settled:
+                    return found
+            except AWAY as error:
+                outage.bear(error)
+            if end is not None and time.monotonic() >= end:
+                raise TimeoutError(f"cart {cart} is still going")
+            await _pause(pauses.next_seconds())
+
     async def follow_log(
         self, run: str, *, attempt: int | None = None, from_line: int = 0
     ) -> AsyncIterator[LogWindow | Run]:
@@ -174,6 +215,10 @@ class AsyncClient:
     def address_of(self, run: str) -> str:
         """Of the run's page."""
         return f"{self.server.url}/runs/{run}"
+
+    def address_of_cart(self, cart: str) -> str:
+        """Of the cart's page."""
+        return f"{self.server.url}/carts/{cart}"
 
     async def close(self) -> None:
         if "_transport" in self.__dict__:

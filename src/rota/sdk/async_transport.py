@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import httpx
 
-from rota.sdk.exchange import Reply, Request, refuse_error
+from rota.sdk.exchange import Body, Reply, Request, refuse_error
 from rota.sdk.server import Server
 from rota.sdk.transport import trust_in
 from rota.sdk.unreachable import unreachable
@@ -63,8 +63,17 @@ class AsyncTransport:
             request.method,
             self._address + request.target,
             headers=dict(request.headers),
-            content=request.body,
+            content=_content(request.body),
         )
         if timeout is not None:
             built.extensions["timeout"] = timeout.as_dict()
         return built
+
+
+def _content(body: Body | None) -> bytes | AsyncIterator[bytes] | None:
+    return body if body is None or isinstance(body, bytes) else _pieces(body)
+
+
+async def _pieces(body: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for piece in body:
+        yield piece

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -42,11 +41,13 @@ from rota.sdk.answers import (
     WorkerToken,
 )
 from rota.sdk.exchange import Call, get, path_of, post, put
+from rota.sdk.values import to_json
 
 Inputs = Mapping[str, object]
 Instant = datetime | str  # text: RFC 3339
 
 _YAML = {"Content-Type": "application/yaml"}
+_NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
 def list_jobs(
@@ -68,15 +69,19 @@ def apply(
     plan: bool = False,
     prune: bool = False,
     if_match: str | None = None,
+    items: Iterable[Mapping[str, object]] = (),
 ) -> Call[Plan]:
-    """Create and update the jobs of a job file (YAML or JSON); with `plan`, only say what would be.
+    """Create and update what a job file (YAML or JSON) has; with `plan`, only say what would be.
 
     `name` is the set that `prune` compares with, usually the file's stem; `if_match` is a plan's
-    etag: whatever changed since then is refused.
+    etag: whatever changed since then is refused. `items` are those of the files that its carts
+    name, each with the name of its `cart`: the server cannot read those files.
     """
     call = _with_file(post(Plan, "/jobs:apply", name=name), text)
+    if lines := [to_json(item) for item in items]:
+        call = replace(call, headers=_NDJSON, body=b"\n".join([to_json(text), *lines]))
     call = call.with_query(plan=plan or None, prune=prune or None)
-    return _if_match(call, if_match)
+    return call.if_match(if_match)
 
 
 def validate(text: str) -> Call[Validation]:
@@ -91,7 +96,7 @@ def submit_job(text: str) -> Call[Submission]:
 
 def delete_job(job: str, *, if_match: str | None = None) -> Call[None]:
     """Delete a job; its live runs finish and its history stays."""
-    return _if_match(Call(type(None), "DELETE", path_of("jobs", job)), if_match)
+    return Call(type(None), "DELETE", path_of("jobs", job)).if_match(if_match)
 
 
 def pause_job(
@@ -162,13 +167,13 @@ def trigger(
         document["at"] = at
     if priority is not None:
         document["priority"] = priority
-    return _idempotent(post(Run, path_of("jobs", job, "runs"), document), key)
+    return post(Run, path_of("jobs", job, "runs"), document).with_key(key)
 
 
 def trigger_many(job: str, inputs: Sequence[Inputs], *, key: str | None = None) -> Call[Batch]:
     """One run for each of the inputs, at most 10,000, all or none."""
     document = {"inputs": [dict(each) for each in inputs]}
-    return _idempotent(post(Batch, f"{path_of('jobs', job, 'runs')}:batch", document), key)
+    return post(Batch, f"{path_of('jobs', job, 'runs')}:batch", document).with_key(key)
 
 
 def backfill_job(
@@ -188,7 +193,7 @@ def backfill_job(
     given = {"from": start, "to": end, "only": only, "max_parallel": max_parallel}
     document = {name: value for name, value in given.items() if value is not None}
     call = post(Backfill, f"{path_of('jobs', job)}:backfill", document, plan=plan or None)
-    return _idempotent(call, key)
+    return call.with_key(key)
 
 
 def list_runs(
@@ -198,6 +203,7 @@ def list_runs(
     job: str | None = None,
     trigger: str | None = None,
     backfill: str | None = None,
+    cart: str | None = None,
     since: Instant | None = None,
     until: Instant | None = None,
     active: bool | None = None,
@@ -213,6 +219,7 @@ def list_runs(
         job=job,
         trigger=trigger,
         backfill=backfill,
+        cart=cart,
         since=since,
         until=until,
         active=active,
@@ -373,12 +380,12 @@ def put_calendar(
     call = put(CalendarChange, path_of("calendars", calendar), document, plan=plan or None)
     if isinstance(document, str):
         call = _with_file(call, document)
-    return _if_match(call, if_match)
+    return call.if_match(if_match)
 
 
 def delete_calendar(calendar: str, *, if_match: str | None = None) -> Call[None]:
     """Delete a calendar that no job uses."""
-    return _if_match(Call(type(None), "DELETE", path_of("calendars", calendar)), if_match)
+    return Call(type(None), "DELETE", path_of("calendars", calendar)).if_match(if_match)
 
 
 def get_calendar_windows(
@@ -433,18 +440,6 @@ def get_schema() -> Call[dict[str, Any]]:
 
 def _with_file(call: Call[Any], text: str) -> Call[Any]:
     return replace(call, headers=_YAML, body=text.encode())
-
-
-def _if_match(call: Call[Any], etag: str | None) -> Call[Any]:
-    if etag is None:
-        return call
-    quoted = etag if etag.startswith(('"', "W/")) or etag == "*" else f'"{etag}"'
-    return replace(call, headers={**call.headers, "If-Match": quoted})
-
-
-def _idempotent(call: Call[Any], key: str | None) -> Call[Any]:
-    headers = {**call.headers, "Idempotency-Key": key or secrets.token_urlsafe(18)}
-    return replace(call, headers=headers)
 
 
 def _event_stream(call: Call[bytes]) -> Call[bytes]:

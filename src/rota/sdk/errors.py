@@ -7,7 +7,9 @@ RotaApiError
 ├── NotFound         no such thing, or none this token may see (404)
 ├── Conflict         the thing is not as the caller assumed    (409, 412)
 ├── Unavailable      the server cannot do it now               (429, 503)
-└── RunNotCompleted  a run that was waited for ended otherwise (status None)
+├── RunNotCompleted  a run that was waited for ended otherwise (status None)
+├── CartPaused       a cart that was watched needs a person    (status None)
+└── CartFailed       it ended with too many failures, or early (status None)
 
 Each has a stable text `code` for programs and a `hint` that says what to do next.
 """
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rota.sdk.answers import Problem, Run
+    from rota.sdk.cart_answers import CartDetail
 
 
 class RotaApiError(Exception):
@@ -96,6 +99,28 @@ class RunNotCompleted(RotaApiError):
             f"run {run.id} of {run.job} is {run.state}{cause}", hint=f"rota logs {run.id}"
         )
         self.run = run
+
+
+class CartPaused(RotaApiError):
+    """A cart that was watched does not go on before a person decides."""
+
+    code = "cart_paused"
+
+    def __init__(self, cart: CartDetail) -> None:
+        hint = f"rota cart show {cart.id} --failed; then retry or resume it"
+        super().__init__(f"cart {cart.id} ({cart.name}) is paused: {cart.summary}", hint=hint)
+        self.cart = cart
+
+
+class CartFailed(RotaApiError):
+    """A cart that was watched ended with more failures than it may have, or was called off."""
+
+    code = "cart_failed"
+
+    def __init__(self, cart: CartDetail) -> None:
+        message = f"cart {cart.id} ({cart.name}) is {cart.state}: {cart.summary}"
+        super().__init__(message, hint=f"rota cart show {cart.id} --failed")
+        self.cart = cart
 
 
 BY_STATUS: dict[int, type[RotaApiError]] = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -18,6 +19,7 @@ from rota.sdk.server import Server
 
 T = TypeVar("T")
 Query = Mapping[str, object]
+Body = bytes | Iterable[bytes]  # in pieces: sent as they come, and never held together
 
 _API = "/api/v1"
 _JSON = {"Content-Type": "application/json"}
@@ -34,15 +36,30 @@ class Call(Generic[T]):
     path: str  # below the API's prefix, quoted
     query: Query = field(default_factory=dict)  # None: left out; a sequence: repeated
     headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes | None = None
+    body: Body | None = None
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether asking twice does no more than asking once."""
-        return self.method != "POST" or "Idempotency-Key" in self.headers
+        """Whether asking twice is possible, and does no more than asking once."""
+        is_harmless = self.method != "POST" or "Idempotency-Key" in self.headers
+        return is_harmless and not isinstance(self.body, Iterator)
 
     def with_query(self, **query: object) -> Call[T]:
         return replace(self, query={**self.query, **query})
+
+    def with_key(self, key: str | None) -> Call[T]:
+        """The same under an idempotency key, made up if need be: it can be sent twice."""
+        return self._with_header("Idempotency-Key", key or secrets.token_urlsafe(18))
+
+    def if_match(self, etag: str | None) -> Call[T]:
+        """The same, refused if the thing has changed since it had this etag."""
+        if etag is None:
+            return self
+        quoted = etag if etag.startswith(('"', "W/")) or etag == "*" else f'"{etag}"'
+        return self._with_header("If-Match", quoted)
+
+    def _with_header(self, name: str, value: str) -> Call[T]:
+        return replace(self, headers={**self.headers, name: value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +69,7 @@ class Request:
     method: str
     target: str  # path and query
     headers: Mapping[str, str]
-    body: bytes | None
+    body: Body | None
     is_repeatable: bool
 
 
@@ -74,6 +91,10 @@ def post(answer: type[T], path: str, document: object = None, **query: object) -
 
 def put(answer: type[T], path: str, document: object, **query: object) -> Call[T]:
     return Call(answer, "PUT", path, query, _JSON, msgspec.json.encode(document))
+
+
+def patch(answer: type[T], path: str, document: object) -> Call[T]:
+    return Call(answer, "PATCH", path, {}, _JSON, msgspec.json.encode(document))
 
 
 def path_of(*parts: str) -> str:

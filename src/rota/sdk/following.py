@@ -41,6 +41,23 @@ class Pauses:
         return seconds
 
 
+class Outage:
+    """How long a server has been away: borne with, but not for ever."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def end(self) -> None:
+        self._since = None
+
+    def bear(self, error: RotaApiError) -> None:
+        """Raise the error once the server has been away for too long."""
+        now = time.monotonic()
+        self._since = self._since or now
+        if now - self._since > PATIENCE_SECONDS:
+            raise error
+
+
 class Following:
     """How far a run's output has been read, and whether the run has ended."""
 
@@ -50,7 +67,7 @@ class Following:
         self._run = run
         self._attempt = attempt
         self._next_line = from_line
-        self._away_since: float | None = None
+        self._outage = Outage()
 
     def stream_call(self) -> Call[bytes]:
         return calls.log_stream(self._run, attempt=self._attempt, from_line=self._next_line)
@@ -77,7 +94,7 @@ class Following:
 
     def take_window(self, window: LogWindow) -> LogWindow | None:
         """The window if it has lines that were not there before."""
-        self._away_since = None
+        self._outage.end()
         if self._attempt is not None and window.attempt > self._attempt:
             self._next_line = 0
         known = self._next_line
@@ -90,7 +107,7 @@ class Following:
 
     def take_run(self, run: RunDetail) -> None:
         """Note the end, or the next attempt; all output there was before has been taken."""
-        self._away_since = None
+        self._outage.end()
         if self._attempt is not None and run.attempt > self._attempt:
             self._attempt, self._next_line = self._attempt + 1, 0
         elif run.is_settled:
@@ -98,7 +115,4 @@ class Following:
 
     def take_outage(self, error: RotaApiError) -> None:
         """Bear with a server that is away, but not for ever."""
-        now = time.monotonic()
-        self._away_since = self._away_since or now
-        if now - self._away_since > PATIENCE_SECONDS:
-            raise error
+        self._outage.bear(error)

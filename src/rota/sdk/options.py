@@ -85,7 +85,7 @@ def every(interval: Duration) -> When:
 
 def document_of(options: JobOptions) -> dict[str, Any]:
     """The options as a job file has them."""
-    document = {name: _plain(value) for name, value in options.items()}
+    document = {name: plain(value) for name, value in options.items()}
     if "schedule" in options:
         document |= _schedule(options["schedule"], options.get("timezone"))
     return document
@@ -111,7 +111,8 @@ def _schedule(written: When | str | Sequence[When | str], timezone: str | None) 
     return schedule | ({"timezone": zones.pop()} if zones else {})
 
 
-def _plain(value: object) -> Any:
+def plain(value: object) -> Any:
+    """A value of an option as a job file has it."""
     match value:
         case timedelta():
             return duration_text(value)
@@ -119,10 +120,10 @@ def _plain(value: object) -> Any:
             return value.isoformat()
         case Retry():
             fields = {name: getattr(value, name) for name in Retry.__dataclass_fields__}
-            return {name: _plain(each) for name, each in fields.items() if each is not None}
+            return {name: plain(each) for name, each in fields.items() if each is not None}
         case Mapping():
-            return {name: _plain(each) for name, each in value.items()}
+            return {name: plain(each) for name, each in value.items()}
         case list() | tuple():
-            return [_plain(each) for each in value]
+            return [plain(each) for each in value]
         case _:
             return value

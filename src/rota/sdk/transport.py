@@ -79,7 +79,10 @@ class Transport:
         self, connection: http.client.HTTPConnection, request: Request
     ) -> http.client.HTTPResponse:
         target = self._url.path + request.target
-        connection.request(request.method, target, request.body, dict(request.headers))
+        try:
+            connection.request(request.method, target, request.body, dict(request.headers))
+        except (BrokenPipeError, ConnectionResetError) as error:
+            return _early_answer(connection, error)
         return connection.getresponse()
 
     def _connection(self, timeout_seconds: float) -> http.client.HTTPConnection:
@@ -90,6 +93,18 @@ class Transport:
 
     def _unreachable(self, error: Exception) -> Unreachable:
         return unreachable(self._address, error)
+
+
+def _early_answer(
+    connection: http.client.HTTPConnection, error: OSError
+) -> http.client.HTTPResponse:
+    """Who refuses a long body may answer, and hang up, before all of it was sent."""
+    try:
+        response = connection.getresponse()
+    except _BROKEN:
+        raise error from None
+    response.will_close = True
+    return response
 
 
 def trust_in(server: Server) -> ssl.SSLContext | None:

@@ -11,7 +11,7 @@ from rota.domain.carts.commands import Approver
 from rota.domain.carts.definition import Between, CartRules, OnBreach, Order, Share
 from rota.domain.carts.states import CartState, ItemState
 from rota.domain.errors import Conflict, Denied
-from rota.domain.ids import JobId, SessionId
+from rota.domain.ids import SHARD_COUNT, CartId, JobId, SessionId
 from rota.domain.run import Trigger
 from rota.domain.spec import Retry
 from rota.domain.states import RunState
@@ -49,6 +49,11 @@ async def job(scene: Scene) -> JobId:
 @pytest.fixture
 async def worker(scene: Scene) -> SessionId:
     return await scene.worker(slots=1_000)
+
+
+async def due(scene: Scene) -> list[CartId]:
+    """The carts that a keeper would look at now."""
+    return [look.id for look in await scene.store.carts_to_advance(range(SHARD_COUNT), 100)]
 
 
 class TestOrder:
@@ -149,6 +154,43 @@ class TestFailures:
 
         assert [group.count for group in groups] == [2, 1]
         assert groups[0].message == "disk full on db-001: 1 MB left"
+
+
+class TestGoingOn:
+    async def test_a_failure_that_ends_a_wave_does_not_end_the_cart(
+        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        cart = await carts.submit(job, CartRules(failures=allowing(1)))
+        await carts.advance(cart)
+
+        await carts.work(cart, worker, failing=["item-0"])
+
+        assert await due(scene) == [cart]
+
+    async def test_a_breach_that_calls_the_rest_off_is_carried_out(
+        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        rules = CartRules(failures=allowing(0, then=OnBreach.CANCEL))
+        cart = await carts.submit(job, rules)
+        await carts.advance(cart)
+
+        await carts.work(cart, worker, failing=["item-0"])
+
+        assert await due(scene) == [cart]
+
+    async def test_an_end_that_a_command_counted_is_not_forgotten(
+        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        cart = await carts.submit(job)
+        await carts.advance(cart)
+        works = await scene.claim(worker)
+        await carts.command(cart, CancelCart(stops_running=False))
+        await carts.advance(cart)
+        await scene.finish(worker, works)
+
+        await carts.command(cart, CancelCart(stops_running=False))
+
+        assert await due(scene) == [cart]
 
 
 class TestPausing:
@@ -257,6 +299,19 @@ class TestCancelling:
         await scene.finish(worker, [held])
         shown = await carts.advance(cart)
         assert (shown.state, shown.completed, shown.skipped) == (CartState.CANCELLED, 1, 4)
+
+    @pytest.mark.parametrize("stops_running", [True, False])
+    async def test_nothing_begins_once_it_is_cancelled(
+        self, carts: CartScene, job: JobId, worker: SessionId, stops_running: bool
+    ) -> None:
+        cart = await carts.submit(job, PARALLEL, items=5)
+        await carts.advance(cart)
+
+        await carts.command(cart, CancelCart(stops_running))
+
+        assert await carts.work(cart, worker) == []
+        shown = await carts.advance(cart)
+        assert (shown.state, shown.skipped) == (CartState.CANCELLED, 5)
 
     async def test_what_runs_is_asked_to_stop(
         self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId

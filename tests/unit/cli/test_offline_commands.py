@@ -60,6 +60,46 @@ def test_warning_does_not_make_a_file_invalid(rota: Console) -> None:
     assert "warning:" in ended.err
 
 
+CART_FILE = """\
+jobs: [{name: upgrade, inputs: {host: {}}, steps: [{run: x}]}]
+carts: [{name: rollout, job: upgrade, items_from: fleet.csv}]
+"""
+
+
+def test_a_file_with_carts_is_valid_with_its_files_of_items(rota: Console) -> None:
+    Path("sub").mkdir()
+    write("key,host\na,b\n", "sub/fleet.csv")
+
+    ended = rota("validate", write(CART_FILE, "sub/jobs.yaml"))
+
+    assert ended.code == 0
+    assert ended.lines == ["sub/jobs.yaml: valid, 1 job, 1 cart"]
+
+
+def test_every_problem_of_a_file_of_items_is_told_with_its_line(rota: Console) -> None:
+    write("key,order,host\na,1,\nb,x,c\n", "fleet.csv")
+
+    ended = rota("validate", write(CART_FILE))
+
+    assert ended.code == 6
+    assert ended.out == ""
+    assert ended.err.splitlines() == [
+        'fleet.csv:2  input "host" must be given',
+        'fleet.csv:3  order must be a whole number from 1 to 1,000,000,000, not "x"',
+        "fleet.csv: the file of items has 2 errors",
+    ]
+
+
+def test_problems_of_items_for_programs(rota: Console) -> None:
+    ended = rota("validate", write(CART_FILE), "--json")
+
+    [checked] = ended.json
+    assert (checked["valid"], checked["carts"], checked["problems"]) == (False, ["rollout"], [])
+    [items] = checked["item_files"]
+    assert (items["file"], items["cart"], items["valid"]) == ("fleet.csv", "rollout", False)
+    assert "No such file" in items["problems"][0]["message"]
+
+
 def test_problems_for_programs(rota: Console) -> None:
     ended = rota("validate", write(BAD_FILE), "--json")
 

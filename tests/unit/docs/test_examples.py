@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from rota.testing import inline
 
 TUTORIAL = ROOT / "docs" / "tutorials" / "python-functions.md"
 PYTHON = blocks("python")
+ITEMS_FROM = re.compile(r"items_from: (\S+\.csv)")  # a table that stands on the same page
 
 
 @pytest.fixture
@@ -37,6 +39,8 @@ def executed(block: Block, name: str) -> ModuleType:
 @pytest.mark.parametrize("block", blocks("yaml"), ids=str)
 def test_job_files_are_valid(rota: Console, block: Block) -> None:
     Path("jobs.yaml").write_text(block.text)
+    for name, table in zip(ITEMS_FROM.findall(block.text), blocks("csv", block.page), strict=False):
+        Path(name).write_text(table.text)
 
     ended = rota("validate", "jobs.yaml")
 

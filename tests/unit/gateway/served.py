@@ -68,6 +68,9 @@ class Served:
     ) -> httpx.Response:
         return await (await self.client(role)).post(_url(path), **kwargs)
 
+    async def patch(self, path: str, **kwargs: Any) -> httpx.Response:
+        return await (await self.client()).patch(_url(path), **kwargs)
+
     async def delete(self, path: str, **kwargs: Any) -> httpx.Response:
         return await (await self.client()).delete(_url(path), **kwargs)
 

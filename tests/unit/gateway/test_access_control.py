@@ -38,6 +38,15 @@ ROLES = {
     "POST /api/v1/runs/{run}:cancel": Role.OPERATOR,
     "POST /api/v1/runs/{run}:retry": Role.OPERATOR,
     "POST /api/v1/runs/{run}:resolve": Role.OPERATOR,
+    "POST /api/v1/carts": Role.OPERATOR,
+    "PATCH /api/v1/carts/{cart}": Role.OPERATOR,
+    "POST /api/v1/carts/{cart}:pause": Role.OPERATOR,
+    "POST /api/v1/carts/{cart}:resume": Role.OPERATOR,
+    "POST /api/v1/carts/{cart}:cancel": Role.OPERATOR,
+    "POST /api/v1/carts/{cart}:approve": Role.OPERATOR,
+    "POST /api/v1/carts/{cart}:retry": Role.OPERATOR,
+    "POST /api/v1/carts/{cart}:rollback": Role.OPERATOR,
+    "DELETE /api/v1/cart-templates/{template}": Role.EDITOR,
     "POST /api/v1/workers/{worker}/drain": Role.OPERATOR,
     "POST /api/v1/workers/{worker}/resume": Role.OPERATOR,
     "GET /api/v1/worker_tokens": Role.ADMIN,
@@ -58,7 +67,7 @@ def name_of(call: tuple[str, APIRoute]) -> str:
 async def asked(client: httpx.AsyncClient, call: tuple[str, APIRoute]) -> httpx.Response:
     """What the call is answered when it names things that do not exist."""
     method, route = call
-    names = ("job", "run", "calendar", "worker", "token_id")
+    names = ("job", "run", "cart", "template", "calendar", "worker", "token_id")
     path = route.path.format(**dict.fromkeys(names, "nothing"))
     return await client.request(method, path)
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.unit.gateway.served import Served, job
 
+from rota.adapters.store.scripts import reading
 from rota.domain.ids import SHARD_COUNT, ServerId, new_server_id
 from rota.gateway.app import create_app
 from rota.gateway.readiness import Readiness
@@ -83,6 +84,16 @@ class TestDraining:
         assert [(each["worker"], each["state"]) for each in drained] == [("one", "draining")]
         assert {each["worker"]: each["draining"] for each in listed} == {"one": True, "two": False}
         assert [each["state"] for each in resumed] == ["alive"]
+
+    async def test_worker_is_found_however_many_came_after_it(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reading, "_MAX_SESSIONS", 1)
+        await served.worker("one")
+        await served.worker("two")
+
+        for name in ("one", "two"):
+            assert (await served.post(f"workers/{name}/drain")).status_code == 200
 
     async def test_worker_that_was_never_here_is_not_found(self, served: Served) -> None:
         refused = await served.post("workers/nobody/drain")

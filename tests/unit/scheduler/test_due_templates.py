@@ -169,21 +169,21 @@ async def test_a_cart_that_cannot_be_made_is_told_and_the_schedule_goes_on(
 
 
 async def test_an_edit_of_its_items_leaves_its_times_alone(timeline: Timeline) -> None:
-    await apply(timeline, "every 90 minutes")
+    await apply(timeline, "every 90m")
     before = await template_of(timeline)
     timeline.be_down(timedelta(minutes=10))
 
-    await apply(timeline, "every 90 minutes", items=[{"key": "db-2"}])
+    await apply(timeline, "every 90m", items=[{"key": "db-2"}])
 
     after = await template_of(timeline)
     assert (after.version, after.next_at, after.anchor) == (2, before.next_at, before.anchor)
 
 
 async def test_an_edit_of_its_schedule_goes_on_from_now(timeline: Timeline) -> None:
-    await apply(timeline, "every 90 minutes")
+    await apply(timeline, "every 90m")
     timeline.be_down(timedelta(minutes=10))
 
-    await apply(timeline, "every 20 minutes")
+    await apply(timeline, "every 20m")
 
     expected = timeline.ticker.instant + timedelta(minutes=20)
     assert (await template_of(timeline)).next_at == expected

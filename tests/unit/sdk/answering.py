@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -27,6 +27,11 @@ class Asked:
     @property
     def document(self) -> Any:
         return json.loads(self.body)
+
+    @property
+    def lines(self) -> list[Any]:
+        """Of a body that has a JSON document in each."""
+        return [json.loads(line) for line in self.body.splitlines()]
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do(self) -> None:
         parts = urlsplit(self.path)
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = b"".join(self._pieces())
         asked = Asked(self.command, parts.path, parse_qs(parts.query), dict(self.headers), body)
         given = self.server.answering.take(asked)
         self.send_response(given.status)
@@ -91,7 +96,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(given.body)
         self.close_connection = given.length is not None
 
-    do_GET = do_POST = do_DELETE = do  # noqa: N815 (the library's names)
+    def _pieces(self) -> Iterator[bytes]:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            yield self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            return
+        while size := int(self.rfile.readline(), 16):
+            yield self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+
+    do_GET = do_POST = do_PATCH = do_DELETE = do  # noqa: N815 (the library's names)
 
     def log_message(self, *_: object) -> None:
         """Nobody reads it."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from types import ModuleType
 from typing import Any, cast
 
 import msgspec
@@ -15,6 +17,8 @@ from rota.gateway.settings import GatewaySettings
 from rota.gateway.shapes import (
     backfill,
     calendar,
+    cart,
+    cart_template,
     cluster,
     event,
     job,
@@ -27,7 +31,14 @@ from rota.gateway.shapes import (
     worker,
 )
 from rota.operations.backends import Backends
-from rota.sdk import answers, calls
+from rota.sdk import (
+    answers,
+    calls,
+    cart_answers,
+    cart_calls,
+    cart_template_answers,
+    cart_template_calls,
+)
 from rota.sdk.exchange import Call
 
 SHAPES: list[tuple[type[answers.Answer], type[BaseModel]]] = [
@@ -42,6 +53,7 @@ SHAPES: list[tuple[type[answers.Answer], type[BaseModel]]] = [
     (answers.CalendarEffect, job.CalendarEffectShape),
     (answers.Change, plan.ChangeShape),
     (answers.PlannedCalendar, plan.PlannedCalendarShape),
+    (answers.PlannedCart, plan.PlannedCartShape),
     (answers.Plan, plan.PlanShape),
     (answers.Validation, plan.ValidationShape),
     (answers.Submission, plan.SubmissionShape),
@@ -57,6 +69,20 @@ SHAPES: list[tuple[type[answers.Answer], type[BaseModel]]] = [
     (answers.Why, run.WhyShape),
     (answers.Backfill, backfill.BackfillShape),
     (answers.SkippedDueTimes, backfill.SkippedShape),
+    (cart_answers.CartFailures, cart.FailuresShape),
+    (cart_answers.CartBetween, cart.BetweenShape),
+    (cart_answers.Cart, cart.CartShape),
+    (cart_answers.CartDetail, cart.CartDetail),
+    (cart_answers.CommandedCart, cart.CommandedCartShape),
+    (cart_answers.CartProgress, cart.ProgressShape),
+    (cart_answers.FailureGroup, cart.FailureGroupShape),
+    (cart_answers.CartGate, cart.GateShape),
+    (cart_answers.CartItem, cart.ItemShape),
+    (cart_answers.CartWave, cart.WaveShape),
+    (cart_answers.Cells, cart.CellsShape),
+    (cart_answers.CartPlan, cart.CartPlanShape),
+    (cart_template_answers.CartTemplate, cart_template.CartTemplateShape),
+    (cart_template_answers.CartTemplateDetail, cart_template.CartTemplateDetail),
     (answers.LogLine, log.LogLine),
     (answers.LogWindow, log.LogWindow),
     (answers.LogMatches, log.LogMatches),
@@ -103,6 +129,7 @@ CALLS: list[Call[Any]] = [
         job="j",
         trigger="t",
         backfill="b",
+        cart="c",
         since="s",
         until="u",
         active=True,
@@ -141,6 +168,27 @@ CALLS: list[Call[Any]] = [
     calls.revoke_worker_token("t"),
     calls.whoami(),
     calls.get_schema(),
+    cart_calls.submit_cart({"name": "n"}, [{"key": "i"}], at="t", key="k"),
+    cart_calls.plan_cart({"name": "n"}, [{"key": "i"}], at="t"),
+    cart_calls.submit_template("n", {"b": 1}, at="t", key="k"),
+    cart_calls.plan_template("n", {"b": 1}, at="t"),
+    cart_calls.list_carts(where="w", state="s", name="n", active=True, limit=1, cursor="c"),
+    cart_calls.get_cart("c"),
+    cart_calls.list_cart_items("c", state="s", wave=1, cause="x", key="i", limit=1, cursor="c"),
+    cart_calls.list_cart_waves("c", limit=1, cursor="c"),
+    cart_calls.get_cart_events("c", limit=1, cursor="c"),
+    cart_calls.get_cart_cells("c"),
+    cart_calls.pause_cart("c"),
+    cart_calls.resume_cart("c", allow=1),
+    cart_calls.cancel_cart("c", running="finish"),
+    cart_calls.approve_cart("c"),
+    cart_calls.retry_cart("c", "all", from_wave=1, keys=["i"], cause="x"),
+    cart_calls.edit_cart("c", max_parallel=1, if_match="e"),
+    cart_template_calls.list_cart_templates(limit=1, cursor="c"),
+    cart_template_calls.get_cart_template("m"),
+    cart_template_calls.delete_cart_template("m", if_match="e"),
+    cart_template_calls.rollback_cart("c"),
+    cart_template_calls.plan_rollback("c"),
 ]
 
 
@@ -159,7 +207,15 @@ def operations() -> dict[str, dict[str, Any]]:
 
 def pattern(path: str) -> str:
     """A path whose parameters are called as in `CALLS`."""
-    names = {"{job}": "a", "{run}": "r", "{calendar}": "k", "{token_id}": "t", "{worker}": "w"}
+    names = {
+        "{job}": "a",
+        "{run}": "r",
+        "{cart}": "c",
+        "{template}": "m",
+        "{calendar}": "k",
+        "{token_id}": "t",
+        "{worker}": "w",
+    }
     for parameter, name in names.items():
         path = path.replace(parameter, name)
     return path
@@ -188,10 +244,12 @@ def test_call_is_one_the_server_knows(
 
 
 def test_every_call_is_held_against_the_server() -> None:
-    made = {name for name, call in inspect.getmembers(calls, inspect.isfunction) if _is_own(call)}
+    made = [name for module in (calls, cart_calls, cart_template_calls) for name in _own(module)]
 
     assert len(CALLS) == len(made)
 
 
-def _is_own(function: Any) -> bool:
-    return function.__module__ == calls.__name__ and not function.__name__.startswith("_")
+def _own(module: ModuleType) -> Iterator[str]:
+    for name, function in inspect.getmembers(module, inspect.isfunction):
+        if function.__module__ == module.__name__ and not name.startswith("_"):
+            yield name

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.sdk.answering import Answering, Given, document, events, problem
 
-from rota.sdk import calls, errors
+from rota.sdk import calls, cart_calls, errors
 from rota.sdk.answers import LogWindow, Run
 from rota.sdk.async_client import AsyncClient
 from rota.sdk.client import Client
@@ -70,8 +70,12 @@ def test_both_clients_offer_the_same() -> None:
 
 
 def test_every_call_is_a_method() -> None:
-    public = [name for name in vars(calls) if inspect.isfunction(getattr(calls, name))]
-    own = {name for name in public if getattr(calls, name).__module__ == calls.__name__}
+    own = {
+        name
+        for module in (calls, cart_calls)
+        for name, call in inspect.getmembers(module, inspect.isfunction)
+        if call.__module__ == module.__name__
+    }
 
     offered = {name for name in own if not name.startswith("_")} - {"log_stream", "event_stream"}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import assert_type
 
-from rota import App, Client, Context, Retry, RunHandle, cron, every
+from rota import App, CartHandle, Client, Context, Retry, RunHandle, cron, every
 from rota.sdk.answers import JobDetail, Run
 
 app = App("typed")
@@ -43,6 +43,11 @@ async def right_uses(client: Client) -> None:
     assert_type(client.get_job("tidy"), JobDetail)
     assert_type(client.trigger("tidy", {"a": 1}, priority=3), Run)
     tidy.submit()
+    cart = app.cart("roll-out", order="groups", group_size=[1, "10%"], failures={"allow": "2%"})
+    cart.add(backup, key="a", target="orders")
+    cart.add(poll, key="b", order=2, url="u", tries=3)
+    cart.add("by-name", key="c", anything=1)
+    assert_type(cart.submit(), CartHandle)
 
 
 async def wrong_uses(client: Client) -> None:
@@ -54,3 +59,7 @@ async def wrong_uses(client: Client) -> None:
     client.get_job(1)  # type: ignore[arg-type]
     app.job(scedule="@daily")  # type: ignore[call-arg]
     app.job(overlap="never")  # type: ignore[arg-type]
+    cart = app.cart("roll-out", order="backwards")  # type: ignore[arg-type]
+    cart.add(backup, key="a", target=3)  # type: ignore[call-overload]
+    cart.add(poll, key="b", url="u")  # type: ignore[call-overload]
+    cart.add("by-name")  # type: ignore[call-overload]

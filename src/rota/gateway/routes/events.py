@@ -22,11 +22,12 @@ from rota.gateway.sse import (
     still_allowed,
     while_allowed,
 )
-from rota.gateway.wiring import Settings, UsedBackends, api_router
+from rota.gateway.wiring import NAME, Settings, UsedBackends, api_router
 from rota.operations.following import follow_events
 from rota.ports.records import Event
 
 router = api_router("events")
+_OfCart = Annotated[str | None, Query(pattern=NAME, description="only those of this cart, by id")]
 
 
 @router.get("/events")
@@ -35,13 +36,15 @@ async def list_events(
     settings: Settings,
     after: Annotated[int, Query(ge=0, le=MAX_INTEGER, description="id of an event")] = 0,
     tail: Annotated[int, Query(ge=0, le=1_000, description="begin so many before the end")] = 0,
+    cart: _OfCart = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Listing[EventShape]:
     """Events past a position, or the latest ones, in order."""
     if tail:
         after = max(after, (await backends.store.counts()).last_event - tail)
-    found = await backends.store.events(decode_cursor("events", cursor, after), limit + 1)
+    position = decode_cursor("events", cursor, after)
+    found = await backends.store.events(position, limit + 1, ids=[cart] if cart else ())
     return listing(
         found,
         limit,
@@ -58,12 +61,13 @@ async def stream_events(
     after: Annotated[
         int | None, Query(ge=0, le=MAX_INTEGER, description="id of an event; else what is to come")
     ] = None,
+    cart: _OfCart = None,
     last_event_id: Annotated[str, Header(max_length=100)] = "",
 ) -> EventStream:
     """Events as they happen."""
     if last_event_id:
         after = _position(last_event_id)
-    frames = _frames(follow_events(backends, after), settings.base_url)
+    frames = _frames(follow_events(backends, after), settings.base_url, cart)
     return EventStream(while_allowed(frames, still_allowed(request)))
 
 
@@ -74,10 +78,11 @@ def _position(event_id: str) -> int:
 
 
 async def _frames(
-    batches: AsyncGenerator[list[Event], None], source: str
+    batches: AsyncGenerator[list[Event], None], source: str, cart: str | None
 ) -> AsyncGenerator[bytes, None]:
     async with aclosing(batches):
         async for events in batches:
-            shapes = [EventShape.of(event, source) for event in events]
+            wanted = [event for event in events if cart is None or cart in event.ids]
+            shapes = [EventShape.of(event, source) for event in wanted]
             frames = [frame(each.model_dump_json(), event_id=each.id) for each in shapes]
             yield b"".join(frames) or KEEP_ALIVE

@@ -8,9 +8,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from rota.gateway import metrics
+from rota.gateway.filters import ACTIVE_CART_STATES
 from rota.gateway.readiness import Readiness
 from rota.gateway.shapes.models import Answer
 from rota.gateway.wiring import UsedBackends, open_router
+from rota.ports.carts import CartQuery
 
 router = open_router("health")
 
@@ -42,5 +44,7 @@ async def show_metrics(request: Request, backends: UsedBackends) -> Response:
     """Metrics in the text format of Prometheus."""
     counts = await backends.store.counts()
     now = await backends.store.now()
-    text = metrics.render(counts, now, request.app.state.requests)
+    active = CartQuery(states=sorted(ACTIVE_CART_STATES), limit=metrics.MAX_CARTS + 1)
+    carts = await backends.store.carts(active)
+    text = metrics.render(counts, carts, now, request.app.state.requests)
     return Response(text, media_type=metrics.CONTENT_TYPE)

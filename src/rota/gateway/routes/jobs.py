@@ -11,7 +11,7 @@ from rota.domain.durations import parse_duration
 from rota.gateway.auth import Editor, Operator
 from rota.gateway.etags import IfMatch, quote, require_match, unquote
 from rota.gateway.instants import read_pause
-from rota.gateway.jobfiles import JOB_FILE_BODY, SentJobFile
+from rota.gateway.jobfiles import APPLY_BODY, JOB_FILE_BODY, FileToApply, SentJobFile
 from rota.gateway.paging import Cursor, Limit, decode_cursor, encode_cursor, listing
 from rota.gateway.shapes.job import JobDetail, JobShape, MovedJobShape, PauseBody, UpcomingShape
 from rota.gateway.shapes.models import Listing
@@ -53,17 +53,17 @@ async def list_jobs(
     )
 
 
-@router.post("/jobs:apply", openapi_extra=JOB_FILE_BODY)
+@router.post("/jobs:apply", openapi_extra=APPLY_BODY)
 async def apply_jobs(
     actor: Editor,
     backends: UsedBackends,
-    file: SentJobFile,
+    file: FileToApply,
     response: Response,
     plan: Annotated[bool, Query(description="only say what would be changed")] = False,
     prune: Annotated[bool, Query(description="remove what the file no longer has")] = False,
     if_match: IfMatch = "",
 ) -> PlanShape:
-    """Create and change the jobs of a file, all or none."""
+    """Create and change the jobs, calendars and carts of a file, all or none; starts no cart."""
     if plan:
         made = await definitions.plan(backends, file, prune=prune)
         require_match(if_match, made.etag)

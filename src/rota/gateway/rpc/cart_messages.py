@@ -1,4 +1,4 @@
-"""Carts and their items as messages of `contracts/rota/v1/client.proto`."""
+"""Carts and their items as messages of `contracts/rota/v1/carts.proto`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from google.protobuf.duration_pb2 import Duration
 
-from rota.contracts import client_pb2 as pb
+from rota.contracts import carts_pb2 as pb
 from rota.domain.carts.definition import Between, Failures
-from rota.gateway.rpc.messages import state_value, timestamp
+from rota.gateway.rpc.messages import timestamp
 from rota.operations.cart_views import CartView, Gate
 from rota.operations.carts import CartPlan
 from rota.ports.carts import Cart, FailureGroup, Item
@@ -86,7 +86,7 @@ def item_message(item: Item) -> pb.Item:
         inputs_json="" if item.inputs is None else json.dumps(dict(item.inputs)),
         state=pb.ItemState.Value(f"ITEM_STATE_{item.state}"),
         run=item.run or "",
-        run_state=state_value(item.run_state),
+        run_state=item.run_state or "",
         runs=item.runs,
         cause=item.cause,
         message=item.message,

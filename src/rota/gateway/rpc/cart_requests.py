@@ -9,7 +9,7 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from rota.contracts import client_pb2 as pb
+from rota.contracts import carts_pb2 as pb
 from rota.domain.carts.states import ItemState
 from rota.domain.carts.template import CartItem
 from rota.domain.durations import format_duration

@@ -6,8 +6,8 @@ from contextlib import aclosing
 
 import grpc
 
-from rota.contracts import client_pb2 as pb
-from rota.contracts.client_pb2_grpc import CartsServicer, add_CartsServicer_to_server
+from rota.contracts import carts_pb2 as pb
+from rota.contracts.carts_pb2_grpc import CartsServicer, add_CartsServicer_to_server
 from rota.gateway.auth import TrustedTokens
 from rota.gateway.cart_cells import LEGEND, cells_in_letters
 from rota.gateway.cart_lists import cart_cursor, cart_query, item_cursor, item_query
@@ -41,7 +41,7 @@ _MAX_FILTER = 2_000
 
 
 class CartsService(CartsServicer):
-    """All calls about carts of `contracts/rota/v1/client.proto`."""
+    """All calls of `contracts/rota/v1/carts.proto`."""
 
     def __init__(self, backends: Backends, settings: GatewaySettings) -> None:
         self._backends = backends
@@ -76,13 +76,13 @@ class CartsService(CartsServicer):
     async def ListCarts(self, request: pb.ListCartsRequest, _: Caller) -> pb.ListCartsResponse:
         if len(request.where) > _MAX_FILTER:
             raise requests.malformed(f"where: {_MAX_FILTER:,} characters at most")
-        size = requests.page_size(request.page)
+        size = requests.size_of(request.page_size, "page_size")
         project = requests.project_of(request.project)
         store = self._backends.store
         wanted = parse_cart_filter(request.where, (), await store.now())
         if wanted.states is not None and not wanted.states:
             return pb.ListCartsResponse()
-        query = cart_query(project, wanted, request.page.token or None, size)
+        query = cart_query(project, wanted, request.page_token or None, size)
         found = await store.carts(query)
         return pb.ListCartsResponse(
             carts=map(cart_message, found[:size]),
@@ -91,7 +91,7 @@ class CartsService(CartsServicer):
 
     @needs(Role.VIEWER)
     async def ListItems(self, request: pb.ListItemsRequest, _: Caller) -> pb.ListItemsResponse:
-        size = requests.page_size(request.page)
+        size = requests.size_of(request.page_size, "page_size")
         cart = await self._cart(request.project, request.cart)
         query = item_query(
             cart,
@@ -99,7 +99,7 @@ class CartsService(CartsServicer):
             wave=request.wave if request.HasField("wave") else None,
             cause=cart_requests.cause_of(request.cause),
             keys=cart_requests.keys_of(request.keys),
-            cursor=request.page.token or None,
+            cursor=request.page_token or None,
             limit=size,
         )
         found = await self._backends.store.items(query)

@@ -44,7 +44,7 @@ def job_message(job: Job) -> pb.Job:
         created_by=job.created_by,
         created_at=timestamp(job.created_at),
         updated_at=timestamp(job.updated_at),
-        last_state=state_value(job.last_state),
+        last_state=_state(job.last_state),
     )
 
 
@@ -56,7 +56,7 @@ def run_message(run: Run) -> pb.Run:
         job=run.job,
         job_version=run.job_version,
         trigger=run.trigger,
-        state=state_value(run.state),
+        state=_state(run.state),
         message=run.reasons[0].message if run.reasons else run.message,
         cause=run.cause,
         delivery=delivery_value(run.delivery),
@@ -112,7 +112,7 @@ def delivery_value(delivery: str) -> pb.Delivery:
     return value
 
 
-def state_value(state: str | None) -> pb.RunState:
+def _state(state: str | None) -> pb.RunState:
     value: pb.RunState = pb.RunState.Value(f"RUN_STATE_{state or 'UNSPECIFIED'}")
     return value
 

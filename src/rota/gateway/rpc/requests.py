@@ -21,6 +21,7 @@ from rota.gateway.strictness import parse_json
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _KEY = re.compile(r"[\x21-\x7e]{0,200}")
 _MAX_REFERENCE = 200
+_USUAL_SIZE = 100  # of a page
 SET = "api"  # of jobs that come without a file's name
 
 
@@ -45,9 +46,14 @@ def idempotency_key(key: str) -> str:
 
 
 def page_size(page: pb.Page) -> int:
-    if page.size > MAX_LIMIT:
-        raise malformed(f"page.size: {MAX_LIMIT:,} at most")
-    return page.size or 100
+    return size_of(page.size, "page.size")
+
+
+def size_of(size: int, what: str) -> int:
+    """How many a page has at most."""
+    if size > MAX_LIMIT:
+        raise malformed(f"{what}: {MAX_LIMIT:,} at most")
+    return size or _USUAL_SIZE
 
 
 def inputs_of(text: str) -> Mapping[str, Any]:

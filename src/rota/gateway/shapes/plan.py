@@ -33,9 +33,21 @@ class PlannedCalendarShape(Answer):
     differences: list[str]
 
 
+class PlannedCartShape(Answer):
+    """One cart of a plan; applying it starts nothing."""
+
+    name: str
+    change: Change
+    words: str
+    next_at: datetime | None  # when it starts by itself; None: on demand only
+    differences: list[str]
+    notes: list[str]
+
+
 class PlanShape(Answer):
     changes: list[ChangeShape]
     calendars: list[PlannedCalendarShape]
+    carts: list[PlannedCartShape]
     warnings: list[Fault]
     etag: str  # of everything the plan looked at: give it as If-Match to apply exactly this
     applied: bool
@@ -45,6 +57,7 @@ class PlanShape(Answer):
         return cls(
             changes=[ChangeShape.model_validate(change) for change in plan.changes],
             calendars=[PlannedCalendarShape.model_validate(it) for it in plan.calendars],
+            carts=[PlannedCartShape.model_validate(cart) for cart in plan.carts],
             warnings=[Fault.model_validate(warning) for warning in plan.warnings],
             etag=plan.etag,
             applied=applied,

@@ -71,6 +71,8 @@ class RunShape(Answer):
     progress: dict[str, Any] | None
     retry_of: str | None
     backfill: str | None  # None: it is of no backfill
+    cart: str | None  # None: it is of no cart
+    item: str | None  # its key in that cart; None: of no cart, or the check of one
     deadline_at: datetime | None
     url: str  # of its page, relative to this server
 

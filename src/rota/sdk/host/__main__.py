@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -29,6 +30,8 @@ def main() -> int:
         last_line = traceback.format_exception_only(error)[-1].strip()
         wire.send(connection, wire.Unusable(sendable(last_line)))
         return 1
+    gc.collect()
+    gc.freeze()  # what there is now stays: searching it for garbage holds up every function
     wire.send(connection, wire.Hello(os.getpid(), tuple(functions)))
     serve(connection, functions)
     return 0

@@ -1,4 +1,4 @@
-"""The client service on a real port, and callers of every role."""
+"""The services for programs on a real port, and callers of every role."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import pytest
 from tests.unit.gateway.served import Served, serving_gateway
 
 from rota.contracts import client_pb2 as pb
+from rota.contracts.carts_pb2_grpc import CartsStub
 from rota.contracts.client_pb2_grpc import SchedulerStub
+from rota.gateway.rpc.carts import CartsService
 from rota.gateway.rpc.scheduler import SchedulerService
 from rota.gateway.rpc.server import serve
 from rota.gateway.settings import GatewaySettings
@@ -25,7 +27,7 @@ class Calls:
     """What programs can call, by the names of the contract."""
 
     served: Served
-    _stub: Any
+    _stubs: tuple[Any, ...]  # of the services, whose calls have names of their own
 
     async def __call__(self, name: str, request: Any, role: Role | None = Role.ADMIN) -> Any:
         return await self.begin(name, request, role)
@@ -34,7 +36,8 @@ class Calls:
         """A call under way, for streams."""
         secret = "" if role is None else self.served.secrets[role]
         metadata = (("authorization", f"Bearer {secret}"),) if secret else ()
-        return getattr(self._stub, name)(request, metadata=metadata, timeout=20)
+        [method] = [getattr(stub, name) for stub in self._stubs if hasattr(stub, name)]
+        return method(request, metadata=metadata, timeout=20)
 
     async def submit(self, yaml: str, **fields: Any) -> pb.SubmitJobResponse:
         answer: pb.SubmitJobResponse = await self(
@@ -62,8 +65,14 @@ def problem_of(error: grpc.aio.AioRpcError) -> tuple[grpc.StatusCode, pb.Problem
 @pytest.fixture
 async def calls(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Calls]:
     async with serving_gateway(tmp_path) as served:
-        settings = GatewaySettings(max_body_bytes=10_000, trust_tokens_for=timedelta(0))
-        server = await serve("127.0.0.1:0", [SchedulerService(served.backends, settings).add_to])
+        settings = GatewaySettings(
+            max_body_bytes=10_000, max_cart_bytes=100_000, trust_tokens_for=timedelta(0)
+        )
+        services = [
+            SchedulerService(served.backends, settings).add_to,
+            CartsService(served.backends, settings).add_to,
+        ]
+        server = await serve("127.0.0.1:0", services)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            yield Calls(served, SchedulerStub(channel))
+            yield Calls(served, (SchedulerStub(channel), CartsStub(channel)))
         await server.close()

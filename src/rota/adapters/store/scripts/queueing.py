@@ -57,11 +57,12 @@ def cancel(
         ids = [RunId(row["id"]) for row in waiting]
         end = EndOfWait(RunState.CANCELLED, Cause.CANCELLED, actor)
         yield from end_waiting(now, ids, end, effects)
-    yield from _ask_to_stop(now, [row for row in live if row["cancel_at"] is None], effects, actor)
+    yield from ask_to_stop(now, [row for row in live if row["cancel_at"] is None], effects, actor)
     return {RunId(row["id"]): row["job_id"] for row in (*waiting, *live)}
 
 
-def _ask_to_stop(now: int, live: Sequence[Row], effects: Effects, actor: str) -> Script[None]:
+def ask_to_stop(now: int, live: Sequence[Row], effects: Effects, actor: str) -> Script[None]:
+    """Tell the workers of live runs, given by id and session, that somebody wants them to end."""
     if not live:
         return
     ids = [row["id"] for row in live]

@@ -144,10 +144,11 @@ SELECT id, state FROM run WHERE id = :run;
 SELECT id, attempt, job_id FROM run
 WHERE cart = :cart AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED') ORDER BY seq LIMIT :limit;
 
--- name: live_runs_of_cart
--- Runs of a cart that are not final.
-SELECT run.id, run.job_id FROM cart_item JOIN run ON run.id = cart_item.run
-WHERE cart_item.cart = :cart AND cart_item.state = 'OPEN';
+-- name: running_runs_of_cart
+-- Runs of a cart's items that a worker holds and nobody has asked to stop.
+SELECT run.id, run.session FROM cart_item JOIN run ON run.id = cart_item.run
+WHERE cart_item.cart = :cart AND cart_item.state = 'OPEN'
+    AND run.state IN ('CLAIMED', 'PROCESSING') AND run.cancel_at IS NULL;
 
 -- name: hold_runs_of_cart
 -- What was queued of a cart waits for the cart from now on.

@@ -172,7 +172,7 @@ def pause(
 ) -> Script[None]:
     """Nothing of the cart starts from here on; what a worker holds goes on to its end."""
     book.state, book.reason, book.look_at = CartState.PAUSED, reason, None
-    yield from _hold_runs(now, book, effects)
+    yield from hold_runs(now, book, effects)
     yield _tell(now, book, "cart.paused", actor=actor, reason=reason)
 
 
@@ -185,12 +185,12 @@ def breach(now: int, book: Book, then: OnBreach, effects: Effects) -> Script[Non
             yield from pause(now, book, PauseReason.FAILURES, effects, actor=_ACTOR)
         case OnBreach.CANCEL:
             book.ending = CartState.FAILED
-            yield from _hold_runs(now, book, effects)
+            yield from hold_runs(now, book, effects)
         case OnBreach.CONTINUE:
             pass
 
 
-def _hold_runs(now: int, book: Book, effects: Effects) -> Script[None]:
+def hold_runs(now: int, book: Book, effects: Effects) -> Script[None]:
     """What waits for a worker or at a gate waits for the cart instead."""
     key = cart_key(book.id)
     reasons = reasons_to(held_by_cart(book.id, book.name).reasons)

@@ -165,6 +165,8 @@ def _count_ended(book: Book) -> Script[None]:
         book.count(item_state_of(RunState(row["state"])))
     book.open -= len(ended)
     book.wave_ended_at = max(book.wave_ended_at or 0, *(row["ended_at"] for row in ended))
+    # Nobody finds these ends once they are counted, so the cart itself asks to be looked at.
+    book.look_at = book.wave_ended_at
 
 
 def _end_of(cart: CartId, row: Row) -> tuple[object, ...]:

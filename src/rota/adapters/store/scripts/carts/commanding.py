@@ -7,17 +7,16 @@ from dataclasses import replace
 
 from rota.adapters.store.rows import cart_from, to_json
 from rota.adapters.store.script import Many, Row, Script, query
-from rota.adapters.store.scripts.carts.advancing import pause
+from rota.adapters.store.scripts.carts.advancing import hold_runs, pause
 from rota.adapters.store.scripts.carts.book import Book, facts_of, open_book
 from rota.adapters.store.scripts.carts.loading import refuse_second
 from rota.adapters.store.scripts.effects import Effects, record
-from rota.adapters.store.scripts.gates import hold_gates
-from rota.adapters.store.scripts.queueing import cancel
+from rota.adapters.store.scripts.queueing import ask_to_stop
 from rota.domain.carts import commands
 from rota.domain.carts.states import CANCELLING, CartState, ItemState, PauseReason
 from rota.domain.errors import Conflict, NotFound
 from rota.domain.gates import cart_key
-from rota.domain.ids import CartId, RunId
+from rota.domain.ids import CartId
 from rota.domain.states import RunState
 from rota.ports.carts import (
     ApproveCart,
@@ -98,11 +97,11 @@ def _cancel(
     if is_new:
         book.ending, book.state, book.reason = CartState.CANCELLED, CartState.RUNNING, CANCELLING
         book.look_at = now
+        yield from hold_runs(now, book, effects)  # nothing begins after the answer
         yield record("cart.cancelled", now, [book.id], actor=actor)
     if what.stops_running:
-        rows = yield query("live_runs_of_cart", cart=book.id)
-        yield from hold_gates({row["job_id"] for row in rows})
-        yield from cancel(now, [RunId(row["id"]) for row in rows], effects, actor)
+        rows = yield query("running_runs_of_cart", cart=book.id)
+        yield from ask_to_stop(now, rows, effects, actor)
     return 0 if is_new else None
 
 

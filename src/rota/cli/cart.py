@@ -1,0 +1,153 @@
+"""`rota cart`: roll a job out over many items, and see how far it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
+
+from rota.cli import cart_steering, cart_templates, times
+from rota.cli.asking import Listing, ask, ask_list
+from rota.cli.cart_causes import cause_named
+from rota.cli.cart_submitting import (
+    AS_WRITTEN,
+    NOW,
+    CartOrFile,
+    Choices,
+    Submission,
+    show_plan,
+    submit_cart,
+)
+from rota.cli.cart_views import CARTS, ITEMS, write_cart
+from rota.cli.cart_watching import watch as watch_cart
+from rota.cli.durations import Duration
+from rota.cli.exits import Exit
+from rota.cli.options import DESTROYING, REMOTE, Destroying, Format, Limit, Remote
+from rota.cli.printing import print_list, print_one
+from rota.cli.references import CartReference, find_cart
+from rota.sdk import cart_calls
+from rota.sdk.cart_answers import CartItem
+
+app = App(name="cart", help="Submit, watch, pause, retry … carts: ordered rollouts.")
+
+_FAILED = ("FAILED", "TIMED_OUT")
+
+
+@app.command
+def submit(
+    cart: CartOrFile, /, *, choices: Submission = NOW, options: Destroying = DESTROYING
+) -> Exit:
+    """Start a cart; shows its plan and asks first.
+
+    The items of a file are read here and sent to the server; jobs of the file are not applied.
+    """
+    return submit_cart(cart, choices, options)
+
+
+@app.command
+def plan(cart: CartOrFile, /, *, choices: Choices = AS_WRITTEN, remote: Remote = REMOTE) -> Exit:
+    """Show the waves of a cart, how many may fail, and how long it would take."""
+    return show_plan(cart, choices, remote)
+
+
+@app.command(name="list")
+def list_(
+    *,
+    where: Annotated[
+        str | None, Parameter(help="A filter, such as 'state:running name:upgrade-*'.")
+    ] = None,
+    active: Annotated[bool, Parameter(help="Only carts that are not over.")] = False,
+    state: Annotated[str | None, Parameter(help="Only carts in this state.")] = None,
+    limit: Limit = 20,
+    remote: Remote = REMOTE,
+) -> None:
+    """List carts, newest first."""
+    call = cart_calls.list_carts(where=where, active=active or None, state=state)
+    with remote.connect() as client:
+        listing = ask_list(client, call, limit=limit)
+    print_list(remote, listing, CARTS)
+
+
+@app.command
+def show(
+    cart: CartReference,
+    /,
+    *,
+    failed: Annotated[
+        bool, Parameter(help="Also, or as data only, the items that failed.")
+    ] = False,
+    limit: Annotated[
+        int, Parameter(help="With --failed: how many at most.", validator=Number(gte=1))
+    ] = 50,
+    remote: Remote = REMOTE,
+) -> None:
+    """Show a cart: how far it is, what it waits for, and why items failed."""
+    with remote.connect() as client:
+        found = find_cart(client, cart).id
+        answered = ask(client, cart_calls.get_cart(found))
+        call = cart_calls.list_cart_items(found, state=_FAILED)
+        items = ask_list(client, call, limit=limit) if failed else None
+    if items is None or remote.format in (Format.TABLE, Format.WIDE):
+        print_one(
+            remote,
+            answered,
+            name=lambda cart: cart.id,
+            page=lambda terminal, cart: write_cart(terminal, cart, times.now()),
+        )
+    if items is not None:
+        _print_failed(remote, items)
+
+
+def _print_failed(remote: Remote, items: Listing[CartItem]) -> None:
+    if remote.format in (Format.TABLE, Format.WIDE) and items.items:
+        remote.terminal().write()
+    print_list(remote, items, replace(ITEMS, empty="no item failed"))
+
+
+@app.command
+def watch(
+    cart: CartReference,
+    /,
+    *,
+    timeout: Annotated[
+        Duration | None, Parameter(help="Stop watching after this time (30s, 5m).")
+    ] = None,
+    remote: Remote = REMOTE,
+) -> Exit:
+    """Follow a cart until it ends or pauses; the exit code says how."""
+    with remote.connect() as client:
+        return watch_cart(client, find_cart(client, cart).id, remote, timeout=timeout)
+
+
+@app.command
+def items(
+    cart: CartReference,
+    /,
+    *,
+    state: Annotated[
+        tuple[str, ...], Parameter(metavar="STATE", help="Only items in this state; repeatable.")
+    ] = (),
+    wave: Annotated[int | None, Parameter(help="Only items of this wave.")] = None,
+    cause: Annotated[
+        str | None, Parameter(help="Only items that failed for this cause, or a part of its text.")
+    ] = None,
+    limit: Limit = 100,
+    remote: Remote = REMOTE,
+) -> None:
+    """List the items of a cart in their order."""
+    with remote.connect() as client:
+        found = find_cart(client, cart)
+        call = cart_calls.list_cart_items(
+            found.id,
+            state=[each.upper() for each in state] or None,
+            wave=wave,
+            cause=None if cause is None else cause_named(found, cause),
+        )
+        listing = ask_list(client, call, limit=limit)
+    print_list(remote, listing, ITEMS)
+
+
+for _verb in (*cart_steering.VERBS, *cart_templates.VERBS):
+    app.command(_verb)

@@ -1,0 +1,185 @@
+"""The cart that `submit` and `plan` mean: one that was applied, or one in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from rota.cli.asking import Answered, ask
+from rota.cli.exits import CommandFailed, Exit
+from rota.cli.failures import FileRefused
+from rota.cli.files import NamedText, read_text
+from rota.sdk import cart_calls, errors
+from rota.sdk.cart_answers import Cart, CartPlan
+from rota.sdk.client import Client
+from rota.sdk.exchange import Call
+
+if TYPE_CHECKING:
+    from rota.runtime.cart_files import CartItem
+
+T = TypeVar("T")
+
+_MOST_LOOKED_UP = 20  # jobs
+_FILE_SUFFIXES = frozenset({".yaml", ".yml", ".json"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked for on the command line."""
+
+    cart: str  # a name, or the path of a file
+    choice: str | None = None  # of several carts of a file
+    inputs: Mapping[str, str] = field(default_factory=dict)  # for every item
+    at: str | None = None
+    key: str | None = None
+
+    @property
+    def is_file(self) -> bool:
+        """Anything that looks like a file; the names of carts do not."""
+        path = Path(self.cart)
+        return self.cart == "-" or path.suffix in _FILE_SUFFIXES or len(path.parts) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedCart:
+    """A cart that the server knows."""
+
+    wanted: Wanted
+    project: str | None  # None: the usual one
+    note: str = ""
+
+    def plan(self, client: Client) -> Answered[CartPlan]:
+        wanted = self.wanted
+        return ask(client, cart_calls.plan_template(wanted.cart, wanted.inputs, at=wanted.at))
+
+    def submit(self, client: Client) -> Answered[Cart]:
+        wanted = self.wanted
+        call = cart_calls.submit_template(wanted.cart, wanted.inputs, at=wanted.at, key=wanted.key)
+        return ask(client, call)
+
+
+@dataclass(frozen=True, slots=True)
+class CartInFile:
+    """A cart that this machine reads and streams to the server."""
+
+    wanted: Wanted
+    file: str  # how messages call the job file
+    label: str  # how they call the file that has the items
+    document: Mapping[str, Any]  # the cart, without its items
+    items: _Documents
+    count: int
+    project: str | None
+    defined: frozenset[str]  # jobs of the same file, which are not applied
+    note: str  # what its reader may not expect; "": nothing
+
+    def plan(self, client: Client) -> Answered[CartPlan]:
+        call = cart_calls.plan_cart(self.document, self.items, count=self.count, at=self.wanted.at)
+        return self._ask(client, call)
+
+    def submit(self, client: Client) -> Answered[Cart]:
+        call = cart_calls.submit_cart(
+            self.document, self.items, count=self.count, at=self.wanted.at, key=self.wanted.key
+        )
+        return self._ask(client, call)
+
+    def _ask(self, client: Client, call: Call[T]) -> Answered[T]:
+        try:
+            return ask(client, call)
+        except errors.Invalid as error:
+            self._refuse_unknown_job(client)
+            if not error.errors:
+                raise
+            raise FileRefused(self.label, error.message, error.errors) from error
+
+    def _refuse_unknown_job(self, client: Client) -> None:
+        """Say that a job has to be applied first, rather than what is wrong with each item."""
+        for name in self.items.jobs()[:_MOST_LOOKED_UP]:
+            with suppress(errors.NotFound):
+                client.get_job(name)
+                continue
+            hint = "rota job list shows those there are"
+            if name in self.defined:
+                hint = f"submit applies no jobs; define it first: rota apply {self.file}"
+            raise CommandFailed(f"there is no job {name}", code=Exit.NOT_FOUND, hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class _Documents:
+    """Items as the API takes them, read anew each time."""
+
+    read: Callable[[], Iterator[CartItem]]
+    job: str  # of the items that name none
+
+    def __iter__(self) -> Iterator[cart_calls.Item]:
+        for item in self.read():
+            given = {
+                "key": item.key,
+                "order": item.order,
+                "with": item.inputs or None,
+                "job": item.job or None,
+            }
+            yield {name: value for name, value in given.items() if value is not None}
+
+    def jobs(self) -> list[str]:
+        """The names of all jobs that items need."""
+        return sorted({item.job or self.job for item in self.read()} - {""})
+
+
+CartSource: TypeAlias = AppliedCart | CartInFile
+
+
+def find_source(wanted: Wanted, project: str | None) -> CartSource:
+    """The cart, its items checked as far as that goes without the server."""
+    if wanted.is_file:
+        return _from_file(wanted, project)
+    if wanted.choice is not None:
+        raise CommandFailed("--cart chooses among the carts of a file", code=Exit.USAGE)
+    return AppliedCart(wanted, project)
+
+
+def _from_file(wanted: Wanted, project: str | None) -> CartInFile:
+    from rota.runtime.cart_files import CartChoice, read_cart_file  # not for those who give a name
+
+    text = read_text(Path(wanted.cart))
+    folder = Path(wanted.cart).parent
+    choice = CartChoice(text.text, text.stem, folder, wanted.choice, project)
+    with _refused_as(text.label):
+        found = read_cart_file(choice, wanted.inputs)
+    label = text.label if found.items_path is None else str(found.items_path)
+    with _refused_as(label):
+        count = sum(1 for _ in found.items())
+    return CartInFile(
+        wanted=wanted,
+        file=text.label,
+        label=label,
+        document=found.document,
+        items=_Documents(found.items, found.template.job),
+        count=count,
+        project=found.project,
+        defined=frozenset(found.jobs),
+        note=_note(text, found.is_scheduled),
+    )
+
+
+def _note(text: NamedText, is_scheduled: bool) -> str:
+    if not is_scheduled:
+        return ""
+    return f"its schedule is left aside: rota apply {text.label} lets it start by itself"
+
+
+@contextmanager
+def _refused_as(label: str) -> Iterator[None]:
+    """Tell what is wrong with a file at its lines."""
+    from rota.cli.local_errors import told_as_failures
+    from rota.runtime.offline import Invalid
+
+    with told_as_failures():
+        try:
+            yield
+        except Invalid as error:
+            if not error.problems:
+                raise
+            raise FileRefused(label, error.message, error.problems) from error

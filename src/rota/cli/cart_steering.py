@@ -1,0 +1,246 @@
+"""The verbs of `rota cart` that change one that was submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from rota.cli.asking import ask
+from rota.cli.cart_causes import cause_named
+from rota.cli.cart_views import actions, standing
+from rota.cli.exits import CommandFailed, Exit
+from rota.cli.failures import counted
+from rota.cli.inert import inert
+from rota.cli.options import DESTROYING, WRITING, Destroying, Writing
+from rota.cli.printing import print_one
+from rota.cli.references import CartReference, find_cart
+from rota.cli.terminal import Terminal
+from rota.sdk import cart_calls
+from rota.sdk.cart_answers import CartDetail, CommandedCart
+from rota.sdk.cart_calls import Select
+from rota.sdk.client import Client
+from rota.sdk.exchange import Call
+
+_Page = Callable[[Terminal, CommandedCart], None]
+_MANY = 100
+
+
+def pause(cart: CartReference, /, *, writing: Writing = WRITING) -> None:
+    """Start nothing more of a cart; what is running goes on to its end."""
+    with writing.connect() as client:
+        found = find_cart(client, cart)
+        if not _is_rehearsed(writing, found, "pause"):
+            _steer(writing, client, cart_calls.pause_cart(found.id))
+
+
+def resume(
+    cart: CartReference,
+    /,
+    *,
+    allow: Annotated[
+        str | None, Parameter(metavar="N|P%", help="Let so many items fail from now on.")
+    ] = None,
+    writing: Writing = WRITING,
+) -> None:
+    """Let a paused cart go on."""
+    with writing.connect() as client:
+        found = find_cart(client, cart)
+        if not _is_rehearsed(writing, found, "resume"):
+            share = None if allow is None else _share(allow)
+            _steer(writing, client, cart_calls.resume_cart(found.id, allow=share))
+
+
+def approve(cart: CartReference, /, *, writing: Writing = WRITING) -> None:
+    """Let the next wave of a cart begin; somebody else than its submitter has to."""
+    with writing.connect() as client:
+        found = find_cart(client, cart)
+        if not _is_rehearsed(writing, found, "approve the next wave of"):
+            _steer(writing, client, cart_calls.approve_cart(found.id))
+
+
+def cancel(
+    cart: CartReference,
+    /,
+    *,
+    let_running_finish: Annotated[
+        bool, Parameter(help="Let what is running go on to its end.")
+    ] = False,
+    destroying: Destroying = DESTROYING,
+) -> None:
+    """End a cart early; items that never started are skipped."""
+    with destroying.connect() as client:
+        found = find_cart(client, cart)
+        if _is_rehearsed(destroying, found, "cancel"):
+            return
+        left = found.pending + found.open
+        if left > _MANY:
+            question = f"cancel {found.id} with {left:,} items that have not ended?"
+            destroying.terminal().confirm(
+                question, yes=destroying.yes, otherwise="add --yes to do it"
+            )
+        call = cart_calls.cancel_cart(found.id, running="finish" if let_running_finish else "stop")
+        _steer(destroying, client, call)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which items; all that is given holds together."""
+
+    failed: Annotated[bool, Parameter(help="Items that failed or timed out.")] = False
+    skipped: Annotated[bool, Parameter(help="Items that failed, and those never started.")] = False
+    from_wave: Annotated[
+        int | None,
+        Parameter(metavar="K", validator=Number(gte=1), help="Items of this wave and later ones."),
+    ] = None
+    item: Annotated[
+        tuple[str, ...], Parameter(metavar="KEY", help="Items with these keys; repeatable.")
+    ] = ()
+    cause: Annotated[
+        str | None, Parameter(help="Items that failed for this cause, or a part of its text.")
+    ] = None
+
+    @property
+    def select(self) -> Select:
+        """In which states: of chosen items and waves any, unless it is said."""
+        if self.skipped:
+            return "failed+skipped"
+        if self.failed or self.cause is not None:
+            return "failed"
+        if self.from_wave is None and not self.item:
+            hint = "--failed, --skipped, --from-wave K, --item KEY or --cause TEXT"
+            raise CommandFailed("say which items are to run again", code=Exit.USAGE, hint=hint)
+        return "all"
+
+
+_NOTHING = Selection()
+
+
+def retry(
+    cart: CartReference, /, *, selection: Selection = _NOTHING, writing: Writing = WRITING
+) -> None:
+    """Run items of a cart that have ended once more, in their waves."""
+    select = selection.select
+    with writing.connect() as client:
+        found = find_cart(client, cart)
+        cause = None if selection.cause is None else cause_named(found, selection.cause)
+        if _is_rehearsed(writing, found, f"retry items ({select}) of"):
+            return
+        call = cart_calls.retry_cart(
+            found.id,
+            select,
+            from_wave=selection.from_wave,
+            keys=selection.item or None,
+            cause=cause,
+        )
+        _steer(writing, client, call, _write_retried)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is to be different."""
+
+    max_parallel: Annotated[
+        int | None,
+        Parameter(metavar="N", validator=Number(gte=1), help="How many items at a time."),
+    ] = None
+    allow: Annotated[str | None, Parameter(metavar="N|P%", help="How many items may fail.")] = None
+    skip: Annotated[
+        tuple[str, ...],
+        Parameter(metavar="KEY", help="Leave out an item whose wave is not open; repeatable."),
+    ] = ()
+    order: Annotated[
+        tuple[str, ...],
+        Parameter(metavar="KEY=N", help="Move such an item to another wave; repeatable."),
+    ] = ()
+
+    def items(self) -> list[dict[str, Any]]:
+        skipped = [{"key": key, "skip": True} for key in self.skip]
+        return [*skipped, *({"key": key, "order": n} for key, n in map(_moved, self.order))]
+
+    @property
+    def in_words(self) -> str:
+        given = {"max-parallel": self.max_parallel, "allow": self.allow}
+        parts = [f"{name} {value}" for name, value in given.items() if value is not None]
+        parts += [f"skip {key}" for key in self.skip]
+        return ", ".join([*parts, *(f"order {text}" for text in self.order)])
+
+
+_AS_IT_IS = Changes()
+
+
+def edit(
+    cart: CartReference, /, *, changes: Changes = _AS_IT_IS, writing: Writing = WRITING
+) -> None:
+    """Change a cart's limits, and items of waves that are not open yet."""
+    if changes == _AS_IT_IS:
+        hint = "--max-parallel N, --allow N|P%, --skip KEY or --order KEY=N"
+        raise CommandFailed("say what is to be different", code=Exit.USAGE, hint=hint)
+    with writing.connect() as client:
+        found = find_cart(client, cart)
+        if _is_rehearsed(writing, found, f"change ({changes.in_words})"):
+            return
+        call = cart_calls.edit_cart(
+            found.id,
+            max_parallel=changes.max_parallel,
+            failures=None if changes.allow is None else {"allow": _share(changes.allow)},
+            items=changes.items() or None,
+            if_match=str(found.version),
+        )
+        _steer(writing, client, call, _write_edited)
+
+
+VERBS = (pause, resume, approve, cancel, retry, edit)
+
+
+def _is_rehearsed(writing: Writing, cart: CartDetail, what: str) -> bool:
+    """Whether nothing is to be done but to say what would be."""
+    if writing.dry_run:
+        writing.terminal().tell(
+            inert(f"would {what} {cart.id} ({cart.name}), {cart.state.lower()} now")
+        )
+    return writing.dry_run
+
+
+def _write_state(terminal: Terminal, cart: CommandedCart) -> None:
+    terminal.tell(f"{cart.id} is {inert(standing(cart))}{' now' if cart.changed else ' already'}")
+    for action in actions(cart):
+        terminal.tell(action)
+
+
+def _steer(
+    writing: Writing, client: Client, call: Call[CommandedCart], page: _Page = _write_state
+) -> None:
+    print_one(writing, ask(client, call), name=lambda cart: cart.id, page=page)
+
+
+def _write_retried(terminal: Terminal, cart: CommandedCart) -> None:
+    groups = "its group" if cart.affected == 1 else "their groups"
+    terminal.tell(f"{counted(cart.affected, 'item')} queued in {groups}")
+    if cart.state == "PAUSED":
+        terminal.tell(f"nothing starts while it is paused · rota cart resume {cart.id}")
+    else:
+        terminal.tell(f"rota cart watch {cart.id}")
+
+
+def _write_edited(terminal: Terminal, cart: CommandedCart) -> None:
+    items = f", {counted(cart.affected, 'item')} changed" if cart.affected else ""
+    terminal.tell(f"{cart.id} is changed{items}" if cart.changed else f"{cart.id} was so already")
+
+
+def _share(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def _moved(text: str) -> tuple[str, int]:
+    key, _, number = text.rpartition("=")
+    if not key or not number.isdecimal():
+        raise CommandFailed(
+            f'--order "{text}" is not KEY=N', code=Exit.USAGE, hint="--order db-002=20"
+        )
+    return key, int(number)

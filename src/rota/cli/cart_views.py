@@ -1,0 +1,213 @@
+"""Carts and their items as tables and pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+
+from rota.cli import times
+from rota.cli.failures import counted
+from rota.cli.inert import inert
+from rota.cli.printing import ListView
+from rota.cli.table import Column, write_pairs
+from rota.cli.terminal import Terminal
+from rota.sdk.cart_answers import Cart, CartDetail, CartItem, CartPlan, FailureGroup
+
+_NOTHING = "–"
+_REASONS = {
+    "person": "by a person",
+    "failures": "too many failed",
+    "check": "the check between two waves",
+    "job": "a job is gone",
+    "soak": "between two waves",
+    "approval": "for approval",
+    "window": "for its calendars",
+    "cancelling": "being cancelled",
+}
+
+
+def standing(cart: Cart) -> str:
+    """`running`, `paused: too many failed`."""
+    reason = _REASONS.get(cart.reason, cart.reason)
+    return f"{cart.state.lower()}: {reason}" if reason else cart.state.lower()
+
+
+def _detail(cart: Cart) -> str:
+    return _REASONS.get(cart.reason, cart.reason) or cart.description or _NOTHING
+
+
+CARTS: ListView[Cart] = ListView(
+    columns=(
+        Column("CART", lambda cart: cart.id, is_whole=True),
+        Column("NAME", lambda cart: cart.name),
+        Column("STATE", lambda cart: cart.state.lower(), is_state=True),
+        Column("ENDED", lambda cart: f"{cart.done:,} of {cart.items:,}"),
+        Column("FAILED", lambda cart: f"{cart.failed:,}"),
+        Column("STARTED", lambda cart: times.moment(cart.started_at, times.now())),
+        Column("DETAIL", _detail),
+        Column("BY", lambda cart: cart.created_by, only_wide=True),
+        Column("JOB", lambda cart: cart.job or _NOTHING, only_wide=True),
+        Column("ORDER", lambda cart: cart.order, only_wide=True),
+        Column("OPEN", lambda cart: f"{cart.open:,}", only_wide=True),
+        Column("SKIPPED", lambda cart: f"{cart.skipped:,}", only_wide=True),
+    ),
+    name=lambda cart: cart.id,
+    empty="no carts match; submit one with: rota cart submit FILE",
+)
+
+ITEMS: ListView[CartItem] = ListView(
+    columns=(
+        Column("ITEM", lambda item: item.key, is_whole=True),
+        Column("WAVE", lambda item: str(item.wave)),
+        Column("STATE", lambda item: _state_of_item(item), is_state=True),
+        Column("RUN", lambda item: item.run or _NOTHING, is_whole=True),
+        Column("DETAIL", lambda item: item.message or item.cause or _NOTHING),
+        Column("JOB", lambda item: f"{item.job} (version {item.job_version})", only_wide=True),
+        Column("RUNS", lambda item: str(item.runs), only_wide=True),
+        Column("INPUTS", lambda item: _inputs(item), only_wide=True),
+    ),
+    name=lambda item: item.key,
+    empty="no items match",
+)
+
+
+def _state_of_item(item: CartItem) -> str:
+    """Of one that is open, the state of its run says more."""
+    return (item.run_state if item.state == "OPEN" and item.run_state else item.state).lower()
+
+
+def _inputs(item: CartItem) -> str:
+    given = (item.inputs or {}).items()
+    return " ".join(f"{name}={json.dumps(value)}" for name, value in given) or _NOTHING
+
+
+def write_cart(terminal: Terminal, cart: CartDetail, present: datetime) -> None:
+    """A cart on one page, and why its items failed."""
+    write_pairs(
+        terminal,
+        [
+            ("cart", cart.id),
+            ("name", cart.name),
+            ("state", standing(cart)),
+            ("waits for", _gate(cart, present)),
+            ("items", _counts(cart)),
+            ("wave", cart.place),
+            ("failures", _budget(cart)),
+            ("between waves", _between(cart)),
+            ("at a time", "" if cart.max_parallel is None else f"{cart.max_parallel:,}"),
+            ("job", cart.job),
+            ("description", cart.description),
+            ("submitted", f"{times.moment(cart.created_at, present)} by {cart.created_by}"),
+            ("starts", "" if cart.starts_at is None else times.moment(cart.starts_at, present)),
+            ("started", "" if cart.started_at is None else times.moment(cart.started_at, present)),
+            ("ended", "" if cart.ended_at is None else times.moment(cart.ended_at, present)),
+            ("will end", "" if cart.eta is None else times.moment(cart.eta, present)),
+        ],
+    )
+    write_failure_groups(terminal, cart)
+    for action in actions(cart):
+        terminal.tell(action)
+
+
+def write_failure_groups(terminal: Terminal, cart: CartDetail) -> None:
+    """Why items failed, the most frequent cause first."""
+    if not cart.failure_groups:
+        return
+    terminal.write()
+    width = max(len(f"{group.count:,}") for group in cart.failure_groups)
+    for group in cart.failure_groups:
+        terminal.write(inert(_failure(group, width)))
+
+
+def actions(cart: Cart) -> Iterator[str]:
+    """What to type next."""
+    if cart.failed and (cart.is_final or cart.state == "PAUSED"):
+        yield f"rota cart show {cart.id} --failed"
+        yield f"rota cart retry {cart.id} --failed"
+    if cart.state == "PAUSED":
+        allow = f" --allow {cart.failed}" if cart.reason == "failures" else ""
+        yield f"rota cart resume {cart.id}{allow}"
+    if cart.state == "WAITING" and cart.reason == "approval":
+        yield f"rota cart approve {cart.id}"
+
+
+def write_planned(terminal: Terminal, plan: CartPlan) -> None:
+    """What a cart would do, as data."""
+    for line in plan_lines(plan):
+        terminal.write(line)
+
+
+def plan_lines(plan: CartPlan) -> Iterator[str]:
+    """The waves, the limit, how long it takes, and what nobody can run."""
+    yield inert(f"cart {plan}")
+    if plan.eta_seconds is None:
+        yield "forecast: nobody knows how long its jobs take"
+    else:
+        width = f", {plan.max_parallel:,} at a time" if plan.max_parallel else ""
+        yield f"forecast: about {times.length(plan.eta_seconds)}{width}"
+    for problem in plan.unrunnable:
+        yield inert(f"! {problem}")
+
+
+def _gate(cart: CartDetail, present: datetime) -> str:
+    if cart.gate is None:
+        return ""
+    parts = [
+        cart.gate.waits_for,
+        f"of someone with the role {cart.gate.approve_role}" if cart.gate.approve_role else "",
+        f"run {cart.gate.check_run}" if cart.gate.check_run else "",
+        f"until {times.moment(cart.gate.until, present)}" if cart.gate.until else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _counts(cart: Cart) -> str:
+    counts = {
+        "completed": cart.completed,
+        "failed": cart.failed,
+        "cancelled": cart.cancelled,
+        "skipped": cart.skipped,
+        "open": cart.open,
+        "pending": cart.pending,
+    }
+    parts = [f"{count:,} {state}" for state, count in counts.items() if count]
+    return f"{cart.items:,}: {', '.join(parts)}" if parts else f"{cart.items:,}"
+
+
+def _budget(cart: CartDetail) -> str:
+    scope = " of the wave" if cart.failures.of == "wave" else ""
+    share = f" ({cart.failures.allow})" if "%" in str(cart.failures.allow) else ""
+    over = ", which is too many" if cart.breached else ""
+    return f"{cart.failed:,} of {cart.limit:,}{scope} allowed{share}{over}"
+
+
+def _between(cart: Cart) -> str:
+    between = cart.between
+    parts = [
+        f"wait {between.wait}" if between.wait not in {"", "0s"} else "",
+        f"check {between.check}" if between.check else "",
+        f"approval by {between.approve}" if between.approve else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _failure(group: FailureGroup, width: int) -> str:
+    example = f" ({group.key}{f', {group.run}' if group.run else ''})"
+    cause = group.cause or group.message or "no message"
+    return f"{f'{group.count:,}'.rjust(width)} × {cause}{example}"
+
+
+def verdict(terminal: Terminal, cart: CartDetail) -> str:
+    """How a cart ended, or that it is paused."""
+    state = terminal.state(cart.state)
+    if cart.state == "COMPLETED":
+        return f"✔ {state}{_took(cart)} · {counted(cart.items, 'item')}"
+    mark = "✔" if cart.state == "PARTIAL" and not cart.has_failed else "✖"
+    return f"{mark} {state}{_took(cart)} · {cart.summary}"
+
+
+def _took(cart: Cart) -> str:
+    if cart.started_at is None or cart.ended_at is None:
+        return ""
+    return f" in {times.length((cart.ended_at - cart.started_at).total_seconds())}"

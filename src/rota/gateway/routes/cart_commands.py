@@ -1,0 +1,82 @@
+"""Steering carts: pause, resume, cancel, approve, retry, edit."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from rota.gateway.auth import Operator
+from rota.gateway.etags import IfMatch, quote, require_match
+from rota.gateway.shapes.cart import (
+    CancelBody,
+    CommandedCartShape,
+    EditBody,
+    ResumeBody,
+    RetryBody,
+)
+from rota.gateway.wiring import NamedCart, UsedBackends, api_router
+from rota.operations import cart_steering
+from rota.operations.carts import approver, command
+from rota.ports.carts import ApproveCart, CancelCart, PauseCart
+
+router = api_router("carts")
+
+
+@router.post("/carts/{cart}:pause")
+async def pause_cart(
+    actor: Operator, backends: UsedBackends, cart: NamedCart
+) -> CommandedCartShape:
+    """Start nothing more, retries included; what workers hold goes on to its end."""
+    done = await command(backends, cart, PauseCart(), actor=actor.name)
+    return CommandedCartShape.of_command(done)
+
+
+@router.post("/carts/{cart}:resume")
+async def resume_cart(
+    actor: Operator, backends: UsedBackends, cart: NamedCart, body: ResumeBody | None = None
+) -> CommandedCartShape:
+    """Let a paused cart go on, if need be with more failures allowed."""
+    what = (body or ResumeBody()).command()
+    return CommandedCartShape.of_command(await command(backends, cart, what, actor=actor.name))
+
+
+@router.post("/carts/{cart}:cancel")
+async def cancel_cart(
+    actor: Operator, backends: UsedBackends, cart: NamedCart, body: CancelBody | None = None
+) -> CommandedCartShape:
+    """Start nothing more and end it; what workers hold is stopped, or goes on to its end."""
+    what = CancelCart(stops_running=(body or CancelBody()).running == "stop")
+    return CommandedCartShape.of_command(await command(backends, cart, what, actor=actor.name))
+
+
+@router.post("/carts/{cart}:approve")
+async def approve_cart(
+    actor: Operator, backends: UsedBackends, cart: NamedCart
+) -> CommandedCartShape:
+    """Let the next wave open: by someone with the role it asks for, and not by the submitter."""
+    what = ApproveCart(approver(actor.name, actor.role))
+    return CommandedCartShape.of_command(await command(backends, cart, what, actor=actor.name))
+
+
+@router.post("/carts/{cart}:retry")
+async def retry_cart(
+    actor: Operator, backends: UsedBackends, cart: NamedCart, body: RetryBody | None = None
+) -> CommandedCartShape:
+    """Run items that have ended once more, in their waves."""
+    what = (body or RetryBody()).command()
+    return CommandedCartShape.of_command(await command(backends, cart, what, actor=actor.name))
+
+
+@router.patch("/carts/{cart}")
+async def edit_cart(
+    actor: Operator,
+    backends: UsedBackends,
+    cart: NamedCart,
+    body: EditBody,
+    response: Response,
+    if_match: IfMatch = "",
+) -> CommandedCartShape:
+    """Change its rules, and items of waves that are not open yet."""
+    require_match(if_match, str(cart.version))
+    done = await cart_steering.edit(backends, cart, body.change(), actor=actor.name)
+    response.headers["ETag"] = quote(str(done.cart.version))
+    return CommandedCartShape.of_command(done)

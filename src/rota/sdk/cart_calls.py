@@ -1,0 +1,228 @@
+"""The API of carts, one function per thing to ask, beside `rota.sdk.calls`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from rota.sdk.answers import Event, Page
+from rota.sdk.calls import Inputs, Instant
+from rota.sdk.cart_answers import (
+    Cart,
+    CartDetail,
+    CartItem,
+    CartPlan,
+    CartWave,
+    Cells,
+    CommandedCart,
+)
+from rota.sdk.exchange import Body, Call, get, patch, path_of, post
+from rota.sdk.values import to_json
+
+T = TypeVar("T")
+
+Item = Mapping[str, object] | msgspec.Raw  # key, and where needed order, with, job; Raw: encoded
+Select = Literal["failed", "failed+skipped", "all"]
+
+_NDJSON = {"Content-Type": "application/x-ndjson"}
+_PIECE = 64 * 1024
+
+
+def submit_cart(
+    cart: Mapping[str, object],
+    items: Iterable[Item],
+    *,
+    count: int | None = None,
+    at: Instant | None = None,
+    key: str | None = None,
+) -> Call[Cart]:
+    """Hand in a cart, given as a job file has it but for its items; they are sent as they come.
+
+    `count` says how many come where `items` have no length. The same `key` again gives the same
+    cart; without one a key is made up, so that a broken connection can never submit twice.
+    """
+    return _with_items(post(Cart, "/carts"), cart, items, count, at).with_key(key)
+
+
+def plan_cart(
+    cart: Mapping[str, object],
+    items: Iterable[Item],
+    *,
+    count: int | None = None,
+    at: Instant | None = None,
+) -> Call[CartPlan]:
+    """What submitting the cart would do; refuses what that would refuse."""
+    return _with_items(post(CartPlan, "/carts", plan=True), cart, items, count, at)
+
+
+def submit_template(
+    template: str,
+    inputs: Inputs | None = None,
+    *,
+    at: Instant | None = None,
+    key: str | None = None,
+) -> Call[Cart]:
+    """Hand in a cart that was applied before; the inputs are for every item of it."""
+    return post(Cart, "/carts", _of_template(template, inputs, at)).with_key(key)
+
+
+def plan_template(
+    template: str, inputs: Inputs | None = None, *, at: Instant | None = None
+) -> Call[CartPlan]:
+    """What submitting it would do."""
+    return post(CartPlan, "/carts", _of_template(template, inputs, at), plan=True)
+
+
+def list_carts(
+    *,
+    where: str | None = None,
+    state: str | None = None,
+    name: str | None = None,
+    active: bool | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[Page[Cart]]:
+    """Carts, newest first; `where` is a filter such as `state:running name:upgrade-*`."""
+    call = get(Page[Cart], "/carts", where=where, state=state, name=name, active=active)
+    return call.with_query(limit=limit, cursor=cursor)
+
+
+def get_cart(cart: str) -> Call[CartDetail]:
+    """A cart by id, by a prefix that only one has, or the newest of that name."""
+    return get(CartDetail, path_of("carts", cart))
+
+
+def list_cart_items(
+    cart: str,
+    *,
+    state: str | Sequence[str] | None = None,
+    wave: int | None = None,
+    cause: str | None = None,
+    key: str | Sequence[str] | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[Page[CartItem]]:
+    """The items of a cart in their order; those for which all conditions hold."""
+    call = get(Page[CartItem], path_of("carts", cart, "items"), limit=limit, cursor=cursor)
+    return call.with_query(state=state, wave=wave, cause=cause, key=key)
+
+
+def list_cart_waves(
+    cart: str, *, limit: int | None = None, cursor: str | None = None
+) -> Call[Page[CartWave]]:
+    """Its waves by number."""
+    return get(Page[CartWave], path_of("carts", cart, "waves"), limit=limit, cursor=cursor)
+
+
+def get_cart_events(
+    cart: str, *, limit: int | None = None, cursor: str | None = None
+) -> Call[Page[Event]]:
+    """What happened to a cart, in order."""
+    return get(Page[Event], path_of("carts", cart, "events"), limit=limit, cursor=cursor)
+
+
+def get_cart_cells(cart: str) -> Call[Cells]:
+    """The state of each item, a letter each."""
+    return get(Cells, path_of("carts", cart, "cells"))
+
+
+def pause_cart(cart: str) -> Call[CommandedCart]:
+    """Start nothing more, retries included; what workers hold goes on to its end."""
+    return post(CommandedCart, f"{path_of('carts', cart)}:pause")
+
+
+def resume_cart(cart: str, *, allow: int | str | None = None) -> Call[CommandedCart]:
+    """Let it go on; `allow` raises how many may fail, 30 or "3%"."""
+    document = None if allow is None else {"allow": allow}
+    return post(CommandedCart, f"{path_of('carts', cart)}:resume", document)
+
+
+def cancel_cart(
+    cart: str, *, running: Literal["stop", "finish"] | None = None
+) -> Call[CommandedCart]:
+    """Start nothing more and end it; `running` says what becomes of what workers hold."""
+    document = None if running is None else {"running": running}
+    return post(CommandedCart, f"{path_of('carts', cart)}:cancel", document)
+
+
+def approve_cart(cart: str) -> Call[CommandedCart]:
+    """Let the next wave begin; whoever submitted the cart may not."""
+    return post(CommandedCart, f"{path_of('carts', cart)}:approve")
+
+
+def retry_cart(
+    cart: str,
+    select: Select = "failed",
+    *,
+    from_wave: int | None = None,
+    keys: Sequence[str] | None = None,
+    cause: str | None = None,
+) -> Call[CommandedCart]:
+    """Run items that have ended once more, in their waves; all conditions hold together."""
+    given = {"select": select, "from_wave": from_wave, "keys": keys, "cause": cause}
+    return post(CommandedCart, f"{path_of('carts', cart)}:retry", _only_given(given))
+
+
+def edit_cart(
+    cart: str,
+    *,
+    max_parallel: int | None = None,
+    failures: Mapping[str, object] | None = None,
+    between: Mapping[str, object] | None = None,
+    items: Sequence[Mapping[str, object]] | None = None,
+    if_match: str | None = None,
+) -> Call[CommandedCart]:
+    """Change its rules, and items of waves that are not open yet: {key, order, with, skip}."""
+    given = {"max_parallel": max_parallel, "failures": failures, "between": between, "items": items}
+    return patch(CommandedCart, path_of("carts", cart), _only_given(given)).if_match(if_match)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """A header and items as lines of JSON; gone through anew each time they are sent."""
+
+    header: bytes
+    items: Iterable[Item]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return _pieces(self.header, self.items)
+
+
+def _pieces(header: bytes, items: Iterable[Item]) -> Iterator[bytes]:
+    piece = bytearray(header + b"\n")
+    for item in items:
+        piece += to_json(item)
+        piece += b"\n"
+        if len(piece) >= _PIECE:
+            yield bytes(piece)
+            piece.clear()
+    if piece:
+        yield bytes(piece)
+
+
+def _with_items(
+    call: Call[T],
+    cart: Mapping[str, object],
+    items: Iterable[Item],
+    count: int | None,
+    at: Instant | None,
+) -> Call[T]:
+    if count is None:
+        if not isinstance(items, Sized):
+            raise TypeError("say with count= how many items an iterator has")
+        count = len(items)
+    header = to_json(_only_given({**cart, "count": count, "starts_at": at}))
+    can_repeat = not isinstance(items, Iterator)
+    body: Body = _Lines(header, items) if can_repeat else _pieces(header, items)
+    return replace(call, headers=_NDJSON, body=body)
+
+
+def _of_template(template: str, inputs: Inputs | None, at: Instant | None) -> dict[str, Any]:
+    return _only_given({"template": template, "with": inputs or None, "starts_at": at})
+
+
+def _only_given(fields: Mapping[str, object]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
