@@ -80,6 +80,8 @@ class TestOrder:
         check_evidence(rota.client, cart, evidence)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 class TestThousand:
     def test_budget_pauses_retry_completes_and_kills_cost_nothing(
         self, up: Up, evidence: Evidence, mended: Path

@@ -27,16 +27,14 @@ class ProgressDisplay:
         self._shown = ""
         self._told: tuple[object, ...] = ()
 
-    def take(self, cart: CartDetail) -> bool:
-        """Show how far the cart is; whether anything is new."""
+    def take(self, cart: CartDetail) -> None:
+        """Show how far the cart is, if that is new."""
         line = progress_line(cart, times.now())
-        is_new = line != self._shown
-        if self._is_live and is_new:
-            self._draw(line)
-        elif not self._is_live and self._is_worth_a_line(cart):
+        if not self._is_live and self._is_worth_a_line(cart):
             self.write(line)
+        if self._is_live and line != self._shown:
+            self._draw(line)
         self._shown = line
-        return is_new
 
     def end_line(self) -> None:
         """Leave the line that was drawn as it is."""
@@ -87,7 +85,7 @@ def _ahead(cart: CartDetail, present: datetime) -> str:
         return ""
     eta = cart.eta.astimezone(UTC)
     is_today = eta.date() == present.astimezone(UTC).date()
-    return f"ETA {eta:%H:%M}" if is_today else f"ETA {eta:%Y-%m-%d %H:%M}"
+    return f"ETA {eta:%H:%M} UTC" if is_today else f"ETA {eta:%Y-%m-%d %H:%M} UTC"
 
 
 def _waves(cart: CartDetail) -> int:

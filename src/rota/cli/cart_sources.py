@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +14,12 @@ from rota.cli.failures import FileRefused
 from rota.cli.files import NamedText, read_text
 from rota.sdk import cart_calls, errors
 from rota.sdk.cart_answers import Cart, CartPlan
+from rota.sdk.cart_items import encoded_item
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 
 if TYPE_CHECKING:
-    from rota.runtime.cart_files import CartItem
+    from rota.runtime.cart_files import CartFile
 
 T = TypeVar("T")
 
@@ -63,25 +64,25 @@ class AppliedCart:
 
 @dataclass(frozen=True, slots=True)
 class CartInFile:
-    """A cart that this machine reads and streams to the server."""
+    """A cart that this machine reads, once: what is planned and agreed to is what is sent."""
 
     wanted: Wanted
     file: str  # how messages call the job file
     label: str  # how they call the file that has the items
     document: Mapping[str, Any]  # the cart, without its items
-    items: _Documents
-    count: int
+    items: Sequence[cart_calls.Item]
+    jobs: Collection[str]  # that the items need
     project: str | None
     defined: frozenset[str]  # jobs of the same file, which are not applied
     note: str  # what its reader may not expect; "": nothing
 
     def plan(self, client: Client) -> Answered[CartPlan]:
-        call = cart_calls.plan_cart(self.document, self.items, count=self.count, at=self.wanted.at)
+        call = cart_calls.plan_cart(self.document, self.items, at=self.wanted.at)
         return self._ask(client, call)
 
     def submit(self, client: Client) -> Answered[Cart]:
         call = cart_calls.submit_cart(
-            self.document, self.items, count=self.count, at=self.wanted.at, key=self.wanted.key
+            self.document, self.items, at=self.wanted.at, key=self.wanted.key
         )
         return self._ask(client, call)
 
@@ -96,7 +97,7 @@ class CartInFile:
 
     def _refuse_unknown_job(self, client: Client) -> None:
         """Say that a job has to be applied first, rather than what is wrong with each item."""
-        for name in self.items.jobs()[:_MOST_LOOKED_UP]:
+        for name in sorted(self.jobs)[:_MOST_LOOKED_UP]:
             with suppress(errors.NotFound):
                 client.get_job(name)
                 continue
@@ -104,28 +105,6 @@ class CartInFile:
             if name in self.defined:
                 hint = f"submit applies no jobs; define it first: rota apply {self.file}"
             raise CommandFailed(f"there is no job {name}", code=Exit.NOT_FOUND, hint=hint)
-
-
-@dataclass(frozen=True, slots=True)
-class _Documents:
-    """Items as the API takes them, read anew each time."""
-
-    read: Callable[[], Iterator[CartItem]]
-    job: str  # of the items that name none
-
-    def __iter__(self) -> Iterator[cart_calls.Item]:
-        for item in self.read():
-            given = {
-                "key": item.key,
-                "order": item.order,
-                "with": item.inputs or None,
-                "job": item.job or None,
-            }
-            yield {name: value for name, value in given.items() if value is not None}
-
-    def jobs(self) -> list[str]:
-        """The names of all jobs that items need."""
-        return sorted({item.job or self.job for item in self.read()} - {""})
 
 
 CartSource: TypeAlias = AppliedCart | CartInFile
@@ -150,18 +129,28 @@ def _from_file(wanted: Wanted, project: str | None) -> CartInFile:
         found = read_cart_file(choice, wanted.inputs)
     label = text.label if found.items_path is None else str(found.items_path)
     with _refused_as(label):
-        count = sum(1 for _ in found.items())
+        items, jobs = _encoded(found)
     return CartInFile(
         wanted=wanted,
         file=text.label,
         label=label,
         document=found.document,
-        items=_Documents(found.items, found.template.job),
-        count=count,
+        items=items,
+        jobs=jobs,
         project=found.project,
         defined=frozenset(found.jobs),
         note=_note(text, found.is_scheduled),
     )
+
+
+def _encoded(cart: CartFile) -> tuple[list[cart_calls.Item], set[str]]:
+    """The items as they travel, and the names of their jobs."""
+    items: list[cart_calls.Item] = []
+    jobs: set[str] = set()
+    for item in cart.items():
+        items.append(encoded_item(item.key, item.inputs, order=item.order, job=item.job))
+        jobs.add(item.job or cart.template.job)
+    return items, jobs
 
 
 def _note(text: NamedText, is_scheduled: bool) -> str:

@@ -63,15 +63,17 @@ def _tell_end(
 def _follow(
     client: Client, cart: str, progress: ProgressDisplay, timeout: timedelta | None
 ) -> CartDetail | None:
-    """The cart once it is settled; None if the time was up first."""
+    """The cart once it is settled; None if the time was up first.
+
+    Asks less and less often, also while it goes on: carts are long, and their watchers many.
+    """
     end = None if timeout is None else time.monotonic() + timeout.total_seconds()
     pauses, outage = Pauses(), Outage()
     while True:
         try:
             found = client.get_cart(cart)
             outage.end()
-            if progress.take(found):
-                pauses.restart()
+            progress.take(found)
             if found.is_settled:
                 return found
         except AWAY as error:

@@ -16,7 +16,7 @@ from rota.domain.carts.progress import Pace, eta
 from rota.domain.carts.states import ItemState
 from rota.domain.carts.template import CartItem, CartTemplate
 from rota.domain.carts.waves import waves_in_words
-from rota.domain.errors import Conflict, NotFound
+from rota.domain.errors import Conflict, Invalid, NotFound, Problem
 from rota.domain.ids import CartId, new_cart_id
 from rota.domain.job import rules_of
 from rota.domain.shape import shape_of, unmet
@@ -72,6 +72,7 @@ async def submit(
 
     Nothing is left of one that is refused, and nothing starts before all of it is stored.
     """
+    await _refuse_unknown(backends, request)
     cart = new_cart_id()
     reader = ItemReader(request.template, request.count)
     try:
@@ -96,6 +97,7 @@ async def plan(
     backends: Backends, request: CartRequest, items: AsyncIterator[CartItem]
 ) -> CartPlan:
     """What `submit` would do, without doing it; refuses what it would refuse."""
+    await _refuse_unknown(backends, request)
     reader = ItemReader(request.template, request.count)
     async for chunk in _chunks(items):
         await _read(backends, reader, chunk, request.project)
@@ -115,6 +117,28 @@ async def plan(
         eta=eta(pace, waves),
         unrunnable=unrunnable,
     )
+
+
+async def _refuse_unknown(backends: Backends, request: CartRequest) -> None:
+    """Names that the cart uses beside those of its items' jobs."""
+    template, project = request.template, request.project
+    between, calendars = template.rules.between, template.rules.calendars
+    jobs = {between.check: "between.check", template.rollback: "rollback"}
+    jobs.pop("", None)
+    problems = []
+    if jobs:
+        found = await backends.store.jobs(JobQuery(project=project, names=list(jobs)))
+        known = {job.name for job in found}
+        problems = [Problem(f"there is no job {n!r}", jobs[n]) for n in jobs if n not in known]
+    if calendars:
+        stored = {each.calendar.name for each in await backends.store.calendars(project, calendars)}
+        problems += [
+            Problem(f"there is no calendar {name!r}", "calendars")
+            for name in calendars
+            if name not in stored
+        ]
+    if problems:
+        raise Invalid("the cart names what is not there", problems)
 
 
 async def _chunks(items: AsyncIterator[CartItem]) -> AsyncIterator[list[CartItem]]:
@@ -210,7 +234,7 @@ async def find_cart(backends: Backends, cart: str, *, project: str = "default") 
     if not found and cart.startswith("c_"):
         found = await store.carts(CartQuery(project, id_prefix=cart, limit=_AMBIGUOUS_SHOWN))
     if not found:
-        found = (await store.carts(CartQuery(project, name_like=cart, limit=1)))[:1]
+        found = await store.carts(CartQuery(project, name=cart, limit=1))
     if not found:
         raise NotFound(f"no cart {cart!r}", code="cart_not_found", hint="rota cart list shows them")
     if len(found) > 1:

@@ -116,6 +116,7 @@ class CartQuery:
     project: str = "default"
     ids: Sequence[str] | None = None
     id_prefix: str | None = None
+    name: str | None = None
     name_like: str | None = None  # with `*` wildcards
     states: Sequence[CartState] = ()
     before: tuple[datetime, str] | None = None  # cursor: newest first

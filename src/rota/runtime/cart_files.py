@@ -14,8 +14,6 @@ from rota.domain.jobfile import CartEntry, JobFile, cart_document, read_file
 from rota.domain.spec import DEFAULT_PROJECT, JobSpec
 from rota.runtime.item_files import read_item_file
 
-__all__ = ["CartChoice", "CartFile", "CartItem", "read_cart_file"]
-
 # What says when a template is submitted, and where its items are: not fields of a submission.
 _NOT_SUBMITTED = frozenset({"schedule", "timezone", "items", "items_from"})
 
@@ -52,7 +50,7 @@ class CartFile:
         return self.folder / source.path if isinstance(source, ItemsFile) else None
 
     def items(self) -> Iterator[CartItem]:
-        """Its items, read anew each time; `Invalid` has every bad line of their file."""
+        """Its items, read anew each time; `Invalid` comes last and has every bad line."""
         for item in self._written():
             yield replace(item, inputs={**item.inputs, **self.inputs}) if self.inputs else item
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict, TypeVar, o
 import msgspec
 
 from rota.sdk.cart_handles import AsyncCartHandle, CartHandle
+from rota.sdk.cart_items import encoded_item
 from rota.sdk.functions import JobFunction
 from rota.sdk.options import plain
-from rota.sdk.values import to_json
 
 if TYPE_CHECKING:
     from rota.sdk.app import App
@@ -66,7 +66,7 @@ class CartDraft:
         self.name = name
         self._options = options
         self._job = ""  # of the first item; items of the same one do not repeat it
-        self._items: dict[str, msgspec.Raw] = {}  # by key; encoded, which takes least memory
+        self._items: dict[str, msgspec.Raw] = {}  # by key
 
     def __len__(self) -> int:
         return len(self._items)
@@ -103,10 +103,8 @@ class CartDraft:
         if len(self._items) == MOST_ITEMS:
             raise ValueError(f"a cart has at most {MOST_ITEMS:,} items")
         self._job = self._job or job
-        fields = {"key": key, "order": order, "with": inputs or None}
-        item = {name: value for name, value in fields.items() if value is not None}
-        encoded = to_json(item if job == self._job else {**item, "job": job})
-        self._items[key] = msgspec.Raw(encoded)
+        own_job = "" if job == self._job else job
+        self._items[key] = encoded_item(key, inputs, order=order, job=own_job)
 
     def plan(self) -> CartPlan:
         """What submitting it would do: print it. Refuses what that would refuse."""

@@ -460,6 +460,19 @@ class TestEditing:
         assert (shown.state, shown.skipped) == (CartState.PARTIAL, 1)
 
 
+    async def test_what_is_skipped_is_skipped_once(self, carts: CartScene, job: JobId) -> None:
+        cart = await carts.submit(job)
+        shown = await carts.advance(cart)
+        edit = EditCart(shown.rules, [EditedItem("item-1", is_skipped=True)])
+        await carts.command(cart, edit)
+
+        with pytest.raises(Conflict) as refusal:
+            await carts.command(cart, edit)
+
+        assert refusal.value.code == "item_ended"
+        assert (await carts.show(cart)).skipped == 1
+
+
 class TestSeeing:
     async def test_cells_and_waves_tell_where_items_are(
         self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId

@@ -55,6 +55,7 @@ WHERE id = :id;
 -- Carts, newest first.
 SELECT * FROM cart
 WHERE project = :project AND state <> 'LOADING' AND (created_at, id) < (:before_at, :before_id)
+    AND (CAST(:name AS TEXT) IS NULL OR name = :name)
     AND (CAST(:name_like AS TEXT) IS NULL OR lower(name) LIKE lower(:name_like) ESCAPE '\')
     AND (:any_state = 1 OR state = ANY(:states))
 ORDER BY created_at DESC, id DESC LIMIT :limit;
@@ -193,7 +194,7 @@ WHERE cart = :cart AND number = :number;
 
 -- name: items_by_key
 -- Items of a cart.
-SELECT number, key, wave, inputs FROM cart_item WHERE cart = :cart AND key = ANY(:keys);
+SELECT number, key, wave, inputs, state FROM cart_item WHERE cart = :cart AND key = ANY(:keys);
 
 -- name: edit_item
 -- An item that has not started.

@@ -150,6 +150,8 @@ def _edit(now: int, book: Book, what: EditCart, actor: str) -> Script[int | None
         if item.key not in found:
             raise NotFound(f'the cart has no item "{item.key}"', code="item_not_found")
         commands.edit(facts, found[item.key]["wave"])
+        if found[item.key]["state"] != ItemState.PENDING:
+            raise Conflict(f'the item "{item.key}" has ended', code="item_ended")
         if item.wave is not None:
             commands.edit(facts, item.wave)
     yield from _change_items(book, what.items, found)

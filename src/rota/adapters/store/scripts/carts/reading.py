@@ -43,6 +43,7 @@ def _carts_query(wanted: CartQuery) -> Query:
         project=wanted.project,
         before_at=micros(before[0]) if before else _LATER_THAN_ALL,
         before_id=before[1] if before else "",
+        name=wanted.name,
         name_like=like_pattern(wanted.name_like),
         any_state=int(not wanted.states),
         states=wanted.states,

@@ -1,0 +1,88 @@
+"""Carts that people hand in, and how they are found again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.unit.scheduler.timeline import Timeline
+
+from rota.domain.carts.template import CartItem
+from rota.domain.errors import Invalid, NotFound
+from rota.domain.jobfile import read_cart
+from rota.operations import carts
+from rota.ports.carts import Cart, CartQuery
+
+pytestmark = pytest.mark.anyio
+
+ITEM = CartItem("db-1")
+
+
+def request(count: int = 1, **fields: Any) -> carts.CartRequest:
+    document = {"name": "rollout", "job": "job", "items": [{"key": "some"}], **fields}
+    return carts.CartRequest(read_cart(document), count)
+
+
+async def each(*items: CartItem) -> AsyncIterator[CartItem]:
+    for item in items:
+        yield item
+
+
+async def submit(timeline: Timeline, **fields: Any) -> Cart:
+    return await carts.submit(timeline.backends, request(**fields), each(ITEM), actor="ann")
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"between": {"check": "nothing"}}, "between.check"),
+        ({"rollback": "nothing"}, "rollback"),
+        ({"calendars": ["nothing"]}, "calendars"),
+    ],
+)
+async def test_names_of_what_is_not_there_are_refused(
+    timeline: Timeline, fields: dict[str, Any], path: str
+) -> None:
+    await timeline.apply(None)
+
+    with pytest.raises(Invalid) as refusal:
+        await submit(timeline, **fields)
+
+    assert [problem.path for problem in refusal.value.problems] == [path]
+    assert await timeline.store.carts(CartQuery()) == []
+
+
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        ([], "no items"),
+        ([ITEM], "2 items were announced, 1 came"),
+        ([ITEM, ITEM], "1 of 2 items cannot be run"),
+        ([ITEM, CartItem("db-2", order=3)], "1 of 2 items cannot be run"),
+        ([CartItem("db-1", inputs={"host": "a"}), CartItem("db-2", job="none")], "2 of 2 items"),
+    ],
+)
+async def test_nothing_is_left_of_a_cart_that_is_refused(
+    timeline: Timeline, items: list[CartItem], said: str
+) -> None:
+    await timeline.apply(None)
+
+    with pytest.raises(Invalid, match=said):
+        await carts.submit(timeline.backends, request(2), each(*items), actor="ann")
+
+    assert await timeline.store.carts(CartQuery()) == []
+    assert await timeline.store.forget_loading_carts(await timeline.store.now()) == 0
+
+
+async def test_a_cart_is_found_by_its_id_its_beginning_and_its_exact_name(
+    timeline: Timeline,
+) -> None:
+    await timeline.apply(None)
+    cart = await submit(timeline)
+
+    for wanted in (cart.id, cart.id[:6], "rollout"):
+        assert (await carts.find_cart(timeline.backends, wanted)).id == cart.id
+    for wanted in ("ROLLOUT", "roll*", "c_0"):
+        with pytest.raises(NotFound):
+            await carts.find_cart(timeline.backends, wanted)
