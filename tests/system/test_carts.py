@@ -66,6 +66,19 @@ class TestOrder:
         }
         check_evidence(rota.client, cart, evidence, order.get("max_parallel"))
 
+    def test_items_of_a_wave_go_in_their_order_where_not_all_can_at_once(
+        self, up: Up, evidence: Evidence, mended: Path
+    ) -> None:
+        client = up(slots="1").client
+        apply(client, upgrade(evidence, mended))
+        cart = submit(client, databases(30), order="parallel")
+
+        settle(client, cart)
+
+        keys = {run.id: run.item for run in runs_of(client, cart)}
+        started = [keys[run] for run, _ in evidence.started()]
+        assert started == sorted(keys.values(), key=str)
+
     def test_own_numbers_with_gaps_are_kept(self, up: Up, evidence: Evidence, mended: Path) -> None:
         rota = up(slots=str(SLOTS))
         apply(rota.client, upgrade(evidence, mended, retry=TWICE))

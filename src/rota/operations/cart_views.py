@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,8 +20,8 @@ from rota.domain.carts.states import (
 )
 from rota.domain.ids import RunId
 from rota.operations.backends import Backends
-from rota.operations.carts import time_left
-from rota.ports.carts import Cart, FailureGroup, Wave
+from rota.operations.carts import WAVES_LOOKED_AT, time_left
+from rota.ports.carts import Cart, FailureGroup, Overview
 
 _GROUPS_SHOWN = 10
 _STANDING = FINAL_CART_STATES | {CartState.PAUSED}  # nothing more happens by itself
@@ -41,17 +40,14 @@ class Gate:
 @dataclass(frozen=True, slots=True)
 class CartView:
     cart: Cart
-    waves: Sequence[Wave]
+    overview: Overview
     failure_groups: Sequence[FailureGroup]  # the most frequent
     eta: datetime | None  # when it will have ended; None: nobody knows, or it stands still
 
     @property
     def by_state(self) -> Mapping[ItemState, int]:
         """How many items are in each state."""
-        counts: Counter[ItemState] = Counter()
-        for wave in self.waves:
-            counts.update(wave.items)
-        return {state: counts[state] for state in ItemState}
+        return {state: self.overview.items.get(state, 0) for state in ItemState}
 
     @property
     def done(self) -> int:
@@ -71,11 +67,8 @@ class CartView:
     @property
     def place(self) -> str:
         """Of the current wave among all: `4 of 13`; "" before the first."""
-        numbers = [wave.number for wave in self.waves]
-        opened = self.cart.current_wave or self.cart.wave
-        if opened not in numbers:
-            return ""
-        return f"{numbers.index(opened) + 1} of {len(numbers)}"
+        place = self.overview.place
+        return f"{place} of {self.overview.waves}" if place else ""
 
     @property
     def gate(self) -> Gate | None:
@@ -101,24 +94,21 @@ class CartView:
     @property
     def _scope(self) -> Mapping[ItemState, int]:
         """The items whose failures are counted together: of the cart, or of the current wave."""
-        if self.cart.rules.failures.scope is Scope.CART:
-            return self.by_state
-        opened = self.cart.current_wave or self.cart.wave
-        current = [wave for wave in self.waves if wave.number == opened] or self.waves[:1]
-        return current[0].items if current else {}
+        is_cart = self.cart.rules.failures.scope is Scope.CART
+        return self.overview.items if is_cart else self.overview.in_wave
 
 
 async def view(backends: Backends, cart: Cart) -> CartView:
     """A cart with all that its page shows."""
-    waves = await backends.store.waves(cart.id)
+    overview = await backends.store.overview(cart, WAVES_LOOKED_AT)
     groups = await backends.store.failure_groups(cart.id, _GROUPS_SHOWN)
-    return CartView(cart, waves, groups, await _eta(backends, cart, waves))
+    return CartView(cart, overview, groups, await _eta(backends, cart, overview))
 
 
-async def _eta(backends: Backends, cart: Cart, waves: Sequence[Wave]) -> datetime | None:
+async def _eta(backends: Backends, cart: Cart, overview: Overview) -> datetime | None:
     if cart.state in _STANDING:
         return None
-    left = await time_left(backends, cart, waves)
+    left = await time_left(backends, cart, overview)
     if left is None:
         return None
     now = await backends.store.now()

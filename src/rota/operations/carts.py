@@ -31,12 +31,13 @@ from rota.ports.carts import (
     DueTemplate,
     NewCart,
     NewItem,
-    Wave,
+    Overview,
 )
 from rota.ports.records import Idempotency, JobQuery, Role
 
 _CHUNK = 2_000  # items in one transaction
 _AMBIGUOUS_SHOWN = 5
+WAVES_LOOKED_AT = 1_000  # to tell how long a cart will take
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,17 +261,22 @@ def approver(name: str, role: Role) -> commands.Approver:
     return commands.Approver(name, {each.value for each in roles[: roles.index(role) + 1]})
 
 
-async def time_left(backends: Backends, cart: Cart, waves: Sequence[Wave]) -> timedelta | None:
-    """How long the cart will still take, by what is known now; None: nobody knows."""
-    left = [
-        count
-        for wave in waves
-        if (count := wave.items.get(ItemState.PENDING, 0) + wave.items.get(ItemState.OPEN, 0))
-    ]
+async def time_left(backends: Backends, cart: Cart, overview: Overview) -> timedelta | None:
+    """How long the cart will still take, by what is known now; None: nobody knows.
+
+    Waves beyond those that were looked at are taken to be like these.
+    """
     name = cart.document.get("job", "")
     jobs = await backends.store.jobs(JobQuery(project=cart.project, names=[name])) if name else []
     seconds = jobs[0].expected_seconds if jobs else None
     expected = None if seconds is None else timedelta(seconds=seconds)
     sessions = await backends.store.sessions(alive_only=True)
     slots = sum(session.slots for session in sessions) or None
-    return eta(Pace(expected, _window(cart.rules), slots, cart.rules.between.wait), left)
+    pace = Pace(expected, _window(cart.rules), slots, cart.rules.between.wait)
+    known = eta(pace, overview.left)
+    looked_at = sum(overview.left)
+    if known is None or not looked_at:
+        return known
+    items = overview.items
+    all_left = items.get(ItemState.PENDING, 0) + items.get(ItemState.OPEN, 0)
+    return known * (all_left / looked_at)

@@ -101,6 +101,17 @@ class Wave:
 
 
 @dataclass(frozen=True, slots=True)
+class Overview:
+    """How far a cart is, however many waves it has."""
+
+    items: Mapping[ItemState, int]
+    in_wave: Mapping[ItemState, int]  # of the current wave, or the first
+    waves: int
+    place: int  # of the current wave among them, from 1; 0: none was opened
+    left: Sequence[int]  # items to do in the next waves, as many as were asked for
+
+
+@dataclass(frozen=True, slots=True)
 class FailureGroup:
     """Items that failed for the same cause."""
 
@@ -319,6 +330,10 @@ class CartStore(Protocol):
     async def items(self, query: ItemQuery) -> list[Item]: ...
 
     async def waves(self, cart: CartId) -> list[Wave]: ...
+
+    async def overview(self, cart: Cart, waves: int) -> Overview:
+        """With what is left in up to so many waves."""
+        ...
 
     async def failure_groups(self, cart: CartId, limit: int) -> list[FailureGroup]:
         """The causes of failures, the most frequent first."""

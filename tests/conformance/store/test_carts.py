@@ -88,6 +88,16 @@ class TestOrder:
 
         assert [len(keys) for keys in flights] == [4, 4, 2]
 
+    async def test_items_of_a_wave_go_in_their_order_where_not_all_can_at_once(
+        self, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        cart = await carts.submit(job, PARALLEL, items=12)
+        await carts.advance(cart)
+
+        done = [await carts.work(cart, worker, most=1) for _ in range(12)]
+
+        assert done == [[f"item-{number}"] for number in range(12)]
+
     async def test_runs_know_their_cart_and_item(
         self, scene: Scene, carts: CartScene, job: JobId
     ) -> None:
@@ -496,3 +506,21 @@ class TestSeeing:
             (2, 2),
             (3, 1),
         ]
+
+    async def test_an_overview_needs_no_look_at_every_wave(
+        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        cart = await carts.submit(job, CartRules(failures=allowing(5)), items=6)
+        await carts.advance(cart)
+        await carts.work(cart, worker, failing=["item-0"])
+        shown = await carts.advance(cart)
+
+        overview = await scene.store.overview(shown, waves=2)
+
+        assert overview.items == {
+            ItemState.FAILED: 1,
+            ItemState.OPEN: 1,
+            ItemState.PENDING: 4,
+        }
+        assert (overview.place, overview.waves, overview.left) == (2, 6, [1, 1])
+        assert overview.in_wave == {ItemState.OPEN: 1}

@@ -23,6 +23,7 @@ from rota.ports.carts import (
     MissedCarts,
     NewCart,
     NewItem,
+    Overview,
     Template,
     Wave,
 )
@@ -72,6 +73,9 @@ class CartVerbs:
 
     async def waves(self, cart: CartId) -> list[Wave]:
         return await self._driver.read(lambda _: reading.waves(cart))
+
+    async def overview(self, cart: Cart, waves: int) -> Overview:
+        return await self._driver.read(lambda _: reading.overview(cart, waves))
 
     async def failure_groups(self, cart: CartId, limit: int) -> list[FailureGroup]:
         return await self._driver.read(lambda _: reading.failure_groups(cart, limit))

@@ -212,6 +212,20 @@ WHERE cart_item.cart = :cart AND cart_item.number > :after
     AND (:any_key = 1 OR cart_item.key = ANY(:keys))
 ORDER BY cart_item.number LIMIT :limit;
 
+-- name: item_states
+-- How many items of a cart are in each state.
+SELECT state, count(*) AS count FROM cart_item WHERE cart = :cart GROUP BY state;
+
+-- name: wave_places
+-- How many waves a cart has, and how many of them are not after this one.
+SELECT count(DISTINCT wave) AS total, count(DISTINCT CASE WHEN wave <= :wave THEN wave END) AS place
+FROM cart_item WHERE cart = :cart;
+
+-- name: unfinished_waves
+-- How many items the next waves still have to do.
+SELECT wave, count(*) AS count FROM cart_item
+WHERE cart = :cart AND state IN ('PENDING', 'OPEN') GROUP BY wave ORDER BY wave LIMIT :limit;
+
 -- name: select_waves
 -- How many items of each wave are in each state.
 SELECT wave, state, count(*) AS count FROM cart_item WHERE cart = :cart GROUP BY wave, state;

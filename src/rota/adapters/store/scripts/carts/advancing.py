@@ -116,7 +116,8 @@ def _start(
     if not jobs <= known:
         yield from pause(now, book, PauseReason.JOB, effects, actor=_ACTOR)
         return
-    runs = [new_run_id(instant(now)) for _ in items]
+    # Sorted: of runs that are due at the same instant, those with lower ids go first.
+    runs = sorted(new_run_id(instant(now)) for _ in items)
     drafts = [_draft(now, book, row, run) for row, run in zip(items, runs, strict=True)]
     yield from insert_drafts(now, drafts, rules, effects, actor=_ACTOR)
     opened = [(run, book.id, row["number"]) for row, run in zip(items, runs, strict=True)]

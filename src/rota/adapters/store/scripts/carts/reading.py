@@ -16,7 +16,16 @@ from rota.adapters.store.rows import (
 from rota.adapters.store.script import Query, Script, query
 from rota.domain.carts.states import ItemState
 from rota.domain.ids import CartId, micros
-from rota.ports.carts import Cart, CartLook, CartQuery, FailureGroup, Item, ItemQuery, Wave
+from rota.ports.carts import (
+    Cart,
+    CartLook,
+    CartQuery,
+    FailureGroup,
+    Item,
+    ItemQuery,
+    Overview,
+    Wave,
+)
 
 _LATER_THAN_ALL = 2**62
 
@@ -72,6 +81,22 @@ def waves(cart: CartId) -> Script[list[Wave]]:
     for row in (yield query("select_waves", cart=cart)):
         counts[row["wave"]][ItemState(row["state"])] = row["count"]
     return [Wave(number, counts[number]) for number in sorted(counts)]
+
+
+def overview(cart: Cart, limit: int) -> Script[Overview]:
+    opened = cart.current_wave or cart.wave
+    states = yield query("item_states", cart=cart.id)
+    [places] = yield query("wave_places", cart=cart.id, wave=opened)
+    left = yield query("unfinished_waves", cart=cart.id, limit=limit)
+    current = opened or (left[0]["wave"] if left else 0)
+    in_wave = yield query("wave_states", cart=cart.id, wave=current)
+    return Overview(
+        items={ItemState(row["state"]): row["count"] for row in states},
+        in_wave={ItemState(row["state"]): row["count"] for row in in_wave},
+        waves=places["total"],
+        place=places["place"] if opened else 0,
+        left=[row["count"] for row in left],
+    )
 
 
 def failure_groups(cart: CartId, limit: int) -> Script[list[FailureGroup]]:
