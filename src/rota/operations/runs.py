@@ -66,6 +66,14 @@ def _idempotency(job: Job, options: TriggerOptions, actor: str) -> Idempotency |
 
 async def retry(backends: Backends, run: Run, *, actor: str) -> Run:
     """A new run like one that has ended, with the same inputs and the job's current version."""
+    if run.cart is not None:
+        raise Conflict(
+            f"run {run.id} is of cart {run.cart}, which decides when it runs again",
+            code="run_of_cart",
+            hint=f"rota cart retry {run.cart} --item {run.item}"
+            if run.item
+            else f"rota cart resume {run.cart} runs a check again",
+        )
     if not is_final(run.state):
         raise Conflict(
             f"run {run.id} is {run.state.lower()}, it has not ended",

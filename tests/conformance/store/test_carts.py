@@ -245,6 +245,23 @@ class TestPausing:
         assert flights == [["item-0"]]
         assert shown.state is CartState.COMPLETED
 
+    async def test_the_time_of_what_it_holds_stands_still(
+        self, scene: Scene, carts: CartScene
+    ) -> None:
+        job = await scene.job("urgent", deadline=timedelta(minutes=10))
+        cart = await carts.submit(job, PARALLEL, items=2)
+        await carts.advance(cart)
+        await carts.command(cart, PauseCart())
+        scene.advance(timedelta(hours=8))
+        await scene.store.release_forgotten(100)
+
+        await carts.command(cart, ResumeCart())
+        await scene.store.release_forgotten(100)
+        await scene.release()
+
+        shown, _ = await carts.play(cart, await scene.worker())
+        assert shown.state is CartState.COMPLETED
+
     async def test_pausing_twice_is_no_mistake(self, carts: CartScene, job: JobId) -> None:
         cart = await carts.submit(job)
 
@@ -468,7 +485,6 @@ class TestEditing:
         shown, flights = await carts.play(cart, worker)
         assert flights == [["item-0"], ["item-2"]]
         assert (shown.state, shown.skipped) == (CartState.PARTIAL, 1)
-
 
     async def test_what_is_skipped_is_skipped_once(self, carts: CartScene, job: JobId) -> None:
         cart = await carts.submit(job)

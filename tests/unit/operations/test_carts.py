@@ -9,10 +9,11 @@ import pytest
 from tests.unit.scheduler.timeline import Timeline
 
 from rota.domain.carts.template import CartItem
-from rota.domain.errors import Invalid, NotFound
+from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.jobfile import read_cart
-from rota.operations import carts
+from rota.operations import carts, runs
 from rota.ports.carts import Cart, CartQuery
+from rota.testing.cart_scenes import CartScene
 
 pytestmark = pytest.mark.anyio
 
@@ -86,3 +87,20 @@ async def test_a_cart_is_found_by_its_id_its_beginning_and_its_exact_name(
     for wanted in ("ROLLOUT", "roll*", "c_0"):
         with pytest.raises(NotFound):
             await carts.find_cart(timeline.backends, wanted)
+
+
+async def test_a_run_of_a_cart_is_retried_by_the_cart(timeline: Timeline) -> None:
+    await timeline.apply(None)
+    scenes = CartScene(timeline.scene)
+    cart = await submit(timeline)
+    await scenes.play(cart.id, timeline.session, failing=["db-1"])
+    [item] = await scenes.items(cart.id)
+    run = await timeline.scene.show(str(item.run))
+
+    with pytest.raises(Conflict) as refusal:
+        await runs.retry(timeline.backends, run, actor="ann")
+
+    assert (refusal.value.code, refusal.value.hint) == (
+        "run_of_cart",
+        f"rota cart retry {cart.id} --item db-1",
+    )

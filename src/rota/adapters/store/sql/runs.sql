@@ -117,9 +117,10 @@ WHERE coalesce(job_id, '') IN (SELECT job.id FROM job WHERE job.id = ANY(:ids) A
     AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
 
 -- name: overdue_runs
--- Waiting runs whose deadline has passed.
+-- Waiting runs whose deadline has passed. While a cart holds a run, its time stands still.
 SELECT id, job_id FROM run
 WHERE deadline_at IS NOT NULL AND deadline_at <= :now AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
+    AND coalesce(blocked_on, '') NOT LIKE 'cart:%'
 ORDER BY deadline_at LIMIT :limit;
 
 -- name: dropped_runs
