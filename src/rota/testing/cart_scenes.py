@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from rota.domain.carts.definition import CartRules, Failures, Order, Share
-from rota.domain.carts.states import CartState, ItemState
+from rota.domain.carts.states import ItemState
 from rota.domain.carts.waves import wave_of_each
 from rota.domain.ids import CartId, JobId, SessionId, new_cart_id
 from rota.domain.run import AttemptResult
@@ -105,4 +105,3 @@ def _key(work: Work) -> str:
 
 
 PARALLEL = CartRules(Order.PARALLEL)
-ENDED = frozenset({CartState.COMPLETED, CartState.PARTIAL, CartState.FAILED, CartState.CANCELLED})
