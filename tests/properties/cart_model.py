@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
+from rota.domain.carts import commands
 from rota.domain.carts.budget import limit_of
 from rota.domain.carts.definition import CartRules, OnBreach, Scope, Share
-from rota.domain.carts.facts import CartFacts, CheckFacts
+from rota.domain.carts.facts import CartFacts
 from rota.domain.carts.states import (
     CANCELLING,
     FAILED_ITEM_STATES,
@@ -38,7 +39,6 @@ from rota.domain.carts.steps import (
     Step,
     decide,
 )
-from rota.domain.ids import RunId
 from rota.domain.states import RunState
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -152,13 +152,11 @@ class ModelCart:
             unknown=runs[RunState.UNKNOWN],
             completed=states[ItemState.COMPLETED],
             failed=sum(states[state] for state in FAILED_ITEM_STATES),
-            cancelled=states[ItemState.CANCELLED],
-            skipped=states[ItemState.SKIPPED],
             items_in_wave=len(current),
             failed_in_wave=sum(item.state in FAILED_ITEM_STATES for item in current),
             is_breach_recorded=self.is_breach_recorded,
             wave_ended_at=self.ended_at,
-            check=CheckFacts(RunId("r_check"), self.check) if self.check else None,
+            check=self.check,
             approved_by=self.approved_by,
             closed_until=self.closed_until,
         )
@@ -285,9 +283,9 @@ class ModelCart:
             self.ended_at = self.now
 
     def resume(self, state: CartState) -> None:
-        self._show(state)
-        if self.check is not None and self.check is not RunState.COMPLETED:
+        if commands.is_check_void(self.facts()):
             self.check = None
+        self._show(state)
 
     def allow(self, failures: int) -> None:
         raised = replace(self.rules.failures, allow=Share(failures))

@@ -32,6 +32,13 @@ class TestEndings:
 
         assert run.message == "step ship: exit 3: disk full"
 
+    def test_a_step_without_name_that_complains_on_its_output_says_so_too(
+        self, client: Client
+    ) -> None:
+        run = execute(client, "echo 'disk full'; exit 3")
+
+        assert run.message == "step 1: exit 3: disk full"
+
     def test_exit_code_of_the_failing_step_is_the_runs(self, client: Client) -> None:
         run = execute(client, "echo before", "exit 7", "echo never")
 

@@ -19,13 +19,11 @@ from rota.cli.items_of_carts import with_items
 from rota.cli.options import REMOTE, Format, Remote
 from rota.cli.plan_views import changed_count, write_plan
 from rota.cli.printing import print_data
-from rota.cli.terminal import Terminal
+from rota.cli.terminal import MANY, Terminal
 from rota.sdk import calls
 from rota.sdk.answers import Plan, Problem
 from rota.sdk.client import Client
 from rota.sdk.errors import Invalid
-
-_MANY = 100
 
 app = App(name="apply", usage="rota apply [OPTIONS] [FILE…]")
 
@@ -137,7 +135,7 @@ def _with_consent(terminal: Terminal, plans: list[Answered[Plan]], choices: Choi
         both = ((jobs, "job"), (carts, "cart"))
         counts = " and ".join(counted(len(names), what) for names, what in both if names)
         question = f"delete {counts} ({inert(', '.join([*jobs, *carts][:10]))})?"
-    elif changed > _MANY:
+    elif changed > MANY:
         question = f"change {changed:,} jobs?"
     else:
         return choices

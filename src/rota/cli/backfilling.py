@@ -17,12 +17,11 @@ from rota.cli.instants import Instant
 from rota.cli.job_views import span
 from rota.cli.options import Remote
 from rota.cli.printing import print_one
-from rota.cli.terminal import Terminal
+from rota.cli.terminal import MANY, Terminal
 from rota.sdk import calls
 from rota.sdk.answers import Backfill, SkippedDueTimes
 from rota.sdk.client import Client
 
-_MANY = 100
 _CAUSES = {"active": "still going", "completed": "completed", "not_failed": "did not fail"}
 
 
@@ -68,7 +67,7 @@ def request_backfill(job: str, wanted: Range, remote: Remote) -> Exit:
         if wanted.plan:
             _print(remote, planned, job)
             return Exit.CHANGES if planned.value.runs else Exit.DONE
-        if planned.value.runs > _MANY:
+        if planned.value.runs > MANY:
             question = f"start {planned.value.runs:,} runs of {inert(job)}?"
             otherwise = "look with --plan, then add --yes"
             remote.terminal().confirm(question, yes=wanted.yes, otherwise=otherwise)

@@ -10,7 +10,6 @@ from cyclopts.validators import Number
 
 from rota.cli import cart_steering, cart_templates, times
 from rota.cli.asking import Listing, ask, ask_list
-from rota.cli.cart_causes import cause_named
 from rota.cli.cart_submitting import (
     AS_WRITTEN,
     NOW,
@@ -143,7 +142,7 @@ def items(
             found.id,
             state=[each.upper() for each in state] or None,
             wave=wave,
-            cause=None if cause is None else cause_named(found, cause),
+            cause=cause,
         )
         listing = ask_list(client, call, limit=limit)
     print_list(remote, listing, ITEMS)

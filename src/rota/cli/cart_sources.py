@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from rota.cli.asking import Answered, ask
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.failures import FileRefused
-from rota.cli.files import NamedText, read_text
+from rota.cli.files import NamedText, nearest_file, read_text
 from rota.sdk import cart_calls, errors
 from rota.sdk.cart_answers import Cart, CartPlan
 from rota.sdk.cart_items import encoded_item
@@ -54,12 +54,14 @@ class AppliedCart:
 
     def plan(self, client: Client) -> Answered[CartPlan]:
         wanted = self.wanted
-        return ask(client, cart_calls.plan_template(wanted.cart, wanted.inputs, at=wanted.at))
+        with _at_named(wanted):
+            return ask(client, cart_calls.plan_template(wanted.cart, wanted.inputs, at=wanted.at))
 
     def submit(self, client: Client) -> Answered[Cart]:
         wanted = self.wanted
         call = cart_calls.submit_template(wanted.cart, wanted.inputs, at=wanted.at, key=wanted.key)
-        return ask(client, call)
+        with _at_named(wanted):
+            return ask(client, call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ class CartInFile:
 
     def _ask(self, client: Client, call: Call[T]) -> Answered[T]:
         try:
-            return ask(client, call)
+            with _at_named(self.wanted):
+                return ask(client, call)
         except errors.Invalid as error:
             self._refuse_unknown_job(client)
             if not error.errors:
@@ -128,6 +131,7 @@ def _from_file(wanted: Wanted, project: str | None) -> CartInFile:
     with _refused_as(text.label):
         found = read_cart_file(choice, wanted.inputs)
     label = text.label if found.items_path is None else str(found.items_path)
+    _require_items(text.label, found)
     with _refused_as(label):
         items, jobs = _encoded(found)
     return CartInFile(
@@ -141,6 +145,17 @@ def _from_file(wanted: Wanted, project: str | None) -> CartInFile:
         defined=frozenset(found.jobs),
         note=_note(text, found.is_scheduled),
     )
+
+
+def _require_items(label: str, cart: CartFile) -> None:
+    """Name the line of the job file whose file of items is not there."""
+    from rota.runtime.offline import Problem
+
+    path = cart.items_path
+    if path is not None and not path.exists():
+        message = f"there is no file {path}"
+        problem = Problem(message, "items_from", line=cart.line, hint=nearest_file(path))
+        raise FileRefused(label, "the items cannot be read", [problem])
 
 
 def _encoded(cart: CartFile) -> tuple[list[cart_calls.Item], set[str]]:
@@ -157,6 +172,19 @@ def _note(text: NamedText, is_scheduled: bool) -> str:
     if not is_scheduled:
         return ""
     return f"its schedule is left aside: rota apply {text.label} lets it start by itself"
+
+
+@contextmanager
+def _at_named(wanted: Wanted) -> Iterator[None]:
+    """Blame the flag for a time that the server cannot read or that has passed."""
+    try:
+        yield
+    except errors.Invalid as error:
+        for problem in error.errors:
+            if problem.path == "starts_at":
+                message = f"--at {wanted.at}: {problem.message}"
+                raise CommandFailed(message, code=Exit.USAGE, hint=problem.hint or "") from error
+        raise
 
 
 @contextmanager

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from rota.cli.asking import ask
-from rota.cli.cart_causes import cause_named
+from rota.cli.asking import ask, ask_list
 from rota.cli.cart_views import actions, standing
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.failures import counted
@@ -18,7 +18,7 @@ from rota.cli.inert import inert
 from rota.cli.options import DESTROYING, WRITING, Destroying, Writing
 from rota.cli.printing import print_one
 from rota.cli.references import CartReference, find_cart
-from rota.cli.terminal import Terminal
+from rota.cli.terminal import MANY, Terminal
 from rota.sdk import cart_calls
 from rota.sdk.cart_answers import CartDetail, CommandedCart
 from rota.sdk.cart_calls import Select
@@ -26,7 +26,7 @@ from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 
 _Page = Callable[[Terminal, CommandedCart], None]
-_MANY = 100
+_FAILED = ("FAILED", "TIMED_OUT")
 
 
 def pause(cart: CartReference, /, *, writing: Writing = WRITING) -> None:
@@ -49,17 +49,31 @@ def resume(
     """Let a paused cart go on."""
     with writing.connect() as client:
         found = find_cart(client, cart)
-        if not _is_rehearsed(writing, found, "resume"):
+        how = "" if allow is None else f", so that {allow} may fail"
+        if not _is_rehearsed(writing, found, "resume", how):
             share = None if allow is None else _share(allow)
             _steer(writing, client, cart_calls.resume_cart(found.id, allow=share))
 
 
-def approve(cart: CartReference, /, *, writing: Writing = WRITING) -> None:
+def approve(
+    cart: CartReference,
+    /,
+    *,
+    wave: Annotated[
+        int | None,
+        Parameter(metavar="K", validator=Number(gte=1), help="Only if this is the wave to come."),
+    ] = None,
+    writing: Writing = WRITING,
+) -> None:
     """Let the next wave of a cart begin; somebody else than its submitter has to."""
     with writing.connect() as client:
         found = find_cart(client, cart)
-        if not _is_rehearsed(writing, found, "approve the next wave of"):
-            _steer(writing, client, cart_calls.approve_cart(found.id))
+        if wave is None and found.gate is not None:
+            wave = found.gate.wave
+        name = "the next wave" if wave is None else f"wave {wave}"
+        if not _is_rehearsed(writing, found, f"approve {name} of"):
+            page = partial(_write_approved, wave=name)
+            _steer(writing, client, cart_calls.approve_cart(found.id, wave=wave), page)
 
 
 def cancel(
@@ -74,10 +88,12 @@ def cancel(
     """End a cart early; items that never started are skipped."""
     with destroying.connect() as client:
         found = find_cart(client, cart)
-        if _is_rehearsed(destroying, found, "cancel"):
-            return
         left = found.pending + found.open
-        if left > _MANY:
+        running = "goes on to its end" if let_running_finish else "is stopped"
+        how = f": {counted(left, 'item')} not ended, what runs {running}"
+        if _is_rehearsed(destroying, found, "cancel", how):
+            return
+        if left > MANY:
             question = f"cancel {found.id} with {left:,} items that have not ended?"
             destroying.terminal().confirm(
                 question, yes=destroying.yes, otherwise="add --yes to do it"
@@ -92,7 +108,10 @@ class Selection:
     """Which items; all that is given holds together."""
 
     failed: Annotated[bool, Parameter(help="Items that failed or timed out.")] = False
-    skipped: Annotated[bool, Parameter(help="Items that failed, and those never started.")] = False
+    skipped: Annotated[
+        bool,
+        Parameter(help="All that did not complete: also cancelled and never started ones."),
+    ] = False
     from_wave: Annotated[
         int | None,
         Parameter(metavar="K", validator=Number(gte=1), help="Items of this wave and later ones."),
@@ -116,28 +135,57 @@ class Selection:
             raise CommandFailed("say which items are to run again", code=Exit.USAGE, hint=hint)
         return "all"
 
+    @property
+    def in_words(self) -> str:
+        parts = [] if self.select == "all" else [self.select.replace("+", ", cancelled, ")]
+        parts += [f"from wave {self.from_wave}"] if self.from_wave is not None else []
+        parts += [f"key {key}" for key in self.item]
+        return ", ".join([*parts, *([f"cause {self.cause}"] if self.cause is not None else [])])
+
 
 _NOTHING = Selection()
 
 
 def retry(
-    cart: CartReference, /, *, selection: Selection = _NOTHING, writing: Writing = WRITING
+    cart: CartReference, /, *, selection: Selection = _NOTHING, destroying: Destroying = DESTROYING
 ) -> None:
     """Run items of a cart that have ended once more, in their waves."""
     select = selection.select
-    with writing.connect() as client:
+    with destroying.connect() as client:
         found = find_cart(client, cart)
-        cause = None if selection.cause is None else cause_named(found, selection.cause)
-        if _is_rehearsed(writing, found, f"retry items ({select}) of"):
+        items = _most_meant(client, found, selection)
+        most = f"up to {counted(items, 'item')}" if items <= MANY else f"more than {MANY} items"
+        if _is_rehearsed(destroying, found, f"retry {most} ({selection.in_words}) of"):
             return
+        if items > MANY:
+            question = f"run {most} of {found.id} once more?"
+            destroying.terminal().confirm(
+                question, yes=destroying.yes, otherwise="add --yes to do it"
+            )
         call = cart_calls.retry_cart(
             found.id,
             select,
             from_wave=selection.from_wave,
             keys=selection.item or None,
-            cause=cause,
+            cause=selection.cause,
         )
-        _steer(writing, client, call, _write_retried)
+        _steer(destroying, client, call, _write_retried)
+
+
+def _most_meant(client: Client, cart: CartDetail, selection: Selection) -> int:
+    """How many items are run again at most; of very many, more than `MANY`."""
+    if selection.item:
+        return len(selection.item)
+    if selection.cause is not None:
+        call = cart_calls.list_cart_items(cart.id, state=_FAILED, cause=selection.cause)
+        return len(ask_list(client, call, limit=MANY + 1).items)
+    match selection.select:
+        case "failed":
+            return cart.failed
+        case "failed+skipped":
+            return cart.failed + cart.interrupted
+        case _:
+            return cart.done
 
 
 @Parameter(name="*")
@@ -198,11 +246,11 @@ def edit(
 VERBS = (pause, resume, approve, cancel, retry, edit)
 
 
-def _is_rehearsed(writing: Writing, cart: CartDetail, what: str) -> bool:
+def _is_rehearsed(writing: Writing, cart: CartDetail, what: str, how: str = "") -> bool:
     """Whether nothing is to be done but to say what would be."""
     if writing.dry_run:
         writing.terminal().tell(
-            inert(f"would {what} {cart.id} ({cart.name}), {cart.state.lower()} now")
+            inert(f"would {what} {cart.id} ({cart.name}), {cart.state.lower()} now{how}")
         )
     return writing.dry_run
 
@@ -213,6 +261,10 @@ def _write_state(terminal: Terminal, cart: CommandedCart) -> None:
         terminal.tell(action)
 
 
+def _write_approved(terminal: Terminal, cart: CommandedCart, wave: str) -> None:
+    terminal.tell(f"{wave} approved by {inert(cart.approved_by)} · rota cart watch {cart.id}")
+
+
 def _steer(
     writing: Writing, client: Client, call: Call[CommandedCart], page: _Page = _write_state
 ) -> None:
@@ -220,8 +272,8 @@ def _steer(
 
 
 def _write_retried(terminal: Terminal, cart: CommandedCart) -> None:
-    groups = "its group" if cart.affected == 1 else "their groups"
-    terminal.tell(f"{counted(cart.affected, 'item')} queued in {groups}")
+    waves = "its wave" if cart.affected == 1 else "their waves"
+    terminal.tell(f"{counted(cart.affected, 'item')} queued in {waves}")
     if cart.state == "PAUSED":
         terminal.tell(f"nothing starts while it is paused · rota cart resume {cart.id}")
     else:

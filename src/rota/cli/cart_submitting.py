@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from rota.cli import times
 from rota.cli.cart_sources import CartSource, Wanted, find_source
 from rota.cli.cart_views import plan_lines, write_planned
 from rota.cli.cart_watching import watch
@@ -18,11 +19,9 @@ from rota.cli.inert import inert
 from rota.cli.instants import Instant
 from rota.cli.options import Destroying, Format, Remote
 from rota.cli.printing import print_one
-from rota.cli.terminal import Terminal
+from rota.cli.terminal import MANY, Terminal
 from rota.sdk.cart_answers import Cart, CartPlan
 from rota.sdk.client import Client
-
-_MANY = 100
 
 CartOrFile = Annotated[
     str,
@@ -111,11 +110,9 @@ def _has_consent(
     terminal: Terminal, client: Client, source: CartSource, options: Destroying
 ) -> bool:
     """Whether a person was asked; a failure if one is needed and there is none."""
-    if options.yes:
-        return False
     plan = source.plan(client).value
     _tell_plan(terminal, plan)
-    if not terminal.has_person and plan.items <= _MANY:
+    if options.yes or (not terminal.has_person and plan.items <= MANY):
         return False
     at = source.wanted.at
     question = "start now?" if at is None else f"start at {inert(at)}?"
@@ -133,6 +130,8 @@ def _tell_plan(terminal: Terminal, plan: CartPlan) -> None:
 def _write_submitted(terminal: Terminal, cart: Cart, server: str) -> None:
     items = counted(cart.items, "item")
     terminal.write(f"cart {cart.id} {cart.state.lower()} · {inert(cart.name)} · {items}")
+    if cart.starts_at is not None:
+        terminal.tell(f"starts {times.moment(cart.starts_at, times.now())}")
     terminal.tell(f"rota cart watch {cart.id} · {server}{cart.url}")
 
 

@@ -102,7 +102,7 @@ def write_cart(terminal: Terminal, cart: CartDetail, present: datetime) -> None:
             ("starts", "" if cart.starts_at is None else times.moment(cart.starts_at, present)),
             ("started", "" if cart.started_at is None else times.moment(cart.started_at, present)),
             ("ended", "" if cart.ended_at is None else times.moment(cart.ended_at, present)),
-            ("will end", "" if cart.eta is None else times.moment(cart.eta, present)),
+            ("will end", _end(cart, present)),
         ],
     )
     write_failure_groups(terminal, cart)
@@ -125,11 +125,31 @@ def actions(cart: Cart) -> Iterator[str]:
     if cart.failed and (cart.is_final or cart.state == "PAUSED"):
         yield f"rota cart show {cart.id} --failed"
         yield f"rota cart retry {cart.id} --failed"
+    if cart.interrupted and (cart.is_final or cart.state == "PAUSED"):
+        yield f"{_interrupted(cart)} · rota cart retry {cart.id} --skipped"
     if cart.state == "PAUSED":
-        allow = f" --allow {cart.failed}" if cart.reason == "failures" else ""
-        yield f"rota cart resume {cart.id}{allow}"
+        yield f"rota cart resume {cart.id}{_allowance(cart)}"
     if cart.state == "WAITING" and cart.reason == "approval":
-        yield f"rota cart approve {cart.id}"
+        yield f"rota cart approve {cart.id}{_coming_wave(cart)}"
+
+
+def _allowance(cart: Cart) -> str:
+    """What has to be said to resume it: as many as failed are to be allowed."""
+    if not isinstance(cart, CartDetail) or not cart.breached:
+        return ""
+    return f" --allow {cart.failures_in_scope}"
+
+
+def _coming_wave(cart: Cart) -> str:
+    """With its number the command is harmless if it is typed twice."""
+    gate = cart.gate if isinstance(cart, CartDetail) else None
+    return "" if gate is None or gate.wave is None else f" --wave {gate.wave}"
+
+
+def _interrupted(cart: Cart) -> str:
+    """`2 cancelled, 3 skipped`: items that neither completed nor failed."""
+    counts = {"cancelled": cart.cancelled, "skipped": cart.skipped}
+    return ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
 
 
 def write_planned(terminal: Terminal, plan: CartPlan) -> None:
@@ -141,11 +161,14 @@ def write_planned(terminal: Terminal, plan: CartPlan) -> None:
 def plan_lines(plan: CartPlan) -> Iterator[str]:
     """The waves, the limit, how long it takes, and what nobody can run."""
     yield inert(f"cart {plan}")
+    if plan.starts_at is not None:
+        yield f"starts {times.moment(plan.starts_at, times.now())}"
     if plan.eta_seconds is None:
         yield "forecast: nobody knows how long its jobs take"
     else:
         width = f", {plan.max_parallel:,} at a time" if plan.max_parallel else ""
-        yield f"forecast: about {times.length(plan.eta_seconds)}{width}"
+        people = ", and until each approval" if plan.between.approve else ""
+        yield f"forecast: about {times.length(plan.eta_seconds)}{width}{people}"
     for problem in plan.unrunnable:
         yield inert(f"! {problem}")
 
@@ -160,6 +183,12 @@ def _gate(cart: CartDetail, present: datetime) -> str:
         f"until {times.moment(cart.gate.until, present)}" if cart.gate.until else "",
     ]
     return " · ".join(part for part in parts if part)
+
+
+def _end(cart: CartDetail, present: datetime) -> str:
+    if cart.eta is not None:
+        return times.moment(cart.eta, present)
+    return "" if cart.is_settled or not cart.between.approve else "after approval"
 
 
 def _counts(cart: Cart) -> str:
@@ -179,7 +208,7 @@ def _budget(cart: CartDetail) -> str:
     scope = " of the wave" if cart.failures.of == "wave" else ""
     share = f" ({cart.failures.allow})" if "%" in str(cart.failures.allow) else ""
     over = ", which is too many" if cart.breached else ""
-    return f"{cart.failed:,} of {cart.limit:,}{scope} allowed{share}{over}"
+    return f"{cart.failures_in_scope:,} of {cart.limit:,}{scope} allowed{share}{over}"
 
 
 def _between(cart: Cart) -> str:

@@ -44,9 +44,9 @@ def exit_of_cart(cart: CartDetail) -> Exit:
     """Of one that has ended or is paused."""
     if cart.state == "PAUSED":
         return Exit.CART_PAUSED
-    if cart.state == "CANCELLED":
-        return Exit.RUN_STOPPED
-    return Exit.RUN_FAILED if cart.has_failed else Exit.DONE
+    if cart.failed_too_often:
+        return Exit.RUN_FAILED
+    return Exit.RUN_STOPPED if cart.was_stopped else Exit.DONE
 
 
 def _tell_end(
@@ -54,8 +54,7 @@ def _tell_end(
 ) -> None:
     progress.write(f"{verdict(terminal, cart)} · {address}")
     if cart.state == "PARTIAL" and not cart.has_failed:
-        left = cart.items - cart.completed
-        terminal.tell(f"{left:,} of {cart.items:,} items did not complete, within what is allowed")
+        terminal.tell(f"{cart.failed:,} of {cart.items:,} items failed, within what is allowed")
     for action in actions(cart):
         terminal.tell(action)
 

@@ -69,9 +69,7 @@ jobs:
 
 def demo(
     *,
-    watch_cart: Annotated[
-        bool, Parameter(name="--watch", help="Follow the cart until it pauses.")
-    ] = True,
+    no_watch: Annotated[bool, Parameter(help="Do not follow the cart until it pauses.")] = False,
     options: Destroying = DESTROYING,
 ) -> Exit:
     """Fill a server of your own with jobs, history and an upgrade of 200 fake databases.
@@ -87,7 +85,7 @@ def demo(
         cart = _fill(client)
         terminal = options.terminal()
         terminal.tell(f"4 jobs, some runs, and cart {cart}: {DATABASES} databases to upgrade")
-        if not watch_cart:
+        if no_watch:
             terminal.tell(f"rota cart watch {cart}")
             return Exit.DONE
         done = watch(client, cart, options, timeout=None)

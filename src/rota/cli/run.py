@@ -21,6 +21,7 @@ from rota.cli.references import (
     run_or_latest,
 )
 from rota.cli.run_views import RUNS, write_run, write_why
+from rota.cli.terminal import MANY
 from rota.cli.watching import watch as watch_run
 from rota.sdk import calls
 
@@ -30,7 +31,6 @@ app.command(logs)
 Where = Annotated[
     str | None, Parameter(help="A filter, such as 'state:failed job:nightly-* since:6h'.")
 ]
-_MANY = 100
 
 
 @app.command(name="list")
@@ -109,7 +109,7 @@ def cancel(runs: ActiveRunReferences, /, *, destroying: Destroying = DESTROYING)
             for each in ids:
                 terminal.tell(f"would cancel {each}, {client.get_run(each).state.lower()} now")
             return
-        if len(ids) > _MANY:
+        if len(ids) > MANY:
             question = f"cancel {len(ids):,} runs?"
             terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
         for each in ids:

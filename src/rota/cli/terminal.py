@@ -10,6 +10,8 @@ from typing import TextIO
 
 from rota.cli.exits import CommandFailed, Exit
 
+MANY = 100  # things that are changed at once; for more, consent is asked
+
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "dim": "2", "bold": "1"}
 _STATE_COLOURS = {
     "completed": "green",

@@ -62,4 +62,4 @@ def _greet(settings: Settings, running: Running) -> None:
     data = f"data in {settings.home} (SQLite) · 1 worker, {settings.slots} slots{applied}"
     terminal.show(f"rota {__version__} · {running.url} · {data}")
     terminal.show(f"open {running.login_url} (loopback only, one-time link)")
-    terminal.show("Next, in another shell: rota job list   or   rota apply jobs.yaml")
+    terminal.show("Next, in another shell: rota demo   or   rota apply jobs.yaml")

@@ -20,13 +20,13 @@ from rota.gateway.instants import read_times
 from rota.gateway.limits import media_type_in
 from rota.gateway.strictness import parse_json
 from rota.gateway.wiring import NAME
-from rota.operations.cart_items import MAX_PROBLEMS
+from rota.operations.cart_items import MAX_PROBLEMS, each
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 
 # What a job file has and a request has not, with what to do instead.
-_NOT_HERE = {
+NOT_HERE = {
     "items_from": "send the items themselves",
     "schedule": "send starts_at, or apply the cart as part of a job file",
     "timezone": "send starts_at with an offset",
@@ -91,7 +91,7 @@ async def _whole(request: Request) -> Submission | SentTemplate:
     template, starts_at = await asyncio.to_thread(_read_whole, document)
     assert isinstance(template.items, tuple), "they are part of the document"
     header = Header(replace(template, items=()), len(template.items), starts_at)
-    return Submission(header, _each(template.items))
+    return Submission(header, each(template.items))
 
 
 def _parsed(text: bytes, line: int | None = None) -> Mapping[str, Any]:
@@ -148,7 +148,7 @@ def _read_whole(document: Mapping[str, Any]) -> tuple[CartTemplate, datetime | N
 
 def _strays(fields: dict[str, Any]) -> Iterator[Problem]:
     """Take out what only a job file has."""
-    for name, hint in _NOT_HERE.items():
+    for name, hint in NOT_HERE.items():
         if fields.pop(name, None) is not None:
             yield Problem(f'"{name}" is for job files', name, hint=hint)
 
@@ -182,8 +182,3 @@ def _template(fields: Mapping[str, Any], problems: list[Problem]) -> CartTemplat
 def _refusal(problems: list[Problem]) -> Invalid:
     count = "1 error" if len(problems) == 1 else f"{len(problems):,} errors"
     return Invalid(f"the cart has {count}", problems[:MAX_PROBLEMS])
-
-
-async def _each(items: tuple[CartItem, ...]) -> AsyncGenerator[CartItem, None]:
-    for item in items:
-        yield item

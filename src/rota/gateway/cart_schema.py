@@ -6,10 +6,9 @@ from typing import Any
 
 from rota.domain.carts.definition import MAX_ITEMS
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM
-from rota.gateway.cart_intake import JSON, NDJSON
+from rota.gateway.cart_intake import JSON, NDJSON, NOT_HERE
 
 _DEFINITIONS = {f"#/$defs/{part.title}": part for part in (BETWEEN, FAILURES, ITEM)}
-_NOT_HERE = ("items_from", "schedule", "timezone")
 _STARTS_AT = {
     "type": "string",
     "format": "date-time",
@@ -45,7 +44,7 @@ def _inlined(schema: Any) -> Any:
 
 
 def _cart() -> dict[str, Any]:
-    rows = [row for row in CART.available if row.name not in _NOT_HERE]
+    rows = [row for row in CART.available if row.name not in NOT_HERE]
     fields = {row.name: row.schema() for row in rows}
     return {
         "type": "object",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from rota.domain.carts.definition import MAX_ITEMS, CartRules, Order
@@ -17,6 +17,12 @@ from rota.domain.spec import JobSpec
 from rota.ports.carts import NewItem
 
 MAX_PROBLEMS = 100  # that are told one by one
+
+
+async def each(items: Iterable[CartItem]) -> AsyncGenerator[CartItem, None]:
+    """Items that are there already, as those that still come."""
+    for item in items:
+        yield item
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,35 @@ class ItemJob:
 
 
 @dataclass(slots=True)
+class _Complaints:
+    """What is wrong with items: the same thing once, at the first item that has it."""
+
+    untold: int = 0  # for which there was no room
+    _first: dict[str, Problem] = field(default_factory=dict)  # by message
+    _count: Counter[str] = field(default_factory=Counter)
+
+    def add(self, problem: Problem) -> None:
+        if problem.message not in self._first and len(self._first) == MAX_PROBLEMS:
+            self.untold += 1
+            return
+        self._first.setdefault(problem.message, problem)
+        self._count[problem.message] += 1
+
+    def told(self) -> list[Problem]:
+        """Each with how many more items it concerns."""
+        return [
+            replace(problem, message=f"{message}{_and_more(self._count[message] - 1)}")
+            for message, problem in self._first.items()
+        ]
+
+
+def _and_more(items: int) -> str:
+    if not items:
+        return ""
+    return " (and 1 more item)" if items == 1 else f" (and {items:,} more items)"
+
+
+@dataclass(slots=True)
 class ItemReader:
     """Reads items one after another; what is wrong with them is told at the end, all of it."""
 
@@ -40,8 +75,8 @@ class ItemReader:
     jobs: dict[str, ItemJob] = field(default_factory=dict)  # those known so far
     waves: Counter[int] = field(default_factory=Counter)  # items of each
     seen: int = 0
-    problems: list[Problem] = field(default_factory=list)
-    _bad: int = 0
+    bad: int = 0  # items with which something is wrong
+    _complaints: _Complaints = field(default_factory=_Complaints)
     _keys: dict[str, int] = field(default_factory=dict)
     _assigned: Iterator[int] | None = None
     _is_numbered: bool = False
@@ -66,11 +101,10 @@ class ItemReader:
         try:
             return self._checked(number, item)
         except Invalid as error:
-            self._bad += 1
+            self.bad += 1
             place = f"items[{number}] ({item.key})"
-            room = MAX_PROBLEMS - len(self.problems)
-            wrong = [p.message for p in error.problems] or [str(error)]
-            self.problems += [Problem(message, place) for message in wrong[:room]]
+            for wrong in error.problems or [Problem(error.message, hint=error.hint)]:
+                self._complaints.add(Problem(wrong.message, place, hint=wrong.hint))
             return None
 
     def rules(self) -> CartRules:
@@ -87,13 +121,11 @@ class ItemReader:
             raise Invalid("the cart has no items", hint="give it at least one")
         if self.seen != self.count:
             raise Invalid(f"{self.count} items were announced, {self.seen} came")
-        if self._bad:
-            more = f" and {self._bad - len(self.problems)} more" if self._is_cut else ""
-            raise Invalid(f"{self._bad} of {self.seen} items cannot be run{more}", self.problems)
-
-    @property
-    def _is_cut(self) -> bool:
-        return self._bad > len(self.problems)
+        if self.bad:
+            untold = self._complaints.untold
+            more = f", {MAX_PROBLEMS} problems and {untold:,} more" if untold else ""
+            message = f"{self.bad} of {self.seen} items cannot be run{more}"
+            raise Invalid(message, self._complaints.told())
 
     def _checked(self, number: int, item: CartItem) -> NewItem:
         if number >= MAX_ITEMS:
@@ -104,7 +136,7 @@ class ItemReader:
         name = item.job or self.template.job
         found = self.jobs.get(name)
         if found is None:
-            raise Invalid(f"there is no job {name!r}" if name else "the item names no job")
+            raise _no_job(name)
         inputs = parse_inputs(found.spec, item.inputs)
         wave = self._wave(item)
         self.waves[wave] += 1
@@ -130,3 +162,9 @@ class ItemReader:
         if self._is_numbered:
             return Order.EXPLICIT
         return Order.SERIAL if order is Order.EXPLICIT else order
+
+
+def _no_job(name: str) -> Invalid:
+    if not name:
+        return Invalid("the item names no job")
+    return Invalid(f"there is no job {name!r}", hint="app.apply() or rota apply defines it")

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from rota.domain.carts.definition import Between, CartRules, OnBreach, Order
-from rota.domain.carts.states import CartState, ItemState, PauseReason
+from rota.domain.carts.states import CartState, PauseReason
 from rota.domain.carts.template import CartItem, CartTemplate
 from rota.domain.errors import Conflict
 from rota.domain.jobfile import read_job
 from rota.operations import carts
 from rota.operations.backends import Backends
+from rota.operations.cart_items import each
 from rota.operations.carts import CartPlan, CartRequest
 from rota.operations.definitions import find_job
 from rota.ports.carts import CancelCart, Cart, Item, ItemQuery
 
 _SUFFIX = "-rollback"
 _MAX_NAME = 128
-_PAGE = 2_000
-_TOUCHED = (ItemState.COMPLETED, ItemState.FAILED, ItemState.TIMED_OUT, ItemState.CANCELLED)
+_PAGE = 10_000
 _STOPPED = (CartState.CANCELLED, CartState.FAILED)
 
 
@@ -32,18 +31,19 @@ async def rollback(backends: Backends, cart: Cart, *, actor: str) -> Cart:
     paused when too many fail. A cart that is paused is cancelled by this: resumed, it would do
     again what is being undone.
     """
+    cart = await carts.find_cart(backends, cart.id, project=cart.project)
     request, items = await _request(backends, cart)
-    undoing = await carts.submit(backends, request, _each(items), actor=actor)
     if cart.state is CartState.PAUSED:
-        with suppress(Conflict):  # it has ended meanwhile
-            await carts.command(backends, cart, CancelCart(), actor=actor)
-    return undoing
+        await carts.plan(backends, request, each(items))  # what is refused stays paused
+        cancel = CancelCart(expected_version=cart.version)
+        await carts.command(backends, cart, cancel, actor=actor)
+    return await carts.submit(backends, request, each(items), actor=actor)
 
 
 async def plan_rollback(backends: Backends, cart: Cart) -> CartPlan:
     """What `rollback` would do; nothing is changed."""
     request, items = await _request(backends, cart)
-    return await carts.plan(backends, request, _each(items))
+    return await carts.plan(backends, request, each(items))
 
 
 async def _request(backends: Backends, cart: Cart) -> tuple[CartRequest, Sequence[CartItem]]:
@@ -77,7 +77,8 @@ def _require_undoable(cart: Cart, job: str) -> None:
             hint="write rollback: JOB into its template before it is submitted",
         )
     is_breached = cart.state is CartState.PAUSED and cart.reason == PauseReason.FAILURES
-    if cart.state not in _STOPPED and not is_breached:
+    is_stopped = cart.state in _STOPPED or cart.ending in _STOPPED
+    if not is_stopped and not is_breached:
         raise Conflict(
             f"the cart {cart.id} is {cart.state}: only what was cancelled, or stopped by its "
             "failures, is rolled back",
@@ -104,12 +105,11 @@ def _rules(rules: CartRules) -> CartRules:
 
 
 async def _touched(backends: Backends, cart: Cart) -> AsyncIterator[Item]:
-    """The items that something was done for."""
-    query = ItemQuery(cart.id, states=_TOUCHED, limit=_PAGE)
+    """The items that something was done for, whatever became of them since."""
+    query = ItemQuery(cart.id, only_attempted=True, limit=_PAGE)
     while page := await backends.store.items(query):
         for item in page:
-            if item.run is not None:
-                yield item
+            yield item
         query = replace(query, after=page[-1].number)
 
 
@@ -123,8 +123,3 @@ def _reversed(touched: Sequence[Item], declared: Collection[str]) -> list[CartIt
         )
         for item in touched
     ]
-
-
-async def _each(items: Sequence[CartItem]) -> AsyncIterator[CartItem]:
-    for item in items:
-        yield item

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rota.domain.carts.commands import Approver
 from rota.domain.carts.definition import CartRules, Share, parse_share
 from rota.domain.carts.states import (
     FAILED_ITEM_STATES,
@@ -16,17 +17,30 @@ from rota.domain.carts.states import (
 from rota.domain.errors import Conflict, Invalid, NotFound, Problem
 from rota.domain.jobfile import parse_inputs
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM
+from rota.domain.jobfile.carts import Reference, Referred
 from rota.domain.jobfile.report import At, Report
 from rota.domain.jobfile.sections import Section
 from rota.domain.spec import JobSpec
 from rota.operations.backends import Backends
+from rota.operations.cart_causes import cause_meant
+from rota.operations.cart_references import require_known
+from rota.operations.cart_versions import newer_versions
 from rota.operations.carts import command
-from rota.ports.carts import Cart, Commanded, EditCart, EditedItem, Item, ItemQuery
+from rota.ports.carts import (
+    Cart,
+    Commanded,
+    EditCart,
+    EditedItem,
+    Item,
+    ItemQuery,
+    RetryItems,
+    Selection,
+)
 
 # Which items of those that have ended a word means.
 SELECTED: Mapping[str, frozenset[ItemState]] = {
     "failed": FAILED_ITEM_STATES,
-    "failed+skipped": FAILED_ITEM_STATES | {ItemState.SKIPPED},
+    "failed+skipped": FINAL_ITEM_STATES - {ItemState.COMPLETED},  # all that did not complete
     "all": FINAL_ITEM_STATES,
 }
 
@@ -51,11 +65,30 @@ class CartChange:
     items: Sequence[ItemChange] = ()
 
 
-async def edit(backends: Backends, cart: Cart, change: CartChange, *, actor: str) -> Commanded:
+async def edit(backends: Backends, cart: Cart, change: CartChange, *, by: Approver) -> Commanded:
     """Change the cart just as it was seen: `Conflict` if somebody else did so meanwhile."""
     rules = _changed_rules(cart.rules, change)
+    if change.between.get("check"):
+        named = Reference(Referred.JOB, rules.between.check, "between.check")
+        await require_known(backends, cart.project, [named])
     items = await _edited_items(backends, cart, change.items)
-    return await command(backends, cart, EditCart(rules, items, cart.version), actor=actor)
+    return await command(backends, cart, EditCart(rules, items, cart.version, by), actor=by.name)
+
+
+async def retry(backends: Backends, cart: Cart, selection: Selection, *, actor: str) -> Commanded:
+    """Run items that have ended once more, by the jobs of now as far as their inputs fit these."""
+    await _require_items(backends, cart, selection.keys or ())
+    meant = replace(selection, cause=await cause_meant(backends, cart, selection.cause))
+    versions = await newer_versions(backends, cart, meant)
+    return await command(backends, cart, RetryItems(meant, versions), actor=actor)
+
+
+async def _require_items(backends: Backends, cart: Cart, keys: Collection[str]) -> None:
+    query = ItemQuery(cart.id, keys=list(keys), limit=max(1, len(keys)))
+    found = {item.key for item in await backends.store.items(query)} if keys else set()
+    for key in keys:
+        if key not in found:
+            raise _no_item(key)
 
 
 def allowance(written: object) -> Share:
@@ -134,7 +167,7 @@ async def _named(
     found = {item.key: item for item in await backends.store.items(query)} if keys else {}
     for key in keys:
         if key not in found:
-            raise NotFound(f'the cart has no item "{key}"', code="item_not_found")
+            raise _no_item(key)
         item = found[key]
         if item.wave > cart.wave and item.state in FINAL_ITEM_STATES:
             raise Conflict(
@@ -143,3 +176,7 @@ async def _named(
                 hint="retry it first: then it can be changed until its wave opens",
             )
     return found
+
+
+def _no_item(key: str) -> NotFound:
+    return NotFound(f'the cart has no item "{key}"', code="item_not_found")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -12,6 +12,7 @@ from rota.domain.errors import Invalid, NotFound
 from rota.domain.jobfile import read_cart, read_job
 from rota.operations import carts
 from rota.operations.backends import Backends
+from rota.operations.cart_items import each
 from rota.operations.carts import CartPlan, CartRequest
 from rota.operations.definitions import find_job
 from rota.operations.planned_carts import words_of
@@ -54,25 +55,23 @@ def words_if_readable(template: Template) -> str:
 
 async def submit_template(backends: Backends, request: TemplateRequest, *, actor: str) -> Cart:
     """Make a cart of the template as it stands."""
-    template = await find_template(backends, request.name, project=request.project)
-    asked, items = await _request(backends, template, request)
-    return await carts.submit(backends, asked, _each(items), actor=actor)
+    asked, items = await _request(backends, await _readable(backends, request), request)
+    return await carts.submit(backends, asked, each(items), actor=actor)
 
 
 async def plan_template(backends: Backends, request: TemplateRequest) -> CartPlan:
     """What `submit_template` would do; nothing is changed."""
-    template = await find_template(backends, request.name, project=request.project)
-    asked, items = await _request(backends, template, request)
-    return await carts.plan(backends, asked, _each(items))
+    asked, items = await _request(backends, await _readable(backends, request), request)
+    return await carts.plan(backends, asked, each(items))
 
 
 async def submit_due(
-    backends: Backends, template: Template, due: DueTemplate, *, actor: str
+    backends: Backends, template: CartTemplate, due: DueTemplate, *, actor: str
 ) -> Cart:
     """Make the cart of a due time. `Conflict` if it has one, or if one of its name is live."""
-    request = TemplateRequest(template.name, template.project)
+    request = TemplateRequest(due.name, due.project)
     asked, items = await _request(backends, template, request)
-    return await carts.submit(backends, replace(asked, due=due), _each(items), actor=actor)
+    return await carts.submit(backends, replace(asked, due=due), each(items), actor=actor)
 
 
 async def delete_template(backends: Backends, template: Template, *, actor: str) -> None:
@@ -117,24 +116,23 @@ async def _items_of_workers(
     return tuple(CartItem(name, inputs={WORKER: name} if is_told else {}) for name in workers)
 
 
-async def _request(
-    backends: Backends, stored: Template, request: TemplateRequest
-) -> tuple[CartRequest, Iterable[CartItem]]:
+async def _readable(backends: Backends, request: TemplateRequest) -> CartTemplate:
+    stored = await find_template(backends, request.name, project=request.project)
     # Thousands of items take seconds to read, and leases are renewed on this loop.
-    template = await asyncio.to_thread(read_cart, stored.document)
-    items = await items_of(backends, template, project=stored.project)
+    return await asyncio.to_thread(read_cart, stored.document)
+
+
+async def _request(
+    backends: Backends, template: CartTemplate, request: TemplateRequest
+) -> tuple[CartRequest, Iterable[CartItem]]:
+    items = await items_of(backends, template, project=request.project)
     asked = CartRequest(
         template=replace(template, items=()),
         count=len(items),
-        project=stored.project,
+        project=request.project,
         starts_at=request.starts_at,
         idempotency_key=request.idempotency_key,
     )
     # What is given now goes before what was written then.
     given = (replace(item, inputs={**item.inputs, **request.inputs}) for item in items)
     return asked, given
-
-
-async def _each(items: Iterable[CartItem]) -> AsyncIterator[CartItem]:
-    for item in items:
-        yield item

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rota.domain.carts.budget import limit_of
+from rota.domain.carts import budget
 from rota.domain.carts.commands import in_words
-from rota.domain.carts.definition import Scope
 from rota.domain.carts.facts import CartFacts
 from rota.domain.carts.states import (
     FAILED_ITEM_STATES,
@@ -31,6 +30,7 @@ _STANDING = FINAL_CART_STATES | {CartState.PAUSED}  # nothing more happens by it
 class Gate:
     """What stands before the next wave."""
 
+    wave: int | None  # its number
     waits_for: WaitReason
     until: datetime | None  # None: not by time alone
     check_run: RunId | None
@@ -41,6 +41,7 @@ class Gate:
 class CartView:
     cart: Cart
     overview: Overview
+    facts: CartFacts
     failure_groups: Sequence[FailureGroup]  # the most frequent
     eta: datetime | None  # when it will have ended; None: nobody knows, or it stands still
 
@@ -55,14 +56,19 @@ class CartView:
         return sum(self.by_state[state] for state in FINAL_ITEM_STATES)
 
     @property
+    def failures(self) -> int:
+        """How many items of the present scope failed: of the cart, or of the current wave."""
+        return budget.failures_of(self.facts)
+
+    @property
     def limit(self) -> int:
-        """How many items of the present scope may fail."""
-        return limit_of(self.cart.rules.failures.allow, sum(self._scope.values()))
+        """How many of them may."""
+        return budget.limit(self.facts)
 
     @property
     def is_breached(self) -> bool:
         """Whether more of them failed."""
-        return sum(self._scope.get(state, 0) for state in FAILED_ITEM_STATES) > self.limit
+        return budget.is_breached(self.facts)
 
     @property
     def place(self) -> str:
@@ -78,39 +84,59 @@ class CartView:
             return None
         reason = WaitReason(cart.reason)
         return Gate(
+            wave=self.overview.next_wave,
             waits_for=reason,
             until=cart.look_at,
             check_run=cart.check_run if reason is WaitReason.CHECK else None,
-            approve_role=cart.rules.between.approve or None,
+            approve_role=cart.rules.between.approve if reason is WaitReason.APPROVAL else None,
         )
 
     @property
     def why(self) -> str:
         """What it is doing, in a sentence."""
-        cart = self.cart
-        facts = CartFacts(cart.rules, cart.state, cart.items, cart.reason, cart.ending)
-        return in_words(facts)
+        return in_words(self.facts)
 
-    @property
-    def _scope(self) -> Mapping[ItemState, int]:
-        """The items whose failures are counted together: of the cart, or of the current wave."""
-        is_cart = self.cart.rules.failures.scope is Scope.CART
-        return self.overview.items if is_cart else self.overview.in_wave
+
+def _facts(cart: Cart, overview: Overview) -> CartFacts:
+    """What the engine goes by, as far as a look at a cart needs it."""
+    in_wave = overview.in_wave
+    return CartFacts(
+        rules=cart.rules,
+        state=cart.state,
+        items=cart.items,
+        reason=cart.reason,
+        ending=cart.ending,
+        unknown=overview.unknown,
+        failed=sum(overview.items.get(state, 0) for state in FAILED_ITEM_STATES),
+        items_in_wave=sum(in_wave.values()),
+        failed_in_wave=sum(in_wave.get(state, 0) for state in FAILED_ITEM_STATES),
+    )
 
 
 async def view(backends: Backends, cart: Cart) -> CartView:
     """A cart with all that its page shows."""
     overview = await backends.store.overview(cart, WAVES_LOOKED_AT)
+    facts = _facts(cart, overview)
     groups = await backends.store.failure_groups(cart.id, _GROUPS_SHOWN)
-    return CartView(cart, overview, groups, await _eta(backends, cart, overview))
+    return CartView(cart, overview, facts, groups, await _eta(backends, cart, facts, overview))
 
 
-async def _eta(backends: Backends, cart: Cart, overview: Overview) -> datetime | None:
-    if cart.state in _STANDING:
+async def _eta(
+    backends: Backends, cart: Cart, facts: CartFacts, overview: Overview
+) -> datetime | None:
+    if cart.state in _STANDING or _is_up_to_somebody(cart, overview):
         return None
-    left = await time_left(backends, cart, overview)
+    left = await time_left(backends, cart, facts, overview)
     if left is None:
         return None
     now = await backends.store.now()
     begins = cart.starts_at if cart.state is CartState.PLANNED and cart.starts_at else now
     return max(now, begins) + left
+
+
+def _is_up_to_somebody(cart: Cart, overview: Overview) -> bool:
+    """Whether somebody has to approve a wave before all of it can end."""
+    if not cart.rules.between.approve:
+        return False
+    awaited = cart.state is CartState.WAITING and not cart.approved_by
+    return awaited or len(overview.left) > 1

@@ -10,18 +10,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rota.domain.carts import commands
-from rota.domain.carts.budget import MOST_IN_FLIGHT, limit_of
-from rota.domain.carts.definition import CartRules, Scope
-from rota.domain.carts.progress import Pace, eta
-from rota.domain.carts.states import ItemState
+from rota.domain.carts.budget import limit
+from rota.domain.carts.definition import CartRules
+from rota.domain.carts.facts import CartFacts
+from rota.domain.carts.progress import eta
+from rota.domain.carts.states import CartState, ItemState
 from rota.domain.carts.template import CartItem, CartTemplate
 from rota.domain.carts.waves import waves_in_words
 from rota.domain.errors import Conflict, Invalid, NotFound, Problem
 from rota.domain.ids import CartId, new_cart_id
-from rota.domain.job import rules_of
-from rota.domain.shape import shape_of, unmet
 from rota.operations.backends import Backends
+from rota.operations.cart_forecasts import forecast, jobs_of
 from rota.operations.cart_items import ItemJob, ItemReader
+from rota.operations.cart_references import references_of, require_known
 from rota.operations.definitions import require_enabled
 from rota.ports.carts import (
     Cart,
@@ -36,6 +37,7 @@ from rota.ports.carts import (
 from rota.ports.records import Idempotency, JobQuery, Role
 
 _CHUNK = 2_000  # items in one transaction
+_LATE = timedelta(minutes=1)  # that a request may be on its way
 _AMBIGUOUS_SHOWN = 5
 WAVES_LOOKED_AT = 1_000  # to tell how long a cart will take
 
@@ -64,6 +66,7 @@ class CartPlan:
     rules: CartRules
     eta: timedelta | None  # None: nothing is known of its jobs' durations
     unrunnable: Sequence[str]  # jobs that no live worker can run, and why
+    starts_at: datetime | None  # None: at once
 
 
 async def submit(
@@ -73,7 +76,8 @@ async def submit(
 
     Nothing is left of one that is refused, and nothing starts before all of it is stored.
     """
-    await _refuse_unknown(backends, request)
+    await _require_coming(backends, request.starts_at)
+    await _require_known(backends, request)
     cart = new_cart_id()
     reader = ItemReader(request.template, request.count)
     try:
@@ -82,10 +86,11 @@ async def submit(
             new = await _read(backends, reader, chunk, request.project)
             if not first:
                 await backends.store.create_cart(_new_cart(cart, request, reader.rules(), actor))
-            if not reader.problems:
+            if not reader.bad:
                 await backends.store.add_items(cart, first, new)
         reader.finish()
-        idempotency = _idempotency(request, reader, actor)
+        new_cart = _new_cart(cart, request, reader.rules(), actor)
+        idempotency = _idempotency(request.idempotency_key, new_cart, reader.digest())
         submitted, wakes = await backends.store.submit_cart(cart, idempotency, request.due)
     except BaseException:
         await backends.store.discard_cart(cart)
@@ -98,48 +103,43 @@ async def plan(
     backends: Backends, request: CartRequest, items: AsyncIterator[CartItem]
 ) -> CartPlan:
     """What `submit` would do, without doing it; refuses what it would refuse."""
-    await _refuse_unknown(backends, request)
+    await _require_coming(backends, request.starts_at)
+    await _require_known(backends, request)
     reader = ItemReader(request.template, request.count)
     async for chunk in _chunks(items):
         await _read(backends, reader, chunk, request.project)
     reader.finish()
     rules = reader.rules()
     waves = [reader.waves[number] for number in sorted(reader.waves)]
-    in_scope = reader.seen if rules.failures.scope is Scope.CART else waves[0]
-    slots, unrunnable = await _capacity(backends, reader)
-    pace = Pace(_expected(reader), _window(rules), slots, rules.between.wait)
+    facts = CartFacts(rules, CartState.PLANNED, reader.seen, items_in_wave=waves[0])
+    coming = await forecast(backends, facts, list(reader.jobs.values()))
     return CartPlan(
         name=request.template.name,
         items=reader.seen,
         waves=waves_in_words(waves),
         wave_count=len(waves),
-        limit=limit_of(rules.failures.allow, in_scope),
+        limit=limit(facts),
         rules=rules,
-        eta=eta(pace, waves),
-        unrunnable=unrunnable,
+        eta=eta(coming.pace, waves),
+        unrunnable=coming.unrunnable,
+        starts_at=request.starts_at,
     )
 
 
-async def _refuse_unknown(backends: Backends, request: CartRequest) -> None:
-    """Names that the cart uses beside those of its items' jobs."""
-    template, project = request.template, request.project
-    between, calendars = template.rules.between, template.rules.calendars
-    jobs = {between.check: "between.check", template.rollback: "rollback"}
-    jobs.pop("", None)
-    problems = []
-    if jobs:
-        found = await backends.store.jobs(JobQuery(project=project, names=list(jobs)))
-        known = {job.name for job in found}
-        problems = [Problem(f"there is no job {n!r}", jobs[n]) for n in jobs if n not in known]
-    if calendars:
-        stored = {each.calendar.name for each in await backends.store.calendars(project, calendars)}
-        problems += [
-            Problem(f"there is no calendar {name!r}", "calendars")
-            for name in calendars
-            if name not in stored
-        ]
-    if problems:
-        raise Invalid("the cart names what is not there", problems)
+async def _require_coming(backends: Backends, starts_at: datetime | None) -> None:
+    """A time that has passed is a mistake: everything would start now."""
+    if starts_at is None or starts_at >= await backends.store.now() - _LATE:
+        return
+    problem = Problem(
+        f"{starts_at.isoformat()} has passed", "starts_at", hint="leave it out to start at once"
+    )
+    raise Invalid("the cart was to start in the past", [problem], code="starts_in_the_past")
+
+
+async def _require_known(backends: Backends, request: CartRequest) -> None:
+    template = request.template
+    named = references_of(template.rules, template.rollback)
+    await require_known(backends, request.project, list(named))
 
 
 async def _chunks(items: AsyncIterator[CartItem]) -> AsyncIterator[list[CartItem]]:
@@ -186,46 +186,13 @@ def _new_cart(cart: CartId, request: CartRequest, rules: CartRules, actor: str) 
     )
 
 
-def _idempotency(request: CartRequest, reader: ItemReader, actor: str) -> Idempotency | None:
-    if not request.idempotency_key:
+def _idempotency(key: str, cart: NewCart, items: str) -> Idempotency | None:
+    """With a digest of all that was asked for; `items` is that of the items."""
+    if not key:
         return None
-    body = [request.template.name, reader.rules().to_document(), str(request.starts_at)]
-    text = json.dumps([*body, reader.digest()], sort_keys=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return Idempotency(f"{request.project}/{actor}/{request.idempotency_key}", digest)
-
-
-def _window(rules: CartRules) -> int:
-    return min(rules.max_parallel or MOST_IN_FLIGHT, MOST_IN_FLIGHT)
-
-
-def _expected(reader: ItemReader) -> timedelta | None:
-    """How long an item takes, by what is known of the jobs; the slowest counts."""
-    known = [
-        timedelta(seconds=each.job.expected_seconds)
-        for each in reader.jobs.values()
-        if each.job.expected_seconds is not None
-    ]
-    told = [each.spec.expect for each in reader.jobs.values() if each.spec.expect is not None]
-    return max(known or told, default=None)
-
-
-async def _capacity(backends: Backends, reader: ItemReader) -> tuple[int | None, list[str]]:
-    """Slots of the live workers that can run these jobs, and jobs that none of them can."""
-    sessions = await backends.store.sessions(alive_only=True)
-    slots, unrunnable = 0, []
-    for name, each in reader.jobs.items():
-        rules = rules_of(each.spec)
-        able = [
-            session
-            for session in sessions
-            if session.pool == rules.pool
-            and not unmet(shape_of(rules), session.labels, session.functions)
-        ]
-        slots = max(slots, sum(session.slots for session in able))
-        if not able:
-            unrunnable.append(f"{name}: no live worker of pool {rules.pool} can run it")
-    return slots or None, unrunnable
+    body = [cart.name, cart.rules.to_document(), cart.document, str(cart.starts_at), items]
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    return Idempotency(f"{cart.project}/{cart.created_by}/{key}", digest)
 
 
 async def find_cart(backends: Backends, cart: str, *, project: str = "default") -> Cart:
@@ -261,22 +228,20 @@ def approver(name: str, role: Role) -> commands.Approver:
     return commands.Approver(name, {each.value for each in roles[: roles.index(role) + 1]})
 
 
-async def time_left(backends: Backends, cart: Cart, overview: Overview) -> timedelta | None:
+async def time_left(
+    backends: Backends, cart: Cart, facts: CartFacts, overview: Overview
+) -> timedelta | None:
     """How long the cart will still take, by what is known now; None: nobody knows.
 
     Waves beyond those that were looked at are taken to be like these.
     """
-    name = cart.document.get("job", "")
-    jobs = await backends.store.jobs(JobQuery(project=cart.project, names=[name])) if name else []
-    seconds = jobs[0].expected_seconds if jobs else None
-    expected = None if seconds is None else timedelta(seconds=seconds)
-    sessions = await backends.store.sessions(alive_only=True)
-    slots = sum(session.slots for session in sessions) or None
-    pace = Pace(expected, _window(cart.rules), slots, cart.rules.between.wait)
-    known = eta(pace, overview.left)
     looked_at = sum(overview.left)
-    if known is None or not looked_at:
-        return known
+    if not looked_at:
+        return timedelta(0)
+    jobs = await jobs_of(backends, cart)
+    known = eta((await forecast(backends, facts, jobs)).pace, overview.left)
+    if known is None:
+        return None
     items = overview.items
     all_left = items.get(ItemState.PENDING, 0) + items.get(ItemState.OPEN, 0)
     return known * (all_left / looked_at)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
-from rota.domain.carts.commands import Approver
+from rota.domain.carts.commands import NOBODY, Approver
 from rota.domain.carts.definition import CartRules, Share
 from rota.domain.carts.states import CartState, ItemState
 from rota.domain.ids import CartId, JobId, RunId
@@ -109,6 +109,8 @@ class Overview:
     waves: int
     place: int  # of the current wave among them, from 1; 0: none was opened
     left: Sequence[int]  # items to do in the next waves, as many as were asked for
+    next_wave: int | None = None  # the lowest with items to do; None: all have ended
+    unknown: int = 0  # open items of which nobody knows how their run ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ class ItemQuery:
     wave: int | None = None
     cause: str | None = None
     keys: Sequence[str] | None = None
+    only_attempted: bool = False  # those of which a worker ever had a run
     after: int = -1  # cursor: by number
     limit: int = 100
 
@@ -235,11 +238,13 @@ class ResumeCart:
 @dataclass(frozen=True, slots=True)
 class CancelCart:
     stops_running: bool = True  # False: what workers hold goes on to its end
+    expected_version: int | None = None  # None: whichever
 
 
 @dataclass(frozen=True, slots=True)
 class ApproveCart:
     by: Approver
+    wave: int | None = None  # None: whichever comes next
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +260,7 @@ class Selection:
 @dataclass(frozen=True, slots=True)
 class RetryItems:
     selection: Selection
+    versions: Mapping[JobId, int] = field(default_factory=dict)  # new ones; others stay as pinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +278,7 @@ class EditCart:
     rules: CartRules
     items: Sequence[EditedItem] = ()
     expected_version: int | None = None  # None: whichever
+    by: Approver = NOBODY  # matters where the approval between waves changes
 
 
 Command: TypeAlias = PauseCart | ResumeCart | CancelCart | ApproveCart | RetryItems | EditCart
@@ -329,7 +336,15 @@ class CartStore(Protocol):
 
     async def items(self, query: ItemQuery) -> list[Item]: ...
 
-    async def waves(self, cart: CartId) -> list[Wave]: ...
+    async def versions_of_items(
+        self, cart: CartId, selection: Selection
+    ) -> list[tuple[JobId, int]]:
+        """The jobs of these items, each with every version that one of them is to run."""
+        ...
+
+    async def waves(self, cart: CartId, after: int, limit: int) -> list[Wave]:
+        """The next ones after this number."""
+        ...
 
     async def overview(self, cart: Cart, waves: int) -> Overview:
         """With what is left in up to so many waves."""
@@ -354,7 +369,11 @@ class CartStore(Protocol):
         ...
 
     async def next_cart_look(self) -> datetime | None:
-        """When the next cart may go on by itself, or a template becomes one; None: none will."""
+        """When the next cart may go on by itself; None: none will."""
+        ...
+
+    async def next_template_due(self) -> datetime | None:
+        """When the next template becomes a cart by itself; None: none will."""
         ...
 
     async def forget_loading_carts(self, before: datetime) -> int:

@@ -27,6 +27,7 @@ class CartFile:
     jobs: Mapping[str, JobSpec]  # that the job file defines; submitting does not apply them
     folder: Path  # the job file's
     inputs: Mapping[str, str]  # for every item, over its own
+    line: int  # of the job file, where the cart begins
 
     @property
     def name(self) -> str:
@@ -94,9 +95,9 @@ def read_cart_file(choice: CartChoice, inputs: Mapping[str, str]) -> CartFile:
     """
     project = choice.project or DEFAULT_PROJECT
     file = read_file(choice.text, name=choice.stem, project=project)
-    template = _chosen(file, choice.cart).template
+    entry = _chosen(file, choice.cart)
     jobs = {job.name: job.spec for job in file.jobs if job.spec.project == file.project}
-    return CartFile(template, file.project, jobs, choice.folder, inputs)
+    return CartFile(entry.template, file.project, jobs, choice.folder, inputs, entry.line)
 
 
 def _chosen(file: JobFile, name: str | None) -> CartEntry:

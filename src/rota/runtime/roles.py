@@ -15,6 +15,7 @@ from rota.runtime.settings import ServerRole, Settings
 from rota.runtime.supervision import Service
 from rota.scheduler.cart_keeper import CartKeeper
 from rota.scheduler.congestion_watch import CongestionWatch
+from rota.scheduler.due_templates import DueTemplates
 from rota.scheduler.held_shards import HeldShards
 from rota.scheduler.lease_reaper import LeaseReaper
 from rota.scheduler.releaser import Releaser
@@ -47,7 +48,8 @@ class Roles:
         return [
             Timekeeper(self._backends, self._clock, self._held, self._punctuality()),
             Releaser(self._backends, self._clock, self._held),
-            CartKeeper(self._backends, self._clock, self._held),
+            CartKeeper(self._backends, self._held),
+            DueTemplates(self._backends, self._held),
             Sweeper(self._backends, self._clock, self._held),
             LeaseReaper(self._backends, self._clock),
             CongestionWatch(self._backends, self._clock, self._held),

@@ -1,4 +1,4 @@
-"""Lets carts go on: makes them of templates, opens their waves, starts their items, ends them."""
+"""Lets carts go on: opens their waves, starts their items, ends them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from datetime import datetime, timedelta
 from rota.domain.calendars import end_of_blackout
 from rota.operations.backends import Backends
 from rota.ports.carts import CartLook
-from rota.ports.clock import Clock
 from rota.ports.queue import CARTS
 from rota.scheduler.blackouts import Blackouts
-from rota.scheduler.due_templates import DueTemplates
 from rota.scheduler.held_shards import HeldShards
 
 _NOBODY_KNOWS = timedelta(minutes=1)  # how long a calendar that cannot be read keeps a cart closed
@@ -34,16 +32,13 @@ class CartKeeper:
     def __init__(
         self,
         backends: Backends,
-        clock: Clock,
         shards: HeldShards,
         config: CartKeeperConfig | None = None,
     ) -> None:
         self._backends = backends
-        self._clock = clock
         self._shards = shards
         self._config = config or CartKeeperConfig()
         self._blackouts = Blackouts(backends.store)
-        self._due_templates = DueTemplates(backends)
         self._pause = timedelta(0)
 
     async def run(self) -> None:
@@ -56,20 +51,18 @@ class CartKeeper:
             listener.close()
 
     async def run_once(self) -> int:
-        """Let the carts go on that can; returns how many were looked at, or due."""
+        """Let the carts go on that can; returns how many were looked at."""
         self._pause = self._config.interval
         shards = list(self._shards.epochs)
         if not shards:
             return 0
         store, limit = self._backends.store, self._config.batch_size
-        answered = await self._due_templates.answer(shards, limit)
         looks = await store.carts_to_advance(shards, limit)
         self._blackouts.begin_look()
         for look in looks:
             await self._advance(look)
-        has_all = max(len(looks), answered) < limit
-        self._pause = await self._until_next() if has_all else timedelta(0)
-        return len(looks) + answered
+        self._pause = await self._until_next() if len(looks) < limit else timedelta(0)
+        return len(looks)
 
     async def _advance(self, look: CartLook) -> None:
         closed_until = await self._closed_until(look)
@@ -95,7 +88,7 @@ class CartKeeper:
     async def _until_next(self) -> timedelta:
         store = self._backends.store
         next_at, now = await store.next_cart_look(), await store.now()
-        # What is due although we have just looked is another server's, or cannot be read.
+        # What is due although we have just looked is another server's.
         if next_at is None or next_at <= now:
             return self._config.interval
         return min(self._config.interval, next_at - now)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
 
 from rota.domain.carts.states import FINAL_CART_STATES, CartState
+from rota.domain.carts.template import CartTemplate
 from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.jobfile import read_cart
 from rota.domain.schedule import DueRange, pass_over
@@ -17,6 +17,8 @@ from rota.operations.backends import Backends
 from rota.operations.cart_templates import submit_due
 from rota.operations.timetables import cart_timetable
 from rota.ports.carts import CartQuery, DueTemplate, MissedCarts, Template
+from rota.ports.queue import CARTS
+from rota.scheduler.held_shards import HeldShards
 
 log = structlog.get_logger()
 
@@ -25,12 +27,20 @@ _LATEST_START = timedelta(hours=6)  # a cart that could not begin in time does s
 _LIVE = tuple(state for state in CartState if state not in FINAL_CART_STATES)
 _MICROSECOND = timedelta(microseconds=1)
 _PROBLEMS_TOLD = 3
+_Version = tuple[str, str, int]  # of a template: its project, its name and the number
+
+
+@dataclass(frozen=True, slots=True)
+class DueTemplatesConfig:
+    interval: timedelta = timedelta(seconds=1)  # how often the store is asked at least
+    batch_size: int = 100  # templates in one look
 
 
 @dataclass(frozen=True, slots=True)
 class _Backlog:
     """The due times of a template until now, and the one after them."""
 
+    readable: CartTemplate
     passed: DueRange
     earlier: DueRange | None  # all but the last; None: there is only one
     next_at: datetime | None
@@ -40,29 +50,59 @@ class DueTemplates:
     """Answers the due times of templates: one cart for the latest, a word about the others.
 
     Each is answered once, whichever server does it: the answer moves the schedule on in the
-    transaction that lets the cart live.
+    transaction that lets the cart live. That may take long: carts that are under way have a loop
+    of their own.
     """
 
-    def __init__(self, backends: Backends) -> None:
-        self._backends = backends
+    name = "due templates"
 
-    async def answer(self, shards: Collection[int], limit: int) -> int:
-        """Those of these shards that are due now; returns how many templates were answered."""
+    def __init__(
+        self, backends: Backends, shards: HeldShards, config: DueTemplatesConfig | None = None
+    ) -> None:
+        self._backends = backends
+        self._shards = shards
+        self._config = config or DueTemplatesConfig()
+        self._pause = timedelta(0)
+        self._unreadable: set[_Version] = set()  # that are due, and were told of
+
+    async def run(self) -> None:
+        listener = self._backends.queue.listen(CARTS)
+        try:
+            while True:
+                await self.run_once()
+                await listener.wait(self._pause)
+        finally:
+            listener.close()
+
+    async def run_once(self) -> int:
+        """Answer what is due in this server's shards; returns how many templates that were."""
+        self._pause = self._config.interval
+        shards = list(self._shards.epochs)
+        if not shards:
+            return 0
+        # What cannot be read stays due, and is not to crowd out the others.
+        limit = self._config.batch_size + len(self._unreadable)
         due = await self._backends.store.due_templates(shards, limit)
-        return sum([await self._answer(template) for template in due])
+        self._unreadable &= {_version(template) for template in due}
+        new = [template for template in due if _version(template) not in self._unreadable]
+        answered = sum([await self._answer(template) for template in new])
+        self._pause = await self._until_next() if len(due) < limit else timedelta(0)
+        return answered
+
+    async def _until_next(self) -> timedelta:
+        store = self._backends.store
+        next_at, now = await store.next_template_due(), await store.now()
+        # What is due although we have just looked is another server's, or cannot be read.
+        if next_at is None or next_at <= now:
+            return self._config.interval
+        return min(self._config.interval, next_at - now)
 
     async def _answer(self, template: Template) -> bool:
         now = await self._backends.store.now()
         try:
             backlog = await asyncio.to_thread(_backlog, template, now)
         except Invalid as error:
-            log.error(
-                "cart.unreadable",
-                project=template.project,
-                cart=template.name,
-                error="; ".join(map(str, error.problems)) or str(error),
-                effect="it does not start by itself",
-            )
+            self._tell_unreadable(template, error)
             return False
         if now - backlog.passed.last > _LATEST_START:
             await self._miss(template, backlog.passed, backlog.next_at, "downtime")
@@ -72,6 +112,16 @@ class DueTemplates:
         await self._start(template, backlog)
         return True
 
+    def _tell_unreadable(self, template: Template, error: Invalid) -> None:
+        self._unreadable.add(_version(template))
+        log.error(
+            "cart.unreadable",
+            project=template.project,
+            cart=template.name,
+            error="; ".join(map(str, error.problems)) or str(error),
+            effect="it does not start by itself",
+        )
+
     async def _start(self, template: Template, backlog: _Backlog) -> None:
         latest = backlog.passed.last
         due = _due(template, latest, backlog.next_at)
@@ -80,7 +130,7 @@ class DueTemplates:
             await self._miss(template, only, backlog.next_at, "overlap")
             return
         try:
-            await submit_due(self._backends, template, due, actor=_ACTOR)
+            await submit_due(self._backends, backlog.readable, due, actor=_ACTOR)
         except (Conflict, Invalid, NotFound) as error:
             # If another server was faster, its answer stands: the due time has moved on.
             cause = "overlap" if error.code == "cart_is_live" else "refused"
@@ -88,7 +138,7 @@ class DueTemplates:
 
     async def _is_live(self, template: Template) -> bool:
         """Whether to store the items at all."""
-        query = CartQuery(template.project, name_like=template.name, states=_LIVE, limit=1)
+        query = CartQuery(template.project, name=template.name, states=_LIVE, limit=1)
         return bool(await self._backends.store.carts(query))
 
     async def _miss(
@@ -106,16 +156,22 @@ class DueTemplates:
 
 def _backlog(template: Template, now: datetime) -> _Backlog:
     assert template.next_at is not None, "it is due"
-    table = cart_timetable(template.project, read_cart(template.document), template.anchor)
+    readable = read_cart(template.document)
+    table = cart_timetable(template.project, readable, template.anchor)
     if table is None:
-        return _Backlog(DueRange(template.next_at, template.next_at, 1), None, None)
+        only = DueRange(template.next_at, template.next_at, 1)
+        return _Backlog(readable, only, None, None)
     over = pass_over(table, template.next_at, now)
     passed = over.passed or DueRange(template.next_at, template.next_at, 1)
     if passed.count == 1:
-        return _Backlog(passed, None, over.next_at)
+        return _Backlog(readable, passed, None, over.next_at)
     before = table.last_at_or_before(passed.last - _MICROSECOND) or passed.first
     earlier = DueRange(passed.first, max(before, passed.first), passed.count - 1)
-    return _Backlog(passed, earlier, over.next_at)
+    return _Backlog(readable, passed, earlier, over.next_at)
+
+
+def _version(template: Template) -> _Version:
+    return template.project, template.name, template.version
 
 
 def _due(template: Template, due_at: datetime, next_at: datetime | None) -> DueTemplate:

@@ -83,6 +83,7 @@ class AsyncClient:
     list_calendars = _method(calls.list_calendars)
     list_cart_items = _method(cart_calls.list_cart_items)
     list_cart_templates = _method(cart_template_calls.list_cart_templates)
+    list_cart_failure_groups = _method(cart_calls.list_cart_failure_groups)
     list_cart_waves = _method(cart_calls.list_cart_waves)
     list_carts = _method(cart_calls.list_carts)
     list_events = _method(calls.list_events)

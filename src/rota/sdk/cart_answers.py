@@ -80,6 +80,11 @@ class Cart(Answer, frozen=True, kw_only=True):
         """Items that have ended, however they did."""
         return self.completed + self.failed + self.cancelled + self.skipped
 
+    @property
+    def interrupted(self) -> int:
+        """Items that neither completed nor failed: cancelled, or never started."""
+        return self.cancelled + self.skipped
+
 
 class FailureGroup(Answer, frozen=True, kw_only=True):
     """Items that failed for the same cause."""
@@ -94,6 +99,7 @@ class FailureGroup(Answer, frozen=True, kw_only=True):
 class CartGate(Answer, frozen=True, kw_only=True):
     """What stands before the next wave."""
 
+    wave: int | None = None  # its number
     waits_for: str = ""  # soak, check, approval, window
     until: datetime | None = None  # None: not by time alone
     check_run: str | None = None
@@ -112,6 +118,7 @@ class CartProgress(Answer, frozen=True, kw_only=True):
 class CartDetail(Cart, frozen=True, kw_only=True):
     """A cart with how far it is, how bad, and what comes next."""
 
+    failures_in_scope: int = 0  # of the cart, or of its current wave
     limit: int = 0  # so many of the present scope may fail
     breached: bool = False  # more of them failed
     progress: CartProgress = CartProgress()
@@ -125,13 +132,23 @@ class CartDetail(Cart, frozen=True, kw_only=True):
     def summary(self) -> str:
         """`21 failed, 20 may; 127 of 1,000 items have ended`."""
         ended = f"{self.done:,} of {self.items:,} items have ended"
-        return f"{self.failed:,} failed, {self.limit:,} may; {ended}"
+        scope = " of the wave" if self.failures.of == "wave" else ""
+        return f"{self.failures_in_scope:,}{scope} failed, {self.limit:,} may; {ended}"
 
     @property
     def has_failed(self) -> bool:
         """Whether it ended otherwise than it was to: with too many failures, or early."""
-        is_over_budget = self.state == "PARTIAL" and self.breached
-        return is_over_budget or self.state in {"FAILED", "CANCELLED"}
+        return self.failed_too_often or self.was_stopped
+
+    @property
+    def failed_too_often(self) -> bool:
+        """Whether it ended with more failures than it may have."""
+        return self.state == "FAILED" or (self.state == "PARTIAL" and self.breached)
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether it was cancelled, or ended with items that were or never started."""
+        return self.state == "CANCELLED" or (self.state == "PARTIAL" and self.interrupted > 0)
 
 
 class CartItem(Answer, frozen=True, kw_only=True):
@@ -182,6 +199,7 @@ class CartPlan(Answer, frozen=True, kw_only=True):
     calendars: tuple[str, ...] = ()
     eta_seconds: float | None = None  # None: nothing is known of its jobs' durations
     unrunnable: tuple[str, ...] = ()  # jobs that no live worker can run, and why
+    starts_at: datetime | None = None  # None: at once
 
     def __str__(self) -> str:
         """`upgrade · 26 items · groups 1, 5, 20 · up to 2 may fail (10%), the 3rd pauses`."""

@@ -18,6 +18,7 @@ from rota.sdk.cart_answers import (
     CartWave,
     Cells,
     CommandedCart,
+    FailureGroup,
 )
 from rota.sdk.exchange import Body, Call, get, patch, path_of, post
 from rota.sdk.values import to_json
@@ -117,6 +118,11 @@ def list_cart_waves(
     return get(Page[CartWave], path_of("carts", cart, "waves"), limit=limit, cursor=cursor)
 
 
+def list_cart_failure_groups(cart: str, *, limit: int | None = None) -> Call[Page[FailureGroup]]:
+    """Why its items failed, the most frequent cause first."""
+    return get(Page[FailureGroup], path_of("carts", cart, "failure-groups"), limit=limit)
+
+
 def get_cart_events(
     cart: str, *, limit: int | None = None, cursor: str | None = None
 ) -> Call[Page[Event]]:
@@ -148,9 +154,10 @@ def cancel_cart(
     return post(CommandedCart, f"{path_of('carts', cart)}:cancel", document)
 
 
-def approve_cart(cart: str) -> Call[CommandedCart]:
-    """Let the next wave begin; whoever submitted the cart may not."""
-    return post(CommandedCart, f"{path_of('carts', cart)}:approve")
+def approve_cart(cart: str, *, wave: int | None = None) -> Call[CommandedCart]:
+    """Let the next wave begin, if it is this one; whoever submitted the cart may not."""
+    document = None if wave is None else {"wave": wave}
+    return post(CommandedCart, f"{path_of('carts', cart)}:approve", document)
 
 
 def retry_cart(

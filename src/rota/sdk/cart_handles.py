@@ -43,9 +43,9 @@ class CartHandle:
         """Go on; `allow` raises how many may fail, 30 or "3%"."""
         self.client.resume_cart(self.id, allow=allow)
 
-    def approve(self) -> None:
-        """Let the next wave begin; whoever submitted the cart may not."""
-        self.client.approve_cart(self.id)
+    def approve(self, wave: int | None = None) -> None:
+        """Let the next wave begin, if it is this one; whoever submitted the cart may not."""
+        self.client.approve_cart(self.id, wave=wave)
 
     def cancel(self, running: Literal["stop", "finish"] = "stop") -> None:
         """Start nothing more and end it."""
@@ -96,9 +96,9 @@ class AsyncCartHandle:
         """Go on; `allow` raises how many may fail, 30 or "3%"."""
         await self.client.resume_cart(self.id, allow=allow)
 
-    async def approve(self) -> None:
-        """Let the next wave begin; whoever submitted the cart may not."""
-        await self.client.approve_cart(self.id)
+    async def approve(self, wave: int | None = None) -> None:
+        """Let the next wave begin, if it is this one; whoever submitted the cart may not."""
+        await self.client.approve_cart(self.id, wave=wave)
 
     async def cancel(self, running: Literal["stop", "finish"] = "stop") -> None:
         """Start nothing more and end it."""

@@ -14,8 +14,10 @@ from rota.adapters.store.postgres.connections import PoolSizes
 from rota.adapters.store.postgres.opening import open_postgres
 from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.adapters.store.store import SqlStore
+from rota.domain.ids import JobId, SessionId
 from rota.ports.store import Store
 from rota.testing.builders import Scene
+from rota.testing.cart_scenes import CartScene
 from rota.testing.clock import FakeTicker
 from rota.testing.servers.postgres import PostgresServer, server_folder
 
@@ -109,3 +111,20 @@ async def store(
 @pytest.fixture
 def scene(store: Store, clock: FakeTicker) -> Scene:
     return Scene(store, clock)
+
+
+@pytest.fixture
+def carts(scene: Scene) -> CartScene:
+    return CartScene(scene)
+
+
+@pytest.fixture
+async def job(scene: Scene) -> JobId:
+    """What the items of a cart run."""
+    return await scene.job()
+
+
+@pytest.fixture
+async def worker(scene: Scene) -> SessionId:
+    """One with room for all of them."""
+    return await scene.worker(slots=1_000)

@@ -194,7 +194,7 @@ class TestDueTimes:
 
         assert [each.name for each in found] == ["due"]
         assert await scene.store.due_templates([], 10) == []
-        assert await scene.store.next_cart_look() == now
+        assert await scene.store.next_template_due() == now
 
     async def test_a_cart_answers_a_due_time_and_moves_the_schedule_on(
         self, scene: Scene, carts: CartScene, job: JobId

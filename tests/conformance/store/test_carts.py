@@ -7,48 +7,24 @@ from datetime import timedelta
 
 import pytest
 
-from rota.domain.carts.commands import Approver
-from rota.domain.carts.definition import Between, CartRules, OnBreach, Order, Share
+from rota.domain.carts.definition import CartRules, OnBreach, Order, Share
 from rota.domain.carts.states import CartState, ItemState
-from rota.domain.errors import Conflict, Denied
+from rota.domain.errors import Conflict
 from rota.domain.ids import SHARD_COUNT, CartId, JobId, SessionId
 from rota.domain.run import Trigger
 from rota.domain.spec import Retry
 from rota.domain.states import RunState
 from rota.ports.carts import (
-    ApproveCart,
     CancelCart,
     CartQuery,
-    EditCart,
-    EditedItem,
     PauseCart,
     ResumeCart,
-    RetryItems,
-    Selection,
 )
 from rota.ports.records import Idempotency, RunQuery
 from rota.testing.builders import Scene
 from rota.testing.cart_scenes import PARALLEL, CartScene, allowing
 
 pytestmark = pytest.mark.anyio
-
-FAILED = Selection({ItemState.FAILED, ItemState.TIMED_OUT})
-FAILED_AND_SKIPPED = Selection({ItemState.FAILED, ItemState.TIMED_OUT, ItemState.SKIPPED})
-
-
-@pytest.fixture
-def carts(scene: Scene) -> CartScene:
-    return CartScene(scene)
-
-
-@pytest.fixture
-async def job(scene: Scene) -> JobId:
-    return await scene.job()
-
-
-@pytest.fixture
-async def worker(scene: Scene) -> SessionId:
-    return await scene.worker(slots=1_000)
 
 
 async def due(scene: Scene) -> list[CartId]:
@@ -284,33 +260,6 @@ class TestPausing:
         assert shown.state is CartState.PARTIAL
 
 
-class TestRetrying:
-    async def test_failed_and_skipped_items_run_again_in_order(
-        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
-    ) -> None:
-        rules = CartRules(failures=allowing(0, then=OnBreach.CANCEL))
-        cart = await carts.submit(job, rules, items=3)
-        await carts.play(cart, worker, failing=["item-0"])
-        [before, *_] = await carts.items(cart)
-
-        commanded = await carts.command(cart, RetryItems(FAILED_AND_SKIPPED))
-        shown, flights = await carts.play(cart, worker)
-
-        assert commanded.items == 3
-        assert flights == [["item-0"], ["item-1"], ["item-2"]]
-        assert shown.state is CartState.COMPLETED
-        [after, *_] = await carts.items(cart)
-        assert (await scene.show(str(after.run))).retry_of == before.run
-        assert [item.runs for item in await carts.items(cart)] == [2, 1, 1]
-
-    async def test_nothing_to_retry_is_said(self, carts: CartScene, job: JobId) -> None:
-        cart = await carts.submit(job)
-
-        with pytest.raises(Conflict) as refusal:
-            await carts.command(cart, RetryItems(FAILED))
-        assert refusal.value.code == "nothing_to_retry"
-
-
 class TestCancelling:
     async def test_what_has_not_begun_is_skipped(
         self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
@@ -353,72 +302,6 @@ class TestCancelling:
         await scene.finish(worker, [held], result="CANCELLED")
         shown = await carts.advance(cart)
         assert (shown.state, shown.cancelled, shown.skipped) == (CartState.CANCELLED, 1, 2)
-
-
-class TestBetweenWaves:
-    async def test_a_wave_soaks(
-        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
-    ) -> None:
-        rules = CartRules(between=Between(wait=timedelta(minutes=5)))
-        cart = await carts.submit(job, rules)
-        shown, flights = await carts.play(cart, worker)
-        assert (shown.state, shown.reason) == (CartState.WAITING, "soak")
-        assert flights == [["item-0"]]
-
-        scene.advance(timedelta(minutes=5))
-        _, flights = await carts.play(cart, worker)
-        assert flights == [["item-1"]]
-
-    async def test_a_check_has_to_complete(
-        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
-    ) -> None:
-        await scene.job("smoke")
-        cart = await carts.submit(job, CartRules(between=Between(check="smoke")), items=2)
-        await carts.advance(cart)
-        await carts.work(cart, worker)
-        shown = await carts.advance(cart)
-        assert (shown.state, shown.reason) == (CartState.WAITING, "check")
-
-        [check] = await scene.claim(worker, 10)
-        await scene.finish(worker, [check], result="FAILED")
-        shown = await carts.advance(cart)
-        assert (shown.state, shown.reason) == (CartState.PAUSED, "check")
-
-        await carts.command(cart, ResumeCart())
-        await carts.advance(cart)
-        [check] = await scene.claim(worker, 10)
-        await scene.finish(worker, [check])
-        shown, flights = await carts.play(cart, worker)
-        assert flights == [["item-1"]]
-
-    async def test_somebody_else_has_to_approve(
-        self, carts: CartScene, job: JobId, worker: SessionId
-    ) -> None:
-        cart = await carts.submit(job, CartRules(between=Between(approve="admin")), items=2)
-        shown, _ = await carts.play(cart, worker)
-        assert (shown.state, shown.reason) == (CartState.WAITING, "approval")
-
-        for who, roles in (("eve", {"editor"}), (shown.created_by, {"admin"})):
-            with pytest.raises(Denied):
-                await carts.command(cart, ApproveCart(Approver(who, roles)), actor=who)
-
-        await carts.command(cart, ApproveCart(Approver("bob", {"admin"})))
-        shown, flights = await carts.play(cart, worker)
-        assert (shown.state, flights) == (CartState.COMPLETED, [["item-1"]])
-
-    async def test_calendars_keep_a_wave_closed(
-        self, scene: Scene, carts: CartScene, job: JobId
-    ) -> None:
-        cart = await carts.submit(job)
-        opens_at = await scene.store.now() + timedelta(hours=2)
-
-        shown = await carts.advance(cart, closed_until=opens_at)
-        assert (shown.state, shown.reason, shown.look_at) == (
-            CartState.WAITING,
-            "window",
-            opens_at,
-        )
-        assert [look.id for look in await scene.store.carts_to_advance(range(256), 10)] == []
 
 
 class TestSubmitting:
@@ -468,37 +351,6 @@ class TestSubmitting:
         assert shown.state is CartState.COMPLETED
 
 
-class TestEditing:
-    async def test_closed_waves_change_and_opened_ones_do_not(
-        self, carts: CartScene, job: JobId, worker: SessionId
-    ) -> None:
-        cart = await carts.submit(job)
-        shown = await carts.advance(cart)
-
-        edit = EditCart(shown.rules, [EditedItem("item-0", is_skipped=True)])
-        with pytest.raises(Conflict) as refusal:
-            await carts.command(cart, edit)
-        assert refusal.value.code == "wave_opened"
-
-        edit = EditCart(shown.rules, [EditedItem("item-1", is_skipped=True)])
-        await carts.command(cart, edit)
-        shown, flights = await carts.play(cart, worker)
-        assert flights == [["item-0"], ["item-2"]]
-        assert (shown.state, shown.skipped) == (CartState.PARTIAL, 1)
-
-    async def test_what_is_skipped_is_skipped_once(self, carts: CartScene, job: JobId) -> None:
-        cart = await carts.submit(job)
-        shown = await carts.advance(cart)
-        edit = EditCart(shown.rules, [EditedItem("item-1", is_skipped=True)])
-        await carts.command(cart, edit)
-
-        with pytest.raises(Conflict) as refusal:
-            await carts.command(cart, edit)
-
-        assert refusal.value.code == "item_ended"
-        assert (await carts.show(cart)).skipped == 1
-
-
 class TestSeeing:
     async def test_cells_and_waves_tell_where_items_are(
         self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
@@ -516,7 +368,7 @@ class TestSeeing:
             "QUEUED",
             "PENDING",
         ]
-        waves = await scene.store.waves(cart)
+        waves = await scene.store.waves(cart, 0, 10)
         assert [(wave.number, sum(wave.items.values())) for wave in waves] == [
             (1, 2),
             (2, 2),

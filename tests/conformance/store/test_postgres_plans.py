@@ -15,7 +15,7 @@ from rota.testing.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
 
-BIG = {"attempt", "event", "job", "job_version", "run", "schedule"}
+BIG = {"attempt", "cart_item", "event", "job", "job_version", "run", "schedule"}
 # Indexes over what is not final, or waits for something: they stay small.
 SMALL = {
     "job_pause",
@@ -74,6 +74,9 @@ INSERT INTO attempt (run_id, number, session, worker, result, claimed_at, ended_
     cpu_seconds, max_memory, output_state, output_bytes, output_lines, truncated)
 SELECT id, 1, session, 'worker', 'FAILED', 1, 1, '', 0, 0, 'none', 0, 0, 0 FROM run;
 INSERT INTO event SELECT n * 65536, 'run.finished', n, 'w_1', '', '[]', '{}'
+FROM generate_series(1, 20000) AS n;
+INSERT INTO cart_item (cart, number, key, wave, job_id, job_version, state, run)
+SELECT 'c_1', n, 'item-' || n, 1, 'j_1', 1, 'COMPLETED', 'r_' || n
 FROM generate_series(1, 20000) AS n;
 """
 LIVE = "UPDATE run SET state = 'QUEUED' WHERE seq % 20 = 0;"

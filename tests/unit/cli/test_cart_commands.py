@@ -172,6 +172,22 @@ class TestSubmitting:
     def test_missing_file_is_not_taken_for_a_name(self, rota: Console, server: Server) -> None:
         assert refused(rota("cart", "submit", "fleet.yaml"), 3, "there is no file fleet.yaml")
 
+    def test_missing_file_of_items_is_told_at_the_line_of_its_cart(
+        self, rota: Console, server: Server
+    ) -> None:
+        Path("fleet.yaml").write_text(cart_file(items="items_from: flet.csv"))
+        Path("fleet.csv").write_text("key\na\n")
+
+        ended = rota("cart", "submit", "fleet.yaml")
+
+        said = "fleet.yaml:8  there is no file flet.csv — did you mean fleet.csv?"
+        assert refused(ended, 6, said)
+
+    def test_file_of_nearly_that_name_is_suggested(self, rota: Console, server: Server) -> None:
+        Path("fleet.yaml").write_text(cart_file())
+
+        assert refused(rota("cart", "submit", "fleet.yml"), 3, "did you mean fleet.yaml?")
+
     def test_items_from_live_workers_are_the_server_s_to_find(
         self, rota: Console, server: Server
     ) -> None:
@@ -198,6 +214,18 @@ class TestSubmitting:
 
         assert made.json["state"] == "PLANNED"
         assert made.json["starts_at"].startswith("2099-06-01T20:00:00")
+        assert "2099-06-01 20:00:00 UTC" in made.err
+
+    @pytest.mark.parametrize("at", ["2020-06-01T22:00:00+02:00", "22:00"])
+    def test_time_that_has_passed_or_is_none_starts_nothing(
+        self, rota: Console, server: Server, at: str
+    ) -> None:
+        server.define(JOBS)
+        Path("fleet.yaml").write_text(cart_file())
+
+        for verb in ("plan", "submit"):
+            assert refused(rota("cart", verb, "fleet.yaml", "--at", at), 2, f"--at {at}: ")
+        assert rota("cart", "list", "-o", "name").lines == []
 
     def test_same_key_gives_the_same_cart(self, rota: Console, server: Server) -> None:
         server.define(JOBS)
@@ -220,7 +248,8 @@ class TestSubmitting:
 
         assert refused(ended, 2, "start 101 items of cart fleet?", "--yes")
         assert rota("cart", "list", "-o", "name").lines == []
-        assert rota("cart", "submit", "fleet.yaml", "--yes").code == 0
+        agreed = rota("cart", "submit", "fleet.yaml", "--yes")
+        assert (agreed.code, "101 items · one after another" in agreed.err) == (0, True)
 
     def test_rehearsal_changes_nothing(self, rota: Console, server: Server) -> None:
         server.define(JOBS)
@@ -350,8 +379,9 @@ class TestLooking:
             "wave": "1 of 3",
             "failures": "1 of 1 allowed (50%)",
             "between waves": "wait 10m, approval by admin",
+            "will end": "after approval",
         } == {name: text.strip() for name, text in shown.items()}
-        assert "1 × exit <n> (db-0, r_" in ended.out
+        assert "1 × exit 1 (db-0, r_" in ended.out
 
     def test_failed_items_are_named(self, rota: Console, server: Server) -> None:
         cart = submit(rota, server)
@@ -388,7 +418,7 @@ class TestLooking:
         cart = submit(rota, server)
         work(server, cart, "FAILED")
 
-        assert refused(rota("cart", "items", cart, "--cause", "disk"), 3, "causes: exit <n>")
+        assert refused(rota("cart", "items", cart, "--cause", "disk"), 3, "causes: exit 1")
 
     def test_open_item_has_the_state_of_its_run(self, rota: Console, server: Server) -> None:
         cart = submit(rota, server)
@@ -431,7 +461,7 @@ class TestSteering:
 
         ended = rota("cart", "retry", cart, "--failed", "--cause", "exit")
 
-        assert ended.err.splitlines()[0] == "1 item queued in its group"
+        assert ended.err.splitlines()[0] == "1 item queued in its wave"
         assert f"rota cart resume {cart}" in ended.err
         assert sorted(states(rota, cart)) == ["COMPLETED", "OPEN", "PENDING"]
 
@@ -456,6 +486,31 @@ class TestSteering:
         assert states(rota, cart) == ["FAILED", "SKIPPED", "SKIPPED"]
         assert rota("cart", "retry", cart, "--skipped", "--json").json["affected"] == 3
 
+    def test_what_was_cancelled_is_named_and_retried_with_what_never_started(
+        self, rota: Console, server: Server
+    ) -> None:
+        cart = submit(rota, server)
+        held = server.claim()
+        rota("cart", "cancel", cart)
+        server.finish(held, "CANCELLED")
+        advance(server, cart)
+
+        shown = rota("cart", "show", cart).err
+        retried = rota("cart", "retry", cart, "--skipped", "--json")
+
+        assert shown == f"1 cancelled, 2 skipped · rota cart retry {cart} --skipped\n"
+        assert retried.json["affected"] == 3
+
+    def test_retrying_many_items_needs_consent(self, rota: Console, server: Server) -> None:
+        cart = submit(rota, server, count=101)
+        rota("cart", "cancel", cart, "--yes")
+        advance(server, cart)
+
+        asked = rota("cart", "retry", cart, "--skipped")
+
+        assert refused(asked, 2, "run more than 100 items", "--yes")
+        assert rota("cart", "retry", cart, "--skipped", "--yes").code == 0
+
     def test_retry_must_be_told_what(self, rota: Console, server: Server) -> None:
         cart = submit(rota, server)
 
@@ -479,6 +534,7 @@ class TestSteering:
         assert f"rota cart approve {cart}" in waiting.err
         assert own.code == 4
         assert other.code == 0
+        assert other.err == f"wave 2 approved by admin · rota cart watch {cart}\n"
         assert states(rota, cart) == ["COMPLETED", "OPEN", "PENDING"]
 
     def test_cancelled_cart_skips_what_never_started(self, rota: Console, server: Server) -> None:
@@ -559,3 +615,16 @@ class TestSteering:
         assert ended.code == 0
         assert ended.err.startswith("would ")
         assert rota("cart", "show", cart, "--json").json["version"] == before
+
+    def test_rehearsal_tells_counts_and_options(self, rota: Console, server: Server) -> None:
+        cart = submit(rota, server)
+        work(server, cart, "FAILED")
+
+        def rehearsed(*words: str) -> str:
+            return rota("cart", *words, cart, "--dry-run").err
+
+        assert "would retry up to 1 item (failed, cause exit) of" in rehearsed(
+            "retry", "--failed", "--cause", "exit"
+        )
+        assert rehearsed("resume", "--allow", "5%").endswith("paused now, so that 5% may fail\n")
+        assert rehearsed("cancel").endswith(": 2 items not ended, what runs is stopped\n")

@@ -23,6 +23,7 @@ FAR = {
     **CART,
     "completed": 103,
     "failed": 3,
+    "failures_in_scope": 3,
     "open": 20,
     "limit": 20,
     "eta": "2026-06-01T15:52:00Z",
@@ -69,13 +70,15 @@ class TestExitCodes:
 
         assert ended.code == 0
         assert ended.lines[-1].startswith("✔ partial · 3 failed, 20 may")
-        assert "3 of 1,000 items did not complete, within what is allowed" in ended.err
+        assert "3 of 1,000 items failed, within what is allowed" in ended.err
 
     @pytest.mark.parametrize(
         ("fields", "code"),
         [
             ({"state": "PARTIAL", "failed": 21, "breached": True}, 10),
             ({"state": "FAILED", "failed": 21}, 10),
+            ({"state": "PARTIAL", "cancelled": 1}, 11),
+            ({"state": "PARTIAL", "skipped": 1}, 11),
             ({"state": "CANCELLED"}, 11),
             ({"state": "PAUSED", "reason": "person"}, 13),
         ],
@@ -89,13 +92,21 @@ class TestExitCodes:
         assert ended.lines[-1].startswith(f"✖ {fields['state'].lower()}")
 
     def test_breach_says_what_to_type(self, rota: Console, fake: Answering) -> None:
-        ended = watched(rota, fake, state="PAUSED", reason="failures", failed=21)
+        counts = {"failed": 21, "failures_in_scope": 21, "breached": True}
+        ended = watched(rota, fake, state="PAUSED", reason="failures", **counts)
 
         assert ended.err.splitlines() == [
             "rota cart show c_1 --failed",
             "rota cart retry c_1 --failed",
             "rota cart resume c_1 --allow 21",
         ]
+
+    def test_limit_that_holds_again_after_a_retry_is_not_lowered(
+        self, rota: Console, fake: Answering
+    ) -> None:
+        ended = watched(rota, fake, state="PAUSED", reason="failures", breached=False)
+
+        assert ended.err.splitlines()[-1] == "rota cart resume c_1"
 
     def test_time_is_up(self, rota: Console, fake: Answering) -> None:
         ended = watched(rota, fake, "--timeout", "1ms")
@@ -140,13 +151,13 @@ class TestSubmitAndWatch:
         fake.on("GET /carts/c_1", document({**FAR, "state": "COMPLETED"}))
 
     def test_watching_goes_on_after_the_submit(self, rota: Console, fake: Answering) -> None:
-        fake.on("POST /carts", document(CART, 202))
+        fake.on("POST /carts", document(PLAN), document(CART, 202))
 
         ended = rota("cart", "submit", "fleet.yaml", "--yes", "--watch")
 
         assert ended.code == 0
         assert ended.lines[-1].startswith("✔ completed")
-        assert [asked.method for asked in fake.asked] == ["POST", "GET"]
+        assert [asked.method for asked in fake.asked] == ["POST", "POST", "GET"]
 
     @pytest.fixture
     def answer(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
@@ -199,14 +210,14 @@ class TestSubmitAndWatch:
 
     def test_project_of_the_file_is_the_cart_s(self, rota: Console, fake: Answering) -> None:
         Path("fleet.yaml").write_text(f"project: payments\n{FILE}")
-        fake.on("POST /carts", document(CART, 202))
+        fake.on("POST /carts", document(PLAN), document(CART, 202))
 
         rota("cart", "submit", "fleet.yaml", "--yes")
 
-        assert fake.asked[0].query == {"project": ["payments"]}
+        assert [asked.query["project"] for asked in fake.asked] == [["payments"], ["payments"]]
 
     def test_template_is_submitted_by_its_name(self, rota: Console, fake: Answering) -> None:
-        fake.on("POST /carts", document(CART, 202))
+        fake.on("POST /carts", document(PLAN), document(CART, 202))
 
         ended = rota("cart", "submit", "fleet", "--set", "version=16.3", "--yes", "-o", "name")
 

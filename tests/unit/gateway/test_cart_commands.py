@@ -166,6 +166,20 @@ class TestApproving:
 
         assert refusal(await carts.command("approve", role=Role.OPERATOR)) == (403, "own_cart")
 
+    async def test_yes_to_one_wave_is_no_yes_to_another(self, carts: CartScene) -> None:
+        made = await carts.started(3, **APPROVED)
+        await carts.work(made)
+        assert (await carts.show())["gate"]["wave"] == 2
+        other = await carts.command("approve", {"wave": 3}, role=Role.EDITOR)
+        right = await carts.command("approve", {"wave": 2}, role=Role.EDITOR)
+        await carts.play(made)
+
+        again = await carts.command("approve", {"wave": 2}, role=Role.EDITOR)
+
+        assert refusal(other) == (409, "other_wave_waits")
+        assert right.status_code == 200
+        assert refusal(again) == (409, "other_wave_waits")
+
     async def test_what_does_not_wait_is_not_approved(self, carts: CartScene) -> None:
         await carts.started(2, **APPROVED)
 
@@ -198,6 +212,23 @@ class TestRetrying:
         assert await affected(keys=["db-2"]) == 1
         assert await affected(from_wave=4) == 1
         assert await affected() == 2
+
+    async def test_a_part_of_the_cause_is_enough(self, carts: CartScene) -> None:
+        await breached(carts)
+
+        other = await carts.command("retry", {"cause": "disk full"})
+        answer = await carts.command("retry", {"cause": "EXIT"})
+
+        assert refusal(other) == (404, "no_such_cause")
+        assert answer.json()["affected"] == 1
+
+    async def test_an_item_that_is_not_there_is_named(self, carts: CartScene) -> None:
+        await breached(carts)
+
+        answer = await carts.command("retry", {"select": "all", "keys": ["db-0", "db-9999"]})
+
+        assert refusal(answer) == (404, "item_not_found")
+        assert "db-9999" in answer.json()["detail"]
 
     async def test_all_takes_what_completed_too(self, carts: CartScene) -> None:
         await carts.play(await carts.submit())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
 from datetime import datetime
 
 import pytest
@@ -10,7 +12,9 @@ from tests.unit.gateway.served import Served
 from tests.unit.gateway.streaming import streaming
 
 from rota.gateway import metrics
+from rota.gateway.cart_cells import cells_in_letters
 from rota.gateway.paging import encode_cursor
+from rota.gateway.shapes import cart as shapes
 from rota.ports.records import Role
 
 pytestmark = pytest.mark.anyio
@@ -141,7 +145,7 @@ class TestLooking:
         assert (shown["state"], shown["gate"]["waits_for"]) == ("WAITING", "soak")
         until = datetime.fromisoformat(shown["gate"]["until"])
         assert until > datetime.fromisoformat(shown["started_at"])
-        assert shown["gate"]["approve_role"] == "admin"
+        assert shown["gate"]["approve_role"] is None
 
     async def test_a_check_is_named(self, carts: CartScene) -> None:
         made = await carts.started(2, between={"check": "smoke"})
@@ -238,10 +242,40 @@ class TestItems:
         assert await found(where=f"cart:{made}") == of_cart
         assert await found(cart=made, state="queued") == of_cart
         assert await found(where="trigger:cart") == of_cart
-        assert await found(where="cart:c_nothing") == set()
+        assert await found(where="cart:rollout") == of_cart
+        nothing = await carts.served.get("runs", params={"where": "cart:nothing"})
+        assert refusal(nothing) == (404, "cart_not_found")
+
+
+class TestFailureGroups:
+    async def test_causes_are_listed_with_how_many_they_hit(self, carts: CartScene) -> None:
+        made = await carts.started(3, order="parallel", failures={"allow": 3})
+        await carts.work(made, failing=["db-0", "db-2"])
+
+        listed = (await carts.served.get("carts/rollout/failure-groups")).json()["items"]
+
+        assert listed == (await carts.show())["failure_groups"]
+        assert [(group["count"], group["key"]) for group in listed] == [(2, "db-0")]
 
 
 class TestWavesAndCells:
+    async def test_letters_are_not_put_together_where_leases_are_renewed(
+        self, carts: CartScene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await carts.submit(2)
+        threads: list[int] = []
+
+        def letters(states: Iterable[str]) -> str:
+            threads.append(threading.get_ident())
+            return cells_in_letters(states)
+
+        monkeypatch.setattr(shapes, "cells_in_letters", letters)
+
+        answer = await carts.served.get("carts/rollout/cells")
+
+        assert answer.json()["cells"] == "PP"
+        assert threads != [threading.get_ident()]
+
     async def test_waves_tell_how_many_are_where(self, carts: CartScene) -> None:
         made = await carts.started(items=[item("a", order=10), item("b", order=20)])
         await carts.work(made)

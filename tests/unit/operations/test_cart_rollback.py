@@ -8,13 +8,24 @@ from typing import Any
 import pytest
 from tests.unit.scheduler.timeline import Timeline
 
-from rota.domain.carts.definition import Order
-from rota.domain.carts.states import CartState
+from rota.domain.carts.definition import Order, Share
+from rota.domain.carts.states import FAILED_ITEM_STATES, CartState, ItemState
 from rota.domain.errors import Conflict
+from rota.operations import carts as operations
 from rota.operations.cart_rollback import plan_rollback, rollback
 from rota.operations.cart_templates import TemplateRequest, submit_template
-from rota.operations.carts import command, find_cart
-from rota.ports.carts import CancelCart, Cart, CartQuery, Item, ItemQuery, PauseCart
+from rota.operations.carts import CartPlan, command, find_cart
+from rota.ports.carts import (
+    CancelCart,
+    Cart,
+    CartQuery,
+    Item,
+    ItemQuery,
+    PauseCart,
+    ResumeCart,
+    RetryItems,
+    Selection,
+)
 from rota.testing.cart_scenes import CartScene
 
 pytestmark = pytest.mark.anyio
@@ -127,6 +138,61 @@ async def test_a_cancelled_cart_can_be_rolled_back(timeline: Timeline, carts: Ca
     undoing = await rollback(timeline.backends, ended, actor="bea")
 
     assert [item.key for item in await items_of(timeline, undoing)] == ["db-0"]
+
+
+async def test_what_ran_and_was_then_skipped_is_undone(
+    timeline: Timeline, carts: CartScene
+) -> None:
+    cart = await breached(timeline, carts)
+    again = Selection(FAILED_ITEM_STATES)
+    await command(timeline.backends, cart, RetryItems(again), actor="ann")
+    await command(timeline.backends, cart, CancelCart(), actor="ann")
+    ended = await carts.advance(cart.id)
+    assert ItemState.SKIPPED in await carts.states(cart.id)
+
+    undoing = await rollback(timeline.backends, ended, actor="bea")
+
+    assert {item.key for item in await items_of(timeline, undoing)} == {"db-0", "db-1", "db-2"}
+
+
+async def test_what_was_called_off_before_a_worker_had_it_is_not_undone(
+    timeline: Timeline, carts: CartScene
+) -> None:
+    cart = await submitted(timeline)
+    await _work(timeline, carts, cart)
+    await carts.advance(cart.id)
+    await command(timeline.backends, cart, CancelCart(), actor="ann")
+    ended = await carts.advance(cart.id)
+
+    undoing = await rollback(timeline.backends, ended, actor="bea")
+
+    assert [item.key for item in await items_of(timeline, undoing)] == ["db-0"]
+
+
+async def test_a_cart_that_was_resumed_meanwhile_is_not_undone(
+    timeline: Timeline, carts: CartScene
+) -> None:
+    seen = await breached(timeline, carts)
+    await command(timeline.backends, seen, ResumeCart(Share(5)), actor="ann")
+
+    assert await refusal(timeline, seen) == "cart_not_stopped"
+    assert [cart.id for cart in await timeline.store.carts(CartQuery())] == [seen.id]
+
+
+async def test_a_cart_that_is_resumed_while_its_undoing_is_planned_goes_on(
+    timeline: Timeline, carts: CartScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = await breached(timeline, carts)
+    plan = operations.plan
+
+    async def resumed_meanwhile(*args: Any) -> CartPlan:
+        await command(timeline.backends, seen, ResumeCart(Share(5)), actor="ann")
+        return await plan(*args)
+
+    monkeypatch.setattr(operations, "plan", resumed_meanwhile)
+
+    assert await refusal(timeline, seen) == "changed_meanwhile"
+    assert (await carts.show(seen.id)).state is CartState.RUNNING
 
 
 async def test_one_at_a_time(timeline: Timeline, carts: CartScene) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,8 +31,9 @@ async def each(*items: CartItem) -> AsyncIterator[CartItem]:
         yield item
 
 
-async def submit(timeline: Timeline, **fields: Any) -> Cart:
-    return await carts.submit(timeline.backends, request(**fields), each(ITEM), actor="ann")
+async def submit(timeline: Timeline, key: str = "", **fields: Any) -> Cart:
+    wanted = replace(request(**fields), idempotency_key=key)
+    return await carts.submit(timeline.backends, wanted, each(ITEM), actor="ann")
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,57 @@ async def test_nothing_is_left_of_a_cart_that_is_refused(
 
     assert await timeline.store.carts(CartQuery()) == []
     assert await timeline.store.forget_loading_carts(await timeline.store.now()) == 0
+
+
+async def test_problems_that_are_not_told_are_counted(timeline: Timeline) -> None:
+    await timeline.apply(None)
+    wrong = [CartItem(f"db-{n}", inputs={f"host{n}": "a", f"port{n}": 1}) for n in range(60)]
+
+    with pytest.raises(Invalid) as refusal:
+        await carts.submit(timeline.backends, request(60), each(*wrong), actor="ann")
+
+    assert str(refusal.value) == "60 of 60 items cannot be run, 100 problems and 20 more"
+    assert len(refusal.value.problems) == 100
+
+
+async def test_what_is_wrong_with_all_items_is_told_once(timeline: Timeline) -> None:
+    await timeline.apply(None)
+    wrong = [CartItem(f"db-{n}", job="none" if n % 2 else "", inputs={"a": 1}) for n in range(6)]
+
+    with pytest.raises(Invalid, match="6 of 6 items cannot be run") as refusal:
+        await carts.submit(timeline.backends, request(6), each(*wrong), actor="ann")
+
+    told = [(problem.path, problem.message) for problem in refusal.value.problems]
+    assert told == [
+        ("items[0] (db-0)", 'job job has no input "a" (and 2 more items)'),
+        ("items[1] (db-1)", "there is no job 'none' (and 2 more items)"),
+    ]
+    assert "app.apply()" in refusal.value.problems[1].hint
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"job": "other"},
+        {"rollback": "other"},
+        {"priority": 7},
+        {"labels": {"team": "db"}},
+        {"description": "another"},
+        {"max_parallel": 2},
+    ],
+)
+async def test_the_same_key_is_for_the_very_same_cart(
+    timeline: Timeline, other: dict[str, Any]
+) -> None:
+    await timeline.apply(None)
+    await timeline.apply(None, name="other")
+    first = await submit(timeline, key="once")
+
+    assert (await submit(timeline, key="once")).id == first.id
+    with pytest.raises(Conflict) as refusal:
+        await submit(timeline, key="once", **other)
+
+    assert refusal.value.code == "idempotency_key_reused"
 
 
 async def test_a_cart_is_found_by_its_id_its_beginning_and_its_exact_name(

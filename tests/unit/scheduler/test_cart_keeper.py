@@ -14,14 +14,13 @@ from rota.ports.queue import CARTS
 from rota.scheduler.cart_keeper import CartKeeper
 from rota.testing.builders import new_calendar
 from rota.testing.cart_scenes import PARALLEL, CartScene
-from rota.testing.clock import FakeClock
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 def keeper(timeline: Timeline) -> CartKeeper:
-    return CartKeeper(timeline.backends, FakeClock(timeline.ticker), timeline.shards)
+    return CartKeeper(timeline.backends, timeline.shards)
 
 
 @pytest.fixture
@@ -62,9 +61,7 @@ async def test_several_keepers_start_each_item_once(
     timeline: Timeline, keeper: CartKeeper, carts: CartScene
 ) -> None:
     cart = await carts.submit(await timeline.scene.job(), PARALLEL, items=50)
-    others = [
-        CartKeeper(timeline.backends, FakeClock(timeline.ticker), timeline.shards) for _ in range(3)
-    ]
+    others = [CartKeeper(timeline.backends, timeline.shards) for _ in range(3)]
 
     await asyncio.gather(*(each.run_once() for each in (keeper, *others)))
 

@@ -8,25 +8,27 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from tests.unit.scheduler.timeline import Timeline
 
 from rota.domain.carts.states import CartState
+from rota.operations.cart_templates import TemplateRequest, submit_template
 from rota.ports.carts import Cart, CartQuery, NewTemplate, Template, TemplateChanges
 from rota.scheduler.cart_keeper import CartKeeper
-from rota.testing.clock import FakeClock
+from rota.scheduler.due_templates import DueTemplates, DueTemplatesConfig
 
 pytestmark = pytest.mark.anyio
 
 HOUR = timedelta(hours=1)
 
 
-def new_keeper(timeline: Timeline) -> CartKeeper:
-    return CartKeeper(timeline.backends, FakeClock(timeline.ticker), timeline.shards)
+def new_starter(timeline: Timeline, **config: Any) -> DueTemplates:
+    return DueTemplates(timeline.backends, timeline.shards, DueTemplatesConfig(**config))
 
 
 @pytest.fixture
-def keeper(timeline: Timeline) -> CartKeeper:
-    return new_keeper(timeline)
+def starter(timeline: Timeline) -> DueTemplates:
+    return new_starter(timeline)
 
 
 async def apply(timeline: Timeline, schedule: str = "@hourly", **fields: Any) -> None:
@@ -56,29 +58,31 @@ async def missed(timeline: Timeline) -> list[tuple[str, int]]:
     ]
 
 
-async def complete(timeline: Timeline, keeper: CartKeeper) -> None:
+async def complete(timeline: Timeline, starter: DueTemplates) -> None:
     """A worker does all that there is to do."""
+    keeper = CartKeeper(timeline.backends, timeline.shards)
+    await starter.run_once()
     await keeper.run_once()
     await timeline.end_runs()
     await keeper.run_once()
 
 
-async def test_nothing_starts_when_it_is_applied(timeline: Timeline, keeper: CartKeeper) -> None:
+async def test_nothing_starts_when_it_is_applied(timeline: Timeline, starter: DueTemplates) -> None:
     await apply(timeline)
 
-    await keeper.run_once()
+    await starter.run_once()
 
     assert await carts_of(timeline) == []
 
 
 async def test_a_template_becomes_a_cart_at_each_of_its_times(
-    timeline: Timeline, keeper: CartKeeper
+    timeline: Timeline, starter: DueTemplates
 ) -> None:
     await apply(timeline)
 
     for _ in range(2):
         timeline.be_down(HOUR)
-        await complete(timeline, keeper)
+        await complete(timeline, starter)
 
     found = await carts_of(timeline)
     assert [cart.state for cart in found] == [CartState.COMPLETED] * 2
@@ -86,13 +90,15 @@ async def test_a_template_becomes_a_cart_at_each_of_its_times(
     assert await missed(timeline) == []
 
 
-async def test_a_time_written_down_starts_it_once(timeline: Timeline, keeper: CartKeeper) -> None:
+async def test_a_time_written_down_starts_it_once(
+    timeline: Timeline, starter: DueTemplates
+) -> None:
     at = timeline.ticker.instant + HOUR
     await apply(timeline, at.isoformat())
 
     for _ in range(3):
         timeline.be_down(HOUR)
-        await complete(timeline, keeper)
+        await complete(timeline, starter)
 
     assert len(await carts_of(timeline)) == 1
     assert (await template_of(timeline)).next_at is None
@@ -102,65 +108,65 @@ async def test_several_servers_make_one_cart(timeline: Timeline) -> None:
     await apply(timeline)
     timeline.be_down(HOUR)
 
-    await asyncio.gather(*(new_keeper(timeline).run_once() for _ in range(4)))
+    await asyncio.gather(*(new_starter(timeline).run_once() for _ in range(4)))
 
     assert len(await carts_of(timeline)) == 1
     assert await missed(timeline) == []
 
 
 async def test_after_a_downtime_only_the_latest_starts(
-    timeline: Timeline, keeper: CartKeeper
+    timeline: Timeline, starter: DueTemplates
 ) -> None:
     await apply(timeline)
 
     timeline.be_down(5 * HOUR)
-    await keeper.run_once()
+    await starter.run_once()
 
     assert len(await carts_of(timeline)) == 1
     assert await missed(timeline) == [("downtime", 4)]
 
 
 async def test_what_is_more_than_six_hours_late_does_not_start(
-    timeline: Timeline, keeper: CartKeeper
+    timeline: Timeline, starter: DueTemplates
 ) -> None:
     at = timeline.ticker.instant + HOUR
     await apply(timeline, at.isoformat())
 
     timeline.be_down(7 * HOUR + timedelta(seconds=1))
-    await keeper.run_once()
+    await starter.run_once()
 
     assert await carts_of(timeline) == []
     assert await missed(timeline) == [("downtime", 1)]
 
 
-async def test_what_is_six_hours_late_starts(timeline: Timeline, keeper: CartKeeper) -> None:
+async def test_what_is_six_hours_late_starts(timeline: Timeline, starter: DueTemplates) -> None:
     at = timeline.ticker.instant + HOUR
     await apply(timeline, at.isoformat())
 
     timeline.be_down(7 * HOUR)
-    await keeper.run_once()
+    await starter.run_once()
 
     assert len(await carts_of(timeline)) == 1
 
 
-async def test_while_one_is_live_no_other_starts(timeline: Timeline, keeper: CartKeeper) -> None:
+async def test_while_one_is_live_no_other_starts(timeline: Timeline, starter: DueTemplates) -> None:
     await apply(timeline)
 
     for _ in range(3):
         timeline.be_down(HOUR)
-        await keeper.run_once()
+        await starter.run_once()
 
     assert len(await carts_of(timeline)) == 1
     assert await missed(timeline) == [("overlap", 1), ("overlap", 1)]
 
 
 async def test_a_cart_that_cannot_be_made_is_told_and_the_schedule_goes_on(
-    timeline: Timeline, keeper: CartKeeper
+    timeline: Timeline, starter: DueTemplates
 ) -> None:
     await apply(timeline, items_from={"workers": {"site": "fra"}}, items=None)
 
     timeline.be_down(HOUR)
-    await keeper.run_once()
+    await starter.run_once()
 
     assert await missed(timeline) == [("refused", 1)]
     [event] = [e for e in await timeline.store.events(0, 99) if e.kind == "cart.missed"]
@@ -190,19 +196,78 @@ async def test_an_edit_of_its_schedule_goes_on_from_now(timeline: Timeline) -> N
 
 
 async def test_what_this_release_cannot_read_is_left_to_one_that_can(
-    timeline: Timeline, keeper: CartKeeper
+    timeline: Timeline, starter: DueTemplates
 ) -> None:
     await _save(timeline, {"name": "rollout", "order": "by the moon"})
     before = await template_of(timeline)
 
-    assert await keeper.run_once() == 0
+    assert await starter.run_once() == 0
 
     assert await template_of(timeline) == before
     assert await missed(timeline) == []
 
 
-async def _save(timeline: Timeline, document: Mapping[str, Any]) -> None:
+async def test_what_cannot_be_read_is_told_once_for_each_version(
+    timeline: Timeline, starter: DueTemplates
+) -> None:
+    await _save(timeline, {"name": "rollout", "order": "by the moon"})
+
+    with capture_logs() as logs:
+        for _ in range(3):
+            await starter.run_once()
+        await _save(timeline, {"name": "rollout", "order": "by the sun"}, version=1)
+        await starter.run_once()
+
+    assert [line["event"] for line in logs] == ["cart.unreadable"] * 2
+
+
+async def test_what_cannot_be_read_does_not_hold_up_the_others(timeline: Timeline) -> None:
+    starter = new_starter(timeline, batch_size=1)
+    await apply(timeline)
+    await _save(timeline, {"name": "moon", "order": "by the moon"})
+    timeline.be_down(HOUR)
+
+    for _ in range(2):
+        await starter.run_once()
+
+    assert len(await carts_of(timeline)) == 1
+
+
+async def test_a_live_cart_of_another_name_holds_up_nothing(
+    timeline: Timeline, starter: DueTemplates
+) -> None:
+    await apply(timeline, name="ROLLOUT")
+    await submit_template(timeline.backends, TemplateRequest("ROLLOUT"), actor="ann")
+    await apply(timeline)
+
+    timeline.be_down(HOUR)
+    await starter.run_once()
+
+    assert [cart.name for cart in await carts_of(timeline)] == ["ROLLOUT", "rollout"]
+
+
+async def test_the_loop_that_moves_carts_does_not_wait_for_templates(timeline: Timeline) -> None:
+    await apply(timeline)
+    timeline.be_down(HOUR)
+
+    assert await CartKeeper(timeline.backends, timeline.shards).run_once() == 0
+
+    assert await carts_of(timeline) == []
+
+
+async def _save(timeline: Timeline, document: Mapping[str, Any], version: int = 0) -> None:
+    """A template that is due now, as another release may have written it."""
     now = timeline.ticker.instant
-    new = NewTemplate("default", "rollout", document, "digest", "file", now, now)
+    new = NewTemplate(
+        "default",
+        document["name"],
+        document,
+        "digest",
+        "file",
+        now,
+        now,
+        expected_version=version,
+        expected_next_at=now if version else None,
+    )
     changes = TemplateChanges([new])
     await timeline.store.save_jobs([], removed=(), actor="test", templates=changes)

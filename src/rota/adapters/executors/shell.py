@@ -45,7 +45,7 @@ class _Attempt:
     result: AttemptResult = AttemptResult.COMPLETED
     failure: Exit | None = None  # of the step that decided the result
     message: str = ""
-    complaint: str = ""  # the last line that the latest step wrote to its standard error
+    complaint: str = ""  # the last line of the latest step, of its standard error if it wrote any
     steps: list[StepOutcome] = field(default_factory=list)
     cpu_seconds: float = 0.0
     max_memory: int = 0
@@ -154,7 +154,7 @@ class ShellExecutor:
         for number, step in enumerate(attempt.assignment.spec.steps):
             if attempt.stop.done() and attempt.is_well:
                 attempt.result = AttemptResult.CANCELLED
-                attempt.message = f"cancelled before step {step.name}"
+                attempt.message = f"cancelled before {_called(step)}"
             if _is_wanted(step, attempt) and self._has_time(attempt):
                 await self._run_step(attempt, number, step)
             else:
@@ -184,7 +184,7 @@ class ShellExecutor:
         is_excused = step.continue_on_error and result is AttemptResult.FAILED
         if result is not AttemptResult.COMPLETED and not is_excused and attempt.is_well:
             attempt.result, attempt.failure = result, ending
-            attempt.message = f"step {step.name}: {_words(ending, result)}"
+            attempt.message = f"{_called(step)}: {_words(ending, result)}"
             if attempt.complaint and result is AttemptResult.FAILED:
                 attempt.message += f": {attempt.complaint}"
 
@@ -220,7 +220,8 @@ class ShellExecutor:
             ending, result = await self._supervise(attempt, process, limit)
             for stream in streams:
                 await stream.close()
-            attempt.complaint = streams[1].last_line
+            stdout, stderr = streams
+            attempt.complaint = stderr.last_line or stdout.last_line
         if ending.error:
             attempt.open_sink().feed(Stream.ROTA, number, f"{ending.error}\n".encode())
         attempt.cpu_seconds += ending.cpu_seconds
@@ -294,6 +295,11 @@ class ShellExecutor:
             cpu_seconds=round(attempt.cpu_seconds, 6),
             max_memory_bytes=attempt.max_memory,
         )
+
+
+def _called(step: Step) -> str:
+    """`step Build`; one without a name is called `step 2` already."""
+    return step.name if step.name.startswith("step ") else f"step {step.name}"
 
 
 def _is_wanted(step: Step, attempt: _Attempt) -> bool:

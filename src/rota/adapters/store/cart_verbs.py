@@ -8,7 +8,7 @@ from datetime import datetime
 from rota.adapters.store.driving import Driver, Urgency
 from rota.adapters.store.scripts.carts import advancing, commanding, loading, reading, templates
 from rota.adapters.store.scripts.rules import RulesBook
-from rota.domain.ids import CartId, micros
+from rota.domain.ids import CartId, JobId, micros
 from rota.ports.carts import (
     Advanced,
     Cart,
@@ -24,6 +24,7 @@ from rota.ports.carts import (
     NewCart,
     NewItem,
     Overview,
+    Selection,
     Template,
     Wave,
 )
@@ -49,9 +50,12 @@ class CartVerbs:
         idempotency: Idempotency | None = None,
         due: DueTemplate | None = None,
     ) -> tuple[CartId, Wakes]:
-        return await self._driver.write(
+        submitted, wakes = await self._driver.write(
             lambda now: loading.submit(now, cart, idempotency, due), Urgency.API
         )
+        if submitted != cart:
+            await self.discard_cart(cart)
+        return submitted, wakes
 
     async def templates(self, project: str, names: Sequence[str] | None = None) -> list[Template]:
         return await self._driver.read(lambda _: templates.find(project, names))
@@ -63,7 +67,8 @@ class CartVerbs:
         await self._driver.write(lambda now: templates.pass_over(now, due, missed), Urgency.API)
 
     async def discard_cart(self, cart: CartId) -> None:
-        await self._driver.write(lambda _: loading.discard([cart]), Urgency.API)
+        while await self._driver.write(lambda _: loading.discard(cart), Urgency.API):
+            pass
 
     async def carts(self, query: CartQuery) -> list[Cart]:
         return await self._driver.read(lambda _: reading.carts(query))
@@ -71,8 +76,13 @@ class CartVerbs:
     async def items(self, query: ItemQuery) -> list[Item]:
         return await self._driver.read(lambda _: reading.items(query))
 
-    async def waves(self, cart: CartId) -> list[Wave]:
-        return await self._driver.read(lambda _: reading.waves(cart))
+    async def versions_of_items(
+        self, cart: CartId, selection: Selection
+    ) -> list[tuple[JobId, int]]:
+        return await self._driver.read(lambda _: reading.versions(cart, selection))
+
+    async def waves(self, cart: CartId, after: int, limit: int) -> list[Wave]:
+        return await self._driver.read(lambda _: reading.waves(cart, after, limit))
 
     async def overview(self, cart: Cart, waves: int) -> Overview:
         return await self._driver.read(lambda _: reading.overview(cart, waves))
@@ -101,5 +111,11 @@ class CartVerbs:
     async def next_cart_look(self) -> datetime | None:
         return await self._driver.read(lambda _: reading.next_look(), Urgency.CLAIM)
 
+    async def next_template_due(self) -> datetime | None:
+        return await self._driver.read(lambda _: templates.next_due(), Urgency.CLAIM)
+
     async def forget_loading_carts(self, before: datetime) -> int:
-        return await self._driver.write(lambda _: loading.forget(micros(before)), Urgency.API)
+        carts = await self._driver.read(lambda _: loading.forgotten(micros(before)))
+        for cart in carts:
+            await self.discard_cart(cart)
+        return len(carts)

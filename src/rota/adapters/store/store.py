@@ -26,6 +26,7 @@ from rota.adapters.store.scripts import (
     sessions,
     shards,
     submitting,
+    sweeping,
     tokens,
     watching,
 )
@@ -157,7 +158,7 @@ class SqlStore(CartVerbs):
 
     async def release_forgotten(self, limit: int) -> port.Released:
         released, self._swept_to = await self._write(
-            lambda now: releasing.sweep(now, limit, self._swept_to)
+            lambda now: sweeping.sweep(now, limit, self._swept_to)
         )
         return released
 

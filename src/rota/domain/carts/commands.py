@@ -10,10 +10,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from rota.domain.carts.budget import failures_of, is_breached, limit
-from rota.domain.carts.definition import OnBreach
+from rota.domain.carts.definition import Between, OnBreach
 from rota.domain.carts.facts import CartFacts
 from rota.domain.carts.states import CartState, PauseReason, WaitReason
 from rota.domain.errors import Conflict, Denied
+from rota.domain.states import RunState, is_final
 
 _PAUSE_WORDS = {
     PauseReason.PERSON: "somebody paused it",
@@ -37,6 +38,9 @@ class Approver:
     roles: Collection[str]  # its own, and those that it includes
 
 
+NOBODY = Approver("", frozenset())
+
+
 def pause(facts: CartFacts) -> bool:
     """Whether it has to be paused; False: it is already, for whatever reason."""
     _refuse_final(facts, "paused")
@@ -47,7 +51,7 @@ def pause(facts: CartFacts) -> bool:
 def resume(facts: CartFacts) -> CartState:
     """The state in which it goes on. `facts` have the allowance as raised by this request.
 
-    What is in flight is unaffected; a check that did not complete is to run again.
+    What is in flight is unaffected.
     """
     _refuse_final(facts, "resumed")
     _refuse_ending(facts, "resumed")
@@ -58,14 +62,23 @@ def resume(facts: CartFacts) -> CartState:
     return CartState.RUNNING if facts.wave else CartState.PLANNED
 
 
+def is_check_void(facts: CartFacts) -> bool:
+    """Whether a cart that goes on needs another check: this one has ended, and not well."""
+    check = facts.check
+    return check is not None and is_final(check) and check is not RunState.COMPLETED
+
+
 def cancel(facts: CartFacts) -> bool:
     """Whether its ending has to be set; False: it is coming to an early end already."""
     _refuse_final(facts, "cancelled")
     return not facts.is_ending
 
 
-def approve(facts: CartFacts, by: Approver, submitter: str) -> None:
-    """Refused unless the next wave waits for just this person's word."""
+def approve(facts: CartFacts, by: Approver, submitter: str, wave: int | None = None) -> None:
+    """Refused unless the next wave waits for just this person's word.
+
+    With a number it has to be that wave: to say yes twice lets no further one pass.
+    """
     _refuse_final(facts, "approved")
     _refuse_ending(facts, "approved")
     if facts.state is not CartState.WAITING or facts.reason != WaitReason.APPROVAL:
@@ -73,20 +86,13 @@ def approve(facts: CartFacts, by: Approver, submitter: str) -> None:
             f"the cart does not wait for approval: {in_words(facts)}",
             code="not_waiting_for_approval",
         )
-    role = facts.rules.between.approve
-    if role not in by.roles:
-        raise Denied(
-            f"the next wave is approved by someone with the role {role}",
-            code="role_too_low",
-            hint=f"ask someone with the role {role} to approve it",
-            facts={"role": role},
+    if wave not in (None, facts.pending_wave):
+        raise Conflict(
+            f"wave {facts.pending_wave} waits for approval, not wave {wave}",
+            code="other_wave_waits",
+            facts={"wave": facts.pending_wave},
         )
-    if by.name == submitter:
-        raise Denied(
-            "whoever submitted a cart does not approve its waves",
-            code="own_cart",
-            hint=f"ask someone else with the role {role} to approve it",
-        )
+    _require_approver(facts, by, submitter)
 
 
 def retry(facts: CartFacts, selected: int) -> CartState:
@@ -105,10 +111,20 @@ def retry(facts: CartFacts, selected: int) -> CartState:
     return CartState.RUNNING if facts.is_final else facts.state
 
 
-def edit(facts: CartFacts, wave: int) -> None:
-    """Refused unless the items of this wave may still be changed."""
+def edit(facts: CartFacts) -> None:
+    """Refused once it is over, or coming to an early end."""
     _refuse_final(facts, "edited")
     _refuse_ending(facts, "edited")
+
+
+def edit_between(facts: CartFacts, between: Between, by: Approver, submitter: str) -> None:
+    """Whoever could not approve the next wave cannot change who has to."""
+    if facts.rules.between.approve not in ("", between.approve):
+        _require_approver(facts, by, submitter)
+
+
+def edit_wave(facts: CartFacts, wave: int) -> None:
+    """Refused unless the items of this wave may still be changed."""
     if wave <= facts.wave:
         raise Conflict(
             f"wave {wave} has been opened already, as has every wave up to {facts.wave}",
@@ -149,6 +165,23 @@ def _refuse_ending(facts: CartFacts, what: str) -> None:
             f"the cart cannot be {what}: it is being cancelled",
             code="cart_cancelling",
             hint="once what is in flight has ended, its items can be retried",
+        )
+
+
+def _require_approver(facts: CartFacts, by: Approver, submitter: str) -> None:
+    role = facts.rules.between.approve
+    if role not in by.roles:
+        raise Denied(
+            f"the next wave is approved by someone with the role {role}",
+            code="role_too_low",
+            hint=f"ask someone with the role {role} to approve it",
+            facts={"role": role},
+        )
+    if by.name == submitter:
+        raise Denied(
+            "whoever submitted a cart does not approve its waves",
+            code="own_cart",
+            hint=f"ask someone else with the role {role} to approve it",
         )
 
 

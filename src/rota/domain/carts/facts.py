@@ -7,16 +7,7 @@ from datetime import datetime
 
 from rota.domain.carts.definition import CartRules
 from rota.domain.carts.states import FINAL_CART_STATES, CartState
-from rota.domain.ids import RunId
 from rota.domain.states import RunState
-
-
-@dataclass(frozen=True, slots=True)
-class CheckFacts:
-    """The run that checks the waves so far, before the next one opens."""
-
-    run: RunId
-    state: RunState
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +34,12 @@ class CartFacts:
     unknown: int = 0  # of the OPEN: whose run is UNKNOWN
     completed: int = 0
     failed: int = 0  # FAILED or TIMED_OUT
-    cancelled: int = 0
-    skipped: int = 0
     items_in_wave: int = 0  # of the current wave
     failed_in_wave: int = 0  # FAILED or TIMED_OUT of the current wave
     is_breach_recorded: bool = False  # of `then: continue`, in the present scope
 
     wave_ended_at: datetime | None = None  # when the last item so far ended; None: none did
-    check: CheckFacts | None = None  # None: not begun since the last start of an item
+    check: RunState | None = None  # of the waves so far; None: not begun since the last start
     approved_by: str = ""  # since the last start of an item; "": nobody
     closed_until: datetime | None = None  # by its calendars; None: they are open
 

@@ -29,6 +29,7 @@ _VARIABLE = re.compile(
           (?<!\w) (?: [0-9]+(?:\.[0-9]+)? \ ?
                       (?: ns | [uµ]s | ms | s | sec | secs | seconds? | m | min | mins | minutes?
                         | h | hrs? | hours? | d | days? ) (?![^\W\d]) )+ )
+    | (?P<code> \b(?: exit | step | signal | status | code | http )\ [0-9]{1,5}\b )
     | (?P<word> [^\W\d]\w*(?:[.-]\w+)* )
     | (?P<n> (?: (?<!\w)[+-] )? [0-9]+(?:[.,][0-9]+)* )
     """,
@@ -40,7 +41,7 @@ def cause_of(message: str) -> str:
     """What a failure message says, whichever item says it: the key of a group of failures.
 
     Numbers, times, ids, quoted texts, paths and names with digits become placeholders:
-    `disk full on db-017: 12 MB left` is `disk full on <name>: <n> MB left`.
+    `disk full on db-017: 12 MB left` is `disk full on <name>: <n> MB left`. Codes stay: `exit 137`.
     """
     text = " ".join(message[:_MOST_READ].split())
     return _VARIABLE.sub(_placeholder, text)[:MAX_CAUSE].rstrip()
@@ -48,7 +49,9 @@ def cause_of(message: str) -> str:
 
 def _placeholder(match: re.Match[str]) -> str:
     kind = match.lastgroup
+    word = match[0]
+    if kind == "code":
+        return word
     if kind != "word":
         return f"<{kind}>"
-    word = match[0]
     return "<name>" if any(char.isdigit() for char in word) else word

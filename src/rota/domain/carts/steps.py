@@ -167,10 +167,9 @@ def _check(facts: CartFacts) -> Step | None:
         return None
     if facts.check is None:
         return RunCheck(job)
-    if not is_final(facts.check.state):
+    if not is_final(facts.check):
         return Stand(CartState.WAITING, WaitReason.CHECK)
-    is_passed = facts.check.state is RunState.COMPLETED
-    return None if is_passed else Pause(PauseReason.CHECK)
+    return None if facts.check is RunState.COMPLETED else Pause(PauseReason.CHECK)
 
 
 def _approval(facts: CartFacts) -> Step | None:

@@ -53,7 +53,7 @@ class Reference:
     kind: Referred
     name: str
     path: str
-    place: Place
+    place: Place | None = None  # None: it was not written in a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +113,17 @@ def read_cart(document: Mapping[str, object]) -> CartTemplate:
 
 
 def check_inputs_of_items(template: CartTemplate, specs: Mapping[str, JobSpec], at: At) -> None:
-    """Report inputs that the jobs of items do not take; `specs` has the jobs that are known."""
+    """Report inputs that the jobs of items do not take; `specs` has the jobs that are known.
+
+    What an item lacks may still be given when the cart is submitted, unless it starts by itself.
+    """
     if not isinstance(template.items, tuple):
         return
+    may_lack = template.schedule is None
     for index, item in enumerate(template.items):
         if spec := specs.get(item.job or template.job):
-            fitted(item, spec, at.child("items").child(index).child("with"))
+            inputs = at.child("items").child(index).child("with")
+            check_inputs(spec, item.inputs, inputs, may_lack=may_lack)
 
 
 def cart_entry(document: Document, at: At) -> CartEntry:
@@ -132,15 +137,14 @@ def unknown_references(
 ) -> list[Problem]:
     """What is wrong with the names that a cart uses, given those that its project has."""
     return [
-        Problem(
-            f"there is no {each.kind} {quoted(each.name)}",
-            each.path,
-            *each.place,
-            hint=did_you_mean(each.name, known[each.kind]),
-        )
-        for each in references
-        if each.name not in known[each.kind]
+        _unknown(each, known[each.kind]) for each in references if each.name not in known[each.kind]
     ]
+
+
+def _unknown(reference: Reference, known: Collection[str]) -> Problem:
+    message = f"there is no {reference.kind} {quoted(reference.name)}"
+    line, column = reference.place or (None, None)
+    return Problem(message, reference.path, line, column, hint=did_you_mean(reference.name, known))
 
 
 def _references(template: CartTemplate, at: At) -> Iterator[Reference]:

@@ -238,10 +238,15 @@ FILE = Section(
             "name, unless given.",
         ),
         Field("defaults", DEFAULTS, "Fields that every job of the file has unless it says else."),
-        Field("jobs", ListOf(JOB, most=MAX_JOBS), "The jobs.", required=True),
+        Field(
+            "jobs",
+            ListOf(JOB, most=MAX_JOBS),
+            "The jobs; required, unless the file has carts.",
+        ),
         Field("limits", LATER, "Rate limits that jobs use."),
         Field("resources", LATER, "Named resources that jobs use."),
         CALENDARS,
         CARTS,
     ),
+    needs_one_of=("jobs", "carts"),
 )

@@ -34,14 +34,20 @@ def parse_inputs(spec: JobSpec, given: Mapping[str, object]) -> dict[str, JsonSc
     return values
 
 
-def check_inputs(spec: JobSpec, given: Mapping[str, object], at: At) -> dict[str, JsonScalar]:
-    """The same, with what is wrong reported at the position of each input."""
+def check_inputs(
+    spec: JobSpec, given: Mapping[str, object], at: At, *, may_lack: bool = False
+) -> dict[str, JsonScalar]:
+    """The same, with what is wrong reported at the position of each input.
+
+    With `may_lack` it is fine to leave out what has to be given in the end.
+    """
     for name in given.keys() - spec.inputs.keys():
         message = f"job {spec.name} has no input {quoted(name)}"
         at.child(name).refuse_key(message, did_you_mean(name, spec.inputs))
     values = {
         name: _value(declared, given.get(name), at.child(name))
         for name, declared in spec.inputs.items()
+        if name in given or not may_lack
     }
     _refuse_oversize(values, at)
     return {name: value for name, value in values.items() if value is not None}

@@ -150,6 +150,7 @@ class Section:
     title: str  # what one of them is called: "job", "step"; "" for the file itself
     fields: tuple[Field, ...]
     shorthand: str = ""  # the field meant by a bare number instead of a mapping
+    needs_one_of: tuple[str, ...] = ()  # fields of which one has to be there
     by_name: Mapping[str, Field] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -201,6 +202,8 @@ class Section:
         for row in self.fields:
             if row.required and value.get(row.name) is None:
                 at.refuse(f'{at.scope or "the file"} has no "{row.name}"')
+        if self.needs_one_of and all(value.get(name) is None for name in self.needs_one_of):
+            at.refuse(f'{at.scope or "the file"} has no "{self.needs_one_of[0]}"')
 
     def schema(self) -> Schema:
         return {"$ref": f"#/$defs/{self.title}"}
@@ -213,6 +216,8 @@ class Section:
             "required": [row.name for row in self.fields if row.required],
             "additionalProperties": False,
         }
+        if self.needs_one_of:
+            mapping["anyOf"] = [{"required": [name]} for name in self.needs_one_of]
         if not self.shorthand:
             return mapping
         return {"anyOf": [mapping, self.by_name[self.shorthand].kind.schema()]}

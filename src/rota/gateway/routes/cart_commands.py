@@ -7,6 +7,7 @@ from starlette.responses import Response
 from rota.gateway.auth import Operator
 from rota.gateway.etags import IfMatch, quote, require_match
 from rota.gateway.shapes.cart import (
+    ApproveBody,
     CancelBody,
     CommandedCartShape,
     EditBody,
@@ -50,10 +51,10 @@ async def cancel_cart(
 
 @router.post("/carts/{cart}:approve")
 async def approve_cart(
-    actor: Operator, backends: UsedBackends, cart: NamedCart
+    actor: Operator, backends: UsedBackends, cart: NamedCart, body: ApproveBody | None = None
 ) -> CommandedCartShape:
     """Let the next wave open: by someone with the role it asks for, and not by the submitter."""
-    what = ApproveCart(approver(actor.name, actor.role))
+    what = ApproveCart(approver(actor.name, actor.role), (body or ApproveBody()).wave)
     return CommandedCartShape.of_command(await command(backends, cart, what, actor=actor.name))
 
 
@@ -62,8 +63,9 @@ async def retry_cart(
     actor: Operator, backends: UsedBackends, cart: NamedCart, body: RetryBody | None = None
 ) -> CommandedCartShape:
     """Run items that have ended once more, in their waves."""
-    what = (body or RetryBody()).command()
-    return CommandedCartShape.of_command(await command(backends, cart, what, actor=actor.name))
+    selection = (body or RetryBody()).selection()
+    done = await cart_steering.retry(backends, cart, selection, actor=actor.name)
+    return CommandedCartShape.of_command(done)
 
 
 @router.patch("/carts/{cart}")
@@ -77,6 +79,7 @@ async def edit_cart(
 ) -> CommandedCartShape:
     """Change its rules, and items of waves that are not open yet."""
     require_match(if_match, str(cart.version))
-    done = await cart_steering.edit(backends, cart, body.change(), actor=actor.name)
+    by = approver(actor.name, actor.role)
+    done = await cart_steering.edit(backends, cart, body.change(), by=by)
     response.headers["ETag"] = quote(str(done.cart.version))
     return CommandedCartShape.of_command(done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from typing import Annotated
 
@@ -31,6 +32,7 @@ from rota.gateway.shapes.cart import (
     CartPlanShape,
     CartShape,
     CellsShape,
+    FailureGroupShape,
     ItemKey,
     ItemShape,
     WaveShape,
@@ -46,6 +48,7 @@ from rota.gateway.wiring import (
     api_router,
 )
 from rota.operations import carts
+from rota.operations.cart_causes import cause_meant
 from rota.operations.cart_templates import TemplateRequest, plan_template, submit_template
 from rota.operations.cart_views import view
 from rota.operations.carts import CartPlan, CartRequest
@@ -142,9 +145,10 @@ async def list_items(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Listing[ItemShape]:
-    """Items by number; those for which all conditions hold."""
+    """Items by number; those for which all conditions hold. Of a cause a part is enough."""
+    meant = await cause_meant(backends, cart, cause)
     query = item_query(
-        cart, states=state, wave=wave, cause=cause, keys=key, cursor=cursor, limit=limit
+        cart, states=state, wave=wave, cause=meant, keys=key, cursor=cursor, limit=limit
     )
     found = await backends.store.items(query)
     return listing(found, limit, ItemShape.model_validate, item_cursor)
@@ -156,7 +160,7 @@ async def list_waves(
 ) -> Listing[WaveShape]:
     """Waves by number, with how many of their items are where."""
     after = decode_cursor("cart_waves", cursor, 0)
-    found = [wave for wave in await backends.store.waves(cart.id) if wave.number > after]
+    found = await backends.store.waves(cart.id, after, limit + 1)
     return listing(
         found,
         limit,
@@ -168,7 +172,17 @@ async def list_waves(
 @router.get("/carts/{cart}/cells")
 async def show_cells(backends: UsedBackends, cart: NamedCart) -> CellsShape:
     """The state of every item, a letter each."""
-    return CellsShape.of(await backends.store.cells(cart.id))
+    # 100,000 letters take a while, and leases are renewed on this loop.
+    return await asyncio.to_thread(CellsShape.of, await backends.store.cells(cart.id))
+
+
+@router.get("/carts/{cart}/failure-groups")
+async def list_failure_groups(
+    backends: UsedBackends, cart: NamedCart, limit: Limit = 100
+) -> Listing[FailureGroupShape]:
+    """Why items failed, the most frequent cause first."""
+    found = await backends.store.failure_groups(cart.id, limit)
+    return Listing(items=[FailureGroupShape.model_validate(group) for group in found])
 
 
 @router.get("/carts/{cart}/events")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Query
@@ -23,6 +24,7 @@ from rota.gateway.shapes.models import Listing
 from rota.gateway.shapes.run import ResolveBody, RunDetail, RunShape, WhyShape
 from rota.gateway.wiring import NamedRun, Project, Settings, UsedBackends, api_router
 from rota.operations import runs
+from rota.operations.carts import find_cart
 from rota.operations.explaining import why
 from rota.ports.records import RunQuery
 
@@ -69,6 +71,9 @@ async def list_runs(
     before = decode_cursor("runs", cursor, MAX_INTEGER)
     if wanted.states is not None and not wanted.states:
         return Listing(items=[])
+    if wanted.cart is not None:
+        cart_named = await find_cart(backends, wanted.cart, project=project)
+        wanted = replace(wanted, cart=cart_named.id)
     found = await backends.store.runs(_query(project, wanted, before, limit + 1))
     return listing(found, limit, RunShape.of, lambda run: encode_cursor("runs", run.seq))
 

@@ -55,6 +55,7 @@ def view_message(view: CartView) -> pb.GetCartResponse:
     return pb.GetCartResponse(
         cart=cart_message(view.cart),
         limit=view.limit,
+        failures_in_scope=view.failures,
         breached=view.is_breached,
         place=view.place,
         eta=timestamp(view.eta),
@@ -111,6 +112,7 @@ def _gate(gate: Gate) -> pb.CartGate:
         until=timestamp(gate.until),
         check_run=gate.check_run or "",
         approve_role=gate.approve_role or "",
+        wave=gate.wave or 0,
     )
 
 

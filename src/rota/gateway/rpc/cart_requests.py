@@ -19,7 +19,7 @@ from rota.gateway.cart_items import ItemCheck
 from rota.gateway.rpc import requests
 from rota.operations.cart_steering import SELECTED, CartChange, ItemChange
 from rota.operations.carts import CartRequest
-from rota.ports.carts import RetryItems, Selection
+from rota.ports.carts import Selection
 
 _SELECTED = {
     pb.RETRY_SELECTION_UNSPECIFIED: "failed",
@@ -138,18 +138,17 @@ def _written(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 
-def retry_of(request: pb.RetryCartRequest) -> RetryItems:
+def selection_of(request: pb.RetryCartRequest) -> Selection:
     """Which items run once more."""
     word = _SELECTED.get(request.select)
     if word is None:
         raise requests.malformed("select: FAILED, FAILED_AND_SKIPPED or ALL is needed")
-    selection = Selection(
+    return Selection(
         states=SELECTED[word],
         from_wave=request.from_wave or None,
         keys=keys_of(request.keys) or None,
         cause=cause_of(request.cause),
     )
-    return RetryItems(selection)
 
 
 def change_of(request: pb.EditCartRequest) -> CartChange:

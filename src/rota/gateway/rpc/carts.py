@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 
 import grpc
@@ -24,6 +25,7 @@ from rota.gateway.rpc.cart_messages import (
 from rota.gateway.settings import GatewaySettings
 from rota.operations import cart_steering, carts
 from rota.operations.backends import Backends
+from rota.operations.cart_causes import cause_meant
 from rota.operations.cart_views import view
 from rota.operations.tokens import Caller
 from rota.ports.carts import (
@@ -97,7 +99,7 @@ class CartsService(CartsServicer):
             cart,
             states=cart_requests.states_of(request.states),
             wave=request.wave if request.HasField("wave") else None,
-            cause=cart_requests.cause_of(request.cause),
+            cause=await cause_meant(self._backends, cart, cart_requests.cause_of(request.cause)),
             keys=cart_requests.keys_of(request.keys),
             cursor=request.page_token or None,
             limit=size,
@@ -111,7 +113,9 @@ class CartsService(CartsServicer):
     @needs(Role.VIEWER)
     async def GetCells(self, request: pb.GetCellsRequest, _: Caller) -> pb.GetCellsResponse:
         cart = await self._cart(request.project, request.cart)
-        cells = cells_in_letters(await self._backends.store.cells(cart.id))
+        # 100,000 letters take a while, and leases are renewed on this loop.
+        states = await self._backends.store.cells(cart.id)
+        cells = await asyncio.to_thread(cells_in_letters, states)
         return pb.GetCellsResponse(cells=cells, legend=LEGEND)
 
     @needs(Role.OPERATOR)
@@ -140,14 +144,16 @@ class CartsService(CartsServicer):
     async def ApproveCart(
         self, request: pb.ApproveCartRequest, caller: Caller
     ) -> pb.ApproveCartResponse:
-        what = ApproveCart(carts.approver(caller.name, caller.role))
+        wave = request.wave if request.HasField("wave") else None
+        what = ApproveCart(carts.approver(caller.name, caller.role), wave)
         done = await self._command(request.project, request.cart, what, caller)
         return pb.ApproveCartResponse(cart=cart_message(done.cart))
 
     @needs(Role.OPERATOR)
     async def RetryCart(self, request: pb.RetryCartRequest, caller: Caller) -> pb.RetryCartResponse:
-        what = cart_requests.retry_of(request)
-        done = await self._command(request.project, request.cart, what, caller)
+        selection = cart_requests.selection_of(request)
+        cart = await self._cart(request.project, request.cart)
+        done = await cart_steering.retry(self._backends, cart, selection, actor=caller.name)
         return pb.RetryCartResponse(cart=cart_message(done.cart), items=done.items)
 
     @needs(Role.OPERATOR)
@@ -156,7 +162,8 @@ class CartsService(CartsServicer):
         if request.version:
             require_match(str(request.version), str(cart.version))
         change = cart_requests.change_of(request)
-        done = await cart_steering.edit(self._backends, cart, change, actor=caller.name)
+        by = carts.approver(caller.name, caller.role)
+        done = await cart_steering.edit(self._backends, cart, change, by=by)
         return pb.EditCartResponse(cart=cart_message(done.cart))
 
     async def _command(self, project: str, cart: str, what: Command, caller: Caller) -> Commanded:

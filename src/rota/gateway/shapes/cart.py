@@ -27,7 +27,7 @@ from rota.gateway.shapes.models import Answer, Body
 from rota.operations.cart_steering import SELECTED, CartChange, ItemChange, allowance
 from rota.operations.cart_views import CartView
 from rota.operations.carts import CartPlan
-from rota.ports.carts import Cart, Commanded, ResumeCart, RetryItems, Selection
+from rota.ports.carts import Cart, Commanded, ResumeCart, Selection
 
 MAX_CHANGES = 10_000  # of items in one request
 PLAIN = r"^[^\x00]*$"  # text that every store can compare
@@ -141,6 +141,7 @@ class FailureGroupShape(Answer):
 class GateShape(Answer):
     """What stands before the next wave."""
 
+    wave: int | None  # its number
     waits_for: WaitReason
     until: datetime | None  # None: not by time alone
     check_run: str | None
@@ -150,6 +151,7 @@ class GateShape(Answer):
 class CartDetail(CartShape):
     """A cart with how far it is, how bad, and what comes next."""
 
+    failures_in_scope: int  # of the cart or of its current wave; an end nobody knows counts as one
     limit: int  # so many of the present scope may fail
     breached: bool  # more of them failed
     progress: ProgressShape
@@ -167,6 +169,7 @@ class CartDetail(CartShape):
         )
         return cls(
             **_fields(view.cart),
+            failures_in_scope=view.failures,
             limit=view.limit,
             breached=view.is_breached,
             progress=progress,
@@ -230,6 +233,7 @@ class CartPlanShape(Answer):
     calendars: list[str]
     eta_seconds: float | None  # None: nothing is known of its jobs' durations
     unrunnable: list[str]  # jobs that no live worker can run, and why
+    starts_at: datetime | None  # None: at once
 
     @classmethod
     def of(cls, plan: CartPlan) -> CartPlanShape:
@@ -242,6 +246,7 @@ class CartPlanShape(Answer):
             **_rules(plan.rules),
             eta_seconds=None if plan.eta is None else plan.eta.total_seconds(),
             unrunnable=list(plan.unrunnable),
+            starts_at=plan.starts_at,
         )
 
 
@@ -253,6 +258,13 @@ class ResumeBody(Body):
 
     def command(self) -> ResumeCart:
         return ResumeCart(None if self.allow is None else allowance(self.allow))
+
+
+class ApproveBody(Body):
+    """What is approved."""
+
+    # The number of the wave; None: whichever comes next.
+    wave: int | None = Field(default=None, ge=1, le=MAX_ORDER)
 
 
 class CancelBody(Body):
@@ -269,9 +281,8 @@ class RetryBody(Body):
     keys: list[ItemKey] | None = Field(default=None, min_length=1, max_length=MAX_CHANGES)
     cause: Annotated[str, Field(max_length=1_000, pattern=PLAIN)] | None = None
 
-    def command(self) -> RetryItems:
-        selection = Selection(SELECTED[self.select], self.from_wave, self.keys, self.cause)
-        return RetryItems(selection)
+    def selection(self) -> Selection:
+        return Selection(SELECTED[self.select], self.from_wave, self.keys, self.cause)
 
 
 class ItemChangeBody(Body):

@@ -47,6 +47,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         FROM numbers
         """
     )
+    connection.execute(
+        """
+        WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 100000)
+        INSERT INTO cart_item (cart, number, key, wave, job_id, job_version, state, run)
+        SELECT 'c_1', n, 'item-' || n, 1 + n / 50000, 'j_1', 1, 'COMPLETED', 'r_' || n FROM numbers
+        """
+    )
     connection.close()
     return path
 
@@ -89,6 +96,15 @@ def test_no_statement_scans_the_runs(connection: sqlite3.Connection, name: str) 
     ("name", "leads"),
     [
         ("active_runs", "run_gated (gate_job=? AND state=?)"),
+        ("carts_due", "cart_open (shard=?)"),
+        ("carts_due", "cart_item_open (cart=? AND state=?)"),
+        ("count_pending", "cart_item_state (cart=? AND state=? AND wave=?)"),
+        ("ended_items", "cart_item_open (cart=? AND state=?)"),
+        ("gates_of_cart", "cart_item_open (cart=? AND state=?)"),
+        ("open_runs", "cart_item_open (cart=? AND state=?)"),
+        ("pending_items", "cart_item_state (cart=? AND state=? AND wave=?)"),
+        ("pending_wave", "cart_item_state (cart=? AND state=?)"),
+        ("running_runs_of_cart", "cart_item_open (cart=? AND state=?)"),
         ("backfilled_due_runs", "run_backfilled (job_id=? AND due_at>? AND due_at<?)"),
         ("chain_heads", "run_queued (chain=? AND seq>?)"),
         ("claim_runs", "INTEGER PRIMARY KEY (rowid=?)"),

@@ -13,10 +13,8 @@ from rota.domain.carts.definition import (
     Scope,
     parse_share,
 )
-from rota.domain.carts.facts import CartFacts, CheckFacts
+from rota.domain.carts.facts import CartFacts
 from rota.domain.carts.states import CartState
-from rota.domain.ids import RunId
-from rota.domain.states import RunState
 
 NOW = datetime(2026, 6, 1, 22, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -61,7 +59,3 @@ def between_waves(between: Between = NO_GATE, **facts: Any) -> CartFacts:
         "wave_ended_at": NOW,
     }
     return cart(between=between, **(usual | facts))
-
-
-def check(state: RunState) -> CheckFacts:
-    return CheckFacts(RunId("r_check"), state)

@@ -32,10 +32,6 @@ def test_an_unknown_end_counts_as_a_failure() -> None:
     assert is_breached(facts)
 
 
-def test_cancelled_and_skipped_items_are_no_failures() -> None:
-    assert not is_breached(cart(failures=failures("0"), cancelled=3, skipped=3))
-
-
 def test_failures_of_a_wave_are_measured_by_its_own_items() -> None:
     facts = cart(failures=failures("50%", Scope.WAVE), items=100, items_in_wave=4, failed=40)
 

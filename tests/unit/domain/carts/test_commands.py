@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
-from tests.unit.domain.carts.builders import NOW, between_waves, cart, failures
+from tests.unit.domain.carts.builders import MINUTE, NOW, between_waves, cart, failures
 
 from rota.domain.carts import commands
-from rota.domain.carts.commands import Approver
+from rota.domain.carts.commands import NOBODY, Approver
 from rota.domain.carts.definition import Between, OnBreach, Scope
 from rota.domain.carts.facts import CartFacts
 from rota.domain.carts.states import (
@@ -17,6 +18,7 @@ from rota.domain.carts.states import (
     WaitReason,
 )
 from rota.domain.errors import Conflict, Denied, RotaError
+from rota.domain.states import RunState
 
 ADMIN = Approver("eve", {"viewer", "operator", "editor", "admin"})
 COMMANDS: dict[str, Callable[[CartFacts], object]] = {
@@ -24,7 +26,7 @@ COMMANDS: dict[str, Callable[[CartFacts], object]] = {
     "resumed": commands.resume,
     "cancelled": commands.cancel,
     "approved": lambda facts: commands.approve(facts, ADMIN, "adam"),
-    "edited": lambda facts: commands.edit(facts, 9),
+    "edited": commands.edit,
     "retried": lambda facts: commands.retry(facts, 1),
 }
 LIVE = sorted(frozenset(CartState) - FINAL_CART_STATES)
@@ -136,6 +138,22 @@ class TestResume:
         assert commands.resume(facts) is CartState.RUNNING
 
 
+class TestCheck:
+    @pytest.mark.parametrize(
+        ("check", "is_void"),
+        [
+            (None, False),
+            (RunState.PROCESSING, False),
+            (RunState.UNKNOWN, False),
+            (RunState.COMPLETED, False),
+            (RunState.FAILED, True),
+            (RunState.CANCELLED, True),
+        ],
+    )
+    def test_is_void_once_it_ended_badly(self, check: RunState | None, is_void: bool) -> None:
+        assert commands.is_check_void(paused(check=check)) is is_void
+
+
 class TestApprove:
     def test_is_for_somebody_else_with_the_role(self) -> None:
         commands.approve(waiting(), ADMIN, "adam")
@@ -198,11 +216,11 @@ class TestRetry:
 
 class TestEdit:
     def test_is_for_waves_that_are_not_open_yet(self) -> None:
-        commands.edit(cart(wave=3, current_wave=3), 4)
+        commands.edit_wave(cart(wave=3, current_wave=3), 4)
 
     @pytest.mark.parametrize("wave", [1, 3])
     def test_is_refused_for_every_wave_up_to_the_highest_opened(self, wave: int) -> None:
-        error = refused(lambda: commands.edit(cart(wave=3, current_wave=1), wave))
+        error = refused(lambda: commands.edit_wave(cart(wave=3, current_wave=1), wave))
 
         assert error.code == "wave_opened"
         assert error.facts == {"wave": wave, "opened": 3}
@@ -210,4 +228,20 @@ class TestEdit:
     def test_of_a_planned_cart_may_change_all(self) -> None:
         planned = cart(state=CartState.PLANNED, starts_at=NOW, wave=0, current_wave=0)
 
-        commands.edit(planned, 1)
+        commands.edit(planned)
+        commands.edit_wave(planned, 1)
+
+    @pytest.mark.parametrize("role", ["", "operator"])
+    def test_whoever_may_not_approve_may_not_change_who_has_to(self, role: str) -> None:
+        operator = Approver("oscar", {"viewer", "operator"})
+        change = partial(commands.edit_between, waiting(), Between(approve=role))
+
+        assert refused(partial(change, operator, "adam"), Denied).code == "role_too_low"
+        assert refused(partial(change, ADMIN, "eve"), Denied).code == "own_cart"
+        change(ADMIN, "adam")
+
+    def test_whoever_may_not_approve_may_ask_for_more(self) -> None:
+        between = Between(wait=MINUTE, check="smoke-test", approve="admin")
+
+        commands.edit_between(waiting(), between, NOBODY, "adam")
+        commands.edit_between(between_waves(), between, NOBODY, "adam")

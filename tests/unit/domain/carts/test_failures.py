@@ -11,7 +11,10 @@ from rota.domain.carts.failures import MAX_CAUSE, cause_of
     ("message", "cause"),
     [
         ("disk full on db-017: 12 MB left", "disk full on <name>: <n> MB left"),
-        ("exit 137", "exit <n>"),
+        ("exit 137", "exit 137"),
+        ("step 2: exit 1: HTTP 503 after 3 tries", "step 2: exit 1: HTTP 503 after <n> tries"),
+        ("killed by signal 9, status 4, code 12345", "killed by signal 9, status 4, code 12345"),
+        ("code 1234567 of exit 7a", "code <n> of exit <n>a"),
         ("got -3 of 1,024.5 (12%)", "got <n> of <n> (<n>%)"),
         ("12MB read", "<n>MB read"),
         ("timed out after 30s", "timed out after <duration>"),

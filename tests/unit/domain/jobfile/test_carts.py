@@ -306,11 +306,30 @@ def test_inputs_of_items_must_fit_a_job_of_the_same_file() -> None:
 
     assert [(problem.path, problem.message) for problem in problems] == [
         ("carts[0].items[0].with.replicas", 'input "replicas" must be a whole number, not "two"'),
-        ("carts[0].items[1].with.host", 'input "host" must be given'),
         ("carts[0].items[1].with.hots", 'job tidy has no input "hots"'),
     ]
     assert all(problem.line and problem.column for problem in problems)
-    assert problems[2].hint == 'did you mean "host"?'
+    assert problems[1].hint == 'did you mean "host"?'
+
+
+def test_what_items_lack_may_be_given_at_submission() -> None:
+    file = read(file_of(job(inputs={"host": {}}), carts=[cart(items=[{"key": "a"}])]))
+
+    assert file.carts[0].template.items == (CartItem("a"),)
+
+
+def test_a_cart_that_starts_by_itself_must_have_all_inputs() -> None:
+    scheduled = cart(items=[{"key": "a"}], schedule="@daily")
+
+    [problem] = problems_in(file_of(job(inputs={"host": {}}), carts=[scheduled]))
+
+    assert problem.message == 'input "host" must be given'
+
+
+def test_a_file_may_have_carts_only() -> None:
+    file = read("carts: [{name: rollout, job: tidy, items: [{key: a}]}]")
+
+    assert (file.jobs, len(file.carts)) == ((), 1)
 
 
 def test_inputs_for_a_job_of_another_project_are_left_to_the_server() -> None:
@@ -337,7 +356,7 @@ def test_names_of_jobs_and_calendars_are_kept_with_their_first_place() -> None:
     [entry] = file.carts
 
     assert entry.line == 3
-    assert [(it.kind, it.name, it.path, tuple(it.place)) for it in entry.references] == [
+    assert [(it.kind, it.name, it.path, it.place) for it in entry.references] == [
         (Referred.JOB, "tidy", "carts[0].job", (4, 10)),
         (Referred.JOB, "other", "carts[0].items[0].job", (5, 27)),
         (Referred.JOB, "smoke", "carts[0].between.check", (6, 22)),

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.anyio
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 REFUSED = grpc.StatusCode.FAILED_PRECONDITION
+MISSING = grpc.StatusCode.NOT_FOUND
 
 
 def item(key: str, **fields: Any) -> pb.CartItem:
@@ -222,6 +223,7 @@ class TestLooking:
         assert (shown.cart.failed, shown.cart.open, shown.cart.pending) == (1, 1, 1)
         assert shown.why == "it is running"
         assert [(group.count, group.key) for group in shown.failure_groups] == [(1, "db-0")]
+        assert shown.failures_in_scope == 1
 
     async def test_a_gate_tells_what_it_waits_for(self, carts: CartCalls) -> None:
         cart = await carts.started(2, between=pb.CartBetween(approve="admin"))
@@ -310,7 +312,7 @@ class TestSteering:
 
         denied = grpc.StatusCode.PERMISSION_DENIED
         assert await carts.refused("ApproveCart") == (denied, "own_cart")
-        await carts("EditCart", between=pb.CartBetween(approve="admin"))
+        await carts("EditCart", Role.ADMIN, between=pb.CartBetween(approve="admin"))
         assert await carts.refused("ApproveCart", Role.EDITOR) == (denied, "role_too_low")
         await carts("ApproveCart", Role.ADMIN)
         assert (await carts.scene.play(cart.id))["state"] == "COMPLETED"
@@ -321,7 +323,7 @@ class TestSteering:
         both = pb.RETRY_SELECTION_FAILED_AND_SKIPPED
 
         assert await carts.refused("RetryCart", from_wave=9) == (REFUSED, "nothing_to_retry")
-        assert await carts.refused("RetryCart", cause="other") == (REFUSED, "nothing_to_retry")
+        assert await carts.refused("RetryCart", cause="other") == (MISSING, "no_such_cause")
         assert (await carts("RetryCart", select=both, keys=["db-3"])).items == 1
         assert (await carts("RetryCart")).items == 1
 

@@ -64,7 +64,7 @@ def finish(
     valid = [o for o in rest if _holds(rows.get(o.run), session, o)]
     yield from _end(now, session, valid, rows, book, gates, effects)
     done.update(Fence(o.run, o.attempt) for o in valid)
-    yield from judge(now, carts, effects)
+    yield from judge(now, carts, gates, effects)
     doubtful = [outcome for fence, outcome in reports.items() if fence not in done]
     late = yield from _late(now, session, doubtful)
     accepted = tuple(fence for fence in reports if fence not in late)
@@ -238,7 +238,7 @@ def lose(
             lost[row["session"]].append(outcome)
     for session, outcomes in sorted(lost.items()):
         yield from _end(now, session, outcomes, rows, book, gates, effects, loss)
-    yield from judge(now, carts, effects)
+    yield from judge(now, carts, gates, effects)
 
 
 def _lost_outcome(now: int, held: Row, row: Row, loss: Loss, torn: Row | None) -> Outcome:

@@ -34,6 +34,12 @@ def hold_gates_of(runs: Collection[str], jobs: Collection[str] = ()) -> Script[s
     return (yield from hold_gates(gates))
 
 
+def hold_gates_of_jobs(runs: Collection[str]) -> Script[set[str]]:
+    """The gates of the jobs of these runs, whether they count there or not."""
+    rows = yield query("jobs_of_runs", ids=runs)
+    return (yield from hold_gates({row["job_id"] for row in rows}))
+
+
 def hold_gates_to_submit(jobs: Collection[str]) -> Script[None]:
     """Where a job lets any number of runs go, those who submit do not wait for one another.
 

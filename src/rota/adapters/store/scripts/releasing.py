@@ -15,8 +15,7 @@ from rota.adapters.store.scripts.gatekeeper import (
     backfill_rules,
     job_rules,
 )
-from rota.adapters.store.scripts.gates import HoldGates, hold_gates
-from rota.adapters.store.scripts.punctuality import drop_late, judge_lateness, too_late
+from rota.adapters.store.scripts.gates import HoldGates
 from rota.adapters.store.scripts.queueing import EndOfWait, cancel, end_waiting, enqueue
 from rota.domain.cause import Cause
 from rota.domain.gates import (
@@ -211,37 +210,3 @@ def _move_waiters(
         is_scheduled=int(trigger is Trigger.SCHEDULE),
         backfill=backfill,
     )
-
-
-def sweep(now: int, limit: int, after: str) -> Script[tuple[Released, str]]:
-    """End what passed its deadline and release what a lost wake-up forgot.
-
-    Looks at `limit` keys past `after`, and returns where the next sweep goes on.
-    """
-    effects = Effects()
-    overdue = yield query("overdue_runs", now=now, limit=limit)
-    late = yield from too_late(now)
-    rows = yield query("waited_keys", after=after, limit=limit)
-    keys = [row["key"] for row in rows]
-    jobs = yield from _jobs_behind(keys)
-    jobs |= {row["job_id"] for row in (*overdue, *late)}
-    yield from hold_gates(jobs)
-    if overdue:
-        runs = [RunId(row["id"]) for row in overdue]
-        yield from end_waiting(now, runs, EndOfWait(RunState.TIMED_OUT, Cause.DEADLINE), effects)
-    dropped = yield from drop_late(now, late, effects)
-    judged = yield from judge_lateness(now)
-    released = yield from release_jobs(now, jobs, effects)
-    count = released + len(overdue) + len(dropped) + judged
-    wakes = yield from effects.conclude()
-    return Released(count, wakes), keys[-1] if len(keys) == limit else ""
-
-
-def _jobs_behind(keys: Sequence[str]) -> Script[set[str]]:
-    """The jobs that keys of waiting runs are about."""
-    named = [key.split(":", 1) for key in keys]
-    jobs = {name for kind, name in named if kind in ("job", "pause")}
-    backfills = [name for kind, name in named if kind == "backfill"]
-    if backfills:
-        jobs |= {row["job_id"] for row in (yield query("select_backfills", ids=backfills))}
-    return jobs

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from rota.adapters.store.rows import to_json
 from rota.adapters.store.script import Many, Script, query
+from rota.adapters.store.scripts.carts.advancing import hold_carts_of, judge
 from rota.adapters.store.scripts.effects import Effects, record
-from rota.adapters.store.scripts.gates import hold_gates
+from rota.adapters.store.scripts.gates import hold_gates_of_jobs
 from rota.adapters.store.scripts.queueing import cancel
 from rota.adapters.store.scripts.releasing import release_jobs
 from rota.domain.errors import Conflict, Invalid, NotFound
@@ -28,23 +29,19 @@ def cancel_runs(
 ) -> Script[tuple[frozenset[RunId], Wakes]]:
     """Cancel what waits, ask what is live to stop."""
     effects = Effects()
-    yield from _hold_gates_of_jobs(runs)
+    yield from hold_gates_of_jobs(runs)
     concerned = yield from cancel(now, runs, effects, actor)
     yield from release_jobs(now, set(concerned.values()), effects)
     wakes = yield from effects.conclude()
     return frozenset(concerned), wakes
 
 
-def _hold_gates_of_jobs(runs: Sequence[RunId]) -> Script[None]:
-    rows = yield query("jobs_of_runs", ids=runs)
-    yield from hold_gates({row["job_id"] for row in rows})
-
-
 def resolve(now: int, run: RunId, state: RunState, actor: str) -> Script[Wakes]:
     """A person ends the doubt about an UNKNOWN run."""
     if state not in _RESOLUTION_CAUSES:
         raise Invalid(f"an unknown run cannot become {state.lower()}", code="bad_resolution")
-    yield from _hold_gates_of_jobs([run])
+    carts = (yield from hold_carts_of([run])) if state is RunState.FAILED else []
+    gates = yield from hold_gates_of_jobs([run])
     rows = yield query("runs_to_change", ids=[run])
     if not rows:
         raise NotFound(f"no run {run}", code="run_not_found")
@@ -64,6 +61,7 @@ def resolve(now: int, run: RunId, state: RunState, actor: str) -> Script[Wakes]:
     effects = Effects(times=not is_final_now, carts=rows[0]["cart"] is not None)
     if is_final_now:
         effects.ends[rows[0]["job"], state] += 1
+    yield from judge(now, carts, gates, effects)
     yield from release_jobs(now, [rows[0]["job_id"]], effects)
     return (yield from effects.conclude())
 

@@ -19,12 +19,14 @@ SELECT number, key FROM cart_item WHERE cart = :cart AND key = ANY(:keys) ORDER 
 SELECT count(*) AS count FROM cart_item WHERE cart = :cart;
 
 -- name: delete_items
--- Items of a cart that never came about.
-DELETE FROM cart_item WHERE cart = ANY(:ids);
+-- Items of a cart that never came about, some at a time.
+DELETE FROM cart_item
+WHERE cart = :cart AND number IN (SELECT number FROM cart_item WHERE cart = :cart ORDER BY number LIMIT :limit)
+RETURNING number;
 
--- name: delete_carts
--- Carts that never came about.
-DELETE FROM cart WHERE id = ANY(:ids) AND state = 'LOADING';
+-- name: delete_cart
+-- A cart that never came about.
+DELETE FROM cart WHERE id = :cart AND state = 'LOADING';
 
 -- name: forgotten_carts
 -- Carts whose items stopped coming.
@@ -46,7 +48,8 @@ SELECT id FROM cart WHERE project = :project AND name = :name AND ended_at IS NU
 -- All of a cart that changes.
 UPDATE cart SET rules = :rules, state = :state, reason = :reason, ending = :ending, version = :version,
     items = :items, open = :open, completed = :completed, failed = :failed, cancelled = :cancelled,
-    skipped = :skipped, wave = :wave, current_wave = :current_wave, wave_ended_at = :wave_ended_at,
+    skipped = :skipped, wave = :wave, current_wave = :current_wave, wave_items = :wave_items,
+    wave_failed = :wave_failed, wave_ended_at = :wave_ended_at,
     breach_wave = :breach_wave, check_run = :check_run, approved_by = :approved_by, look_at = :look_at,
     starts_at = :starts_at, started_at = :started_at, ended_at = :ended_at
 WHERE id = :id;
@@ -66,14 +69,17 @@ SELECT * FROM cart WHERE id >= :id_from AND id < :id_to AND project = :project A
 ORDER BY id LIMIT :limit;
 
 -- name: carts_due
--- Carts of these shards that may go on: their time has come, or something of theirs has ended.
+-- Carts of these shards that may go on: their time has come, or something of theirs has ended. EXISTS
+-- would become a join with the open items of all carts.
 SELECT id, project, rules FROM cart
-WHERE shard = ANY(:shards) AND id IN (
-    SELECT id FROM cart WHERE look_at <= :now
-    UNION SELECT cart_item.cart FROM cart_item JOIN run ON run.id = cart_item.run
-        WHERE cart_item.state = 'OPEN' AND run.ended_at IS NOT NULL
+WHERE id IN (
+    SELECT id FROM cart WHERE look_at <= :now AND shard = ANY(:shards)
+    UNION SELECT cart.id FROM cart WHERE cart.shard = ANY(:shards) AND cart.open > 0
+        AND 1 = (SELECT 1 FROM cart_item JOIN run ON run.id = cart_item.run
+            WHERE cart_item.cart = cart.id AND cart_item.state = 'OPEN' AND run.ended_at IS NOT NULL LIMIT 1)
     UNION SELECT cart.id FROM cart JOIN run ON run.id = cart.check_run
-        WHERE cart.state = 'WAITING' AND cart.reason = 'check' AND run.ended_at IS NOT NULL)
+        WHERE cart.check_run IS NOT NULL AND cart.shard = ANY(:shards)
+            AND cart.state = 'WAITING' AND cart.reason = 'check' AND run.ended_at IS NOT NULL)
 ORDER BY id LIMIT :limit;
 
 -- name: next_cart_look
@@ -95,7 +101,7 @@ WHERE cart_item.cart = :cart AND cart_item.state = 'OPEN' GROUP BY run.state;
 
 -- name: ended_items
 -- Open items whose run has ended.
-SELECT cart_item.number, cart_item.wave, run.state, run.message, run.cause, run.ended_at
+SELECT cart_item.number, run.state, run.message, run.cause, run.ended_at
 FROM cart_item JOIN run ON run.id = cart_item.run
 WHERE cart_item.cart = :cart AND cart_item.state = 'OPEN' AND run.ended_at IS NOT NULL;
 
@@ -120,7 +126,9 @@ SELECT count(*) AS count FROM (SELECT number FROM cart_item
 -- name: pending_items
 -- Items of a wave that are to start, by age.
 SELECT number, key, job_id, job_version, inputs, run FROM cart_item
-WHERE cart = :cart AND state = 'PENDING' AND wave = :wave ORDER BY number LIMIT :limit;
+WHERE cart = :cart AND number IN (SELECT number FROM cart_item
+    WHERE cart = :cart AND state = 'PENDING' AND wave = :wave ORDER BY number LIMIT :limit)
+ORDER BY number;
 
 -- name: skip_items
 -- Items that will not start any more, some at a time.
@@ -138,7 +146,7 @@ GROUP BY state;
 
 -- name: check_state
 -- How the check of a cart stands.
-SELECT id, state FROM run WHERE id = :run;
+SELECT state FROM run WHERE id = :run;
 
 -- name: waiting_runs_of_cart
 -- Runs of a cart that no worker holds.
@@ -146,30 +154,39 @@ SELECT id, attempt, job_id FROM run
 WHERE cart = :cart AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED') ORDER BY seq LIMIT :limit;
 
 -- name: running_runs_of_cart
--- Runs of a cart's items that a worker holds and nobody has asked to stop.
-SELECT run.id, run.session FROM cart_item JOIN run ON run.id = cart_item.run
-WHERE cart_item.cart = :cart AND cart_item.state = 'OPEN'
-    AND run.state IN ('CLAIMED', 'PROCESSING') AND run.cancel_at IS NULL;
+-- Runs of a cart's items, and its check, that a worker holds and nobody has asked to stop.
+SELECT id, session FROM run
+WHERE id IN (SELECT run FROM cart_item WHERE cart = :cart AND state = 'OPEN'
+        UNION ALL SELECT check_run FROM cart WHERE id = :cart)
+    AND state IN ('CLAIMED', 'PROCESSING') AND cancel_at IS NULL;
+
+-- name: gates_of_cart
+-- The jobs at whose gates queued runs of a cart count.
+SELECT DISTINCT gate_job AS job_id FROM run
+WHERE id IN (SELECT run FROM cart_item WHERE cart = :cart AND state = 'OPEN'
+        UNION ALL SELECT check_run FROM cart WHERE id = :cart)
+    AND state = 'QUEUED' AND gate_job IS NOT NULL;
 
 -- name: hold_runs_of_cart
 -- What was queued of a cart waits for the cart from now on.
 UPDATE run SET state = 'BLOCKED', blocked_on = :key, reasons = :reasons, gate_job = NULL
 WHERE cart = :cart AND state = 'QUEUED'
-RETURNING id, chain;
+RETURNING id, chain, job_id;
 
 -- name: move_waiters_of_cart
 -- The same of what waited at another gate.
 UPDATE run SET blocked_on = :key, reasons = :reasons WHERE cart = :cart AND state = 'BLOCKED';
 
 -- name: let_runs_of_cart_go
--- What waited for the cart passes the gates again.
-UPDATE run SET state = 'SCHEDULED', blocked_on = NULL, reasons = NULL, eligible_at = :now
+-- What waited for the cart passes the gates again; its deadline counts from here.
+UPDATE run SET state = 'SCHEDULED', blocked_on = NULL, reasons = NULL, eligible_at = :now,
+    deadline_at = :now + (deadline_at - release_at)
 WHERE state = 'BLOCKED' AND blocked_on = :key
 RETURNING id;
 
--- name: current_versions
--- The versions of these jobs that are in force; those that are gone are left out.
-SELECT id, version FROM job WHERE id = ANY(:ids) AND deleted_at IS NULL;
+-- name: jobs_that_exist
+-- Those of these jobs that are not gone.
+SELECT id FROM job WHERE id = ANY(:ids) AND deleted_at IS NULL;
 
 -- name: job_of_name
 -- A job by its name.
@@ -179,18 +196,25 @@ SELECT id, version FROM job WHERE project = :project AND name = :name AND delete
 -- A cart whose items have all come.
 UPDATE cart SET state = :state, look_at = :now WHERE id = :id;
 
--- name: items_to_retry
--- Items that have ended and are meant.
-SELECT number, state, job_id FROM cart_item
+-- name: count_to_retry
+-- How many items have ended and are meant, by state.
+SELECT state, count(*) AS count FROM cart_item
 WHERE cart = :cart AND state = ANY(:states) AND wave >= :from_wave
     AND (:any_key = 1 OR key = ANY(:keys)) AND (CAST(:cause AS TEXT) IS NULL OR cause = :cause)
-ORDER BY number;
+GROUP BY state;
 
--- name: retry_item
--- An item is to run once more, as its job is now.
+-- name: versions_of_items
+-- The jobs of the same, with the versions that they are to run.
+SELECT DISTINCT job_id, job_version FROM cart_item
+WHERE cart = :cart AND state = ANY(:states) AND wave >= :from_wave
+    AND (:any_key = 1 OR key = ANY(:keys)) AND (CAST(:cause AS TEXT) IS NULL OR cause = :cause);
+
+-- name: retry_items
+-- The same are to run once more, with new versions of their jobs where these are given.
 UPDATE cart_item SET state = 'PENDING', cause = '',
-    job_version = coalesce((SELECT version FROM job WHERE id = :job_id), job_version)
-WHERE cart = :cart AND number = :number;
+    job_version = coalesce(:versions ->> job_id, job_version)
+WHERE cart = :cart AND state = ANY(:states) AND wave >= :from_wave
+    AND (:any_key = 1 OR key = ANY(:keys)) AND (CAST(:cause AS TEXT) IS NULL OR cause = :cause);
 
 -- name: items_by_key
 -- Items of a cart.
@@ -210,6 +234,8 @@ WHERE cart_item.cart = :cart AND cart_item.number > :after
     AND (CAST(:wave AS BIGINT) IS NULL OR cart_item.wave = :wave)
     AND (CAST(:cause AS TEXT) IS NULL OR cart_item.cause = :cause)
     AND (:any_key = 1 OR cart_item.key = ANY(:keys))
+    AND (:only_attempted = 0 OR cart_item.key IN
+        (SELECT item FROM run WHERE run.cart = :cart AND run.attempt > 0))
 ORDER BY cart_item.number LIMIT :limit;
 
 -- name: item_states
@@ -227,8 +253,11 @@ SELECT wave, count(*) AS count FROM cart_item
 WHERE cart = :cart AND state IN ('PENDING', 'OPEN') GROUP BY wave ORDER BY wave LIMIT :limit;
 
 -- name: select_waves
--- How many items of each wave are in each state.
-SELECT wave, state, count(*) AS count FROM cart_item WHERE cart = :cart GROUP BY wave, state;
+-- How many items of each of the next waves are in each state.
+SELECT wave, state, count(*) AS count FROM cart_item
+WHERE cart = :cart AND wave IN (SELECT DISTINCT wave FROM cart_item
+    WHERE cart = :cart AND wave > :after ORDER BY wave LIMIT :limit)
+GROUP BY wave, state;
 
 -- name: select_failure_groups
 -- Causes of failures, the most frequent first, each with its first item.
@@ -240,8 +269,8 @@ FROM (SELECT cause, count(*) AS count, min(number) AS number FROM cart_item
 ORDER BY failure.count DESC, failure.cause LIMIT :limit;
 
 -- name: select_cells
--- The state of each item by number, that of its run while it is open.
-SELECT CASE WHEN cart_item.state = 'OPEN' THEN run.state ELSE cart_item.state END AS state
+-- The states of items by number, that of its run while one is open; in a row there may be several.
+SELECT CASE WHEN cart_item.state = 'OPEN' THEN run.state ELSE cart_item.state END AS states
 FROM cart_item LEFT JOIN run ON run.id = cart_item.run AND cart_item.state = 'OPEN'
 WHERE cart_item.cart = :cart ORDER BY cart_item.number;
 

@@ -20,9 +20,16 @@ FROM unnest(:run::text[], :cart::text[], :number::integer[]) AS started (run, ca
 WHERE cart_item.cart = started.cart AND cart_item.number = started.number
     AND cart_item.state = 'PENDING';
 
--- name: retry_item
--- An item is to run once more, as its job is now.
-UPDATE cart_item SET state = 'PENDING', cause = '', job_version = job.version
-FROM unnest(:job_id::text[], :cart::text[], :number::integer[]) AS again (job_id, cart, number)
-    JOIN job ON job.id = again.job_id
-WHERE cart_item.cart = again.cart AND cart_item.number = again.number;
+-- name: retry_items
+-- The same are to run once more, with new versions of their jobs where these are given.
+UPDATE cart_item SET state = 'PENDING', cause = '',
+    job_version = coalesce((CAST(:versions AS TEXT)::jsonb ->> job_id)::integer, job_version)
+WHERE cart = :cart AND state = ANY(:states) AND wave >= :from_wave
+    AND (:any_key = 1 OR key = ANY(:keys)) AND (CAST(:cause AS TEXT) IS NULL OR cause = :cause);
+
+-- name: select_cells
+-- The states of items by number, that of its run while one is open; in a row there may be several.
+SELECT string_agg(CASE WHEN cart_item.state = 'OPEN' THEN run.state ELSE cart_item.state END, ' '
+    ORDER BY cart_item.number) AS states
+FROM cart_item LEFT JOIN run ON run.id = cart_item.run AND cart_item.state = 'OPEN'
+WHERE cart_item.cart = :cart GROUP BY cart_item.number / 1000 ORDER BY cart_item.number / 1000;

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from rota.adapters.store.rows import optional_micros, reasons_to
 from rota.adapters.store.script import Many, Row, Script, lock, query
-from rota.adapters.store.scripts.carts.book import Book, facts_of, open_books
+from rota.adapters.store.scripts.carts.book import Book, count_wave, facts_of, open_books
 from rota.adapters.store.scripts.drafting import Draft, insert_drafts
 from rota.adapters.store.scripts.effects import Effects, record
-from rota.adapters.store.scripts.gates import hold_gates, hold_gates_to_submit
-from rota.adapters.store.scripts.queueing import EndOfWait, end_waiting
+from rota.adapters.store.scripts.gates import (
+    hold_gates,
+    hold_gates_of_jobs,
+    hold_gates_to_submit,
+)
+from rota.adapters.store.scripts.queueing import EndOfWait, cancel, end_waiting
 from rota.adapters.store.scripts.releasing import release_jobs
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.carts.definition import OnBreach
@@ -90,6 +94,7 @@ def _change(
         case Open(wave, is_first):
             book.state, book.reason, book.current_wave = CartState.RUNNING, "", wave
             book.wave = max(book.wave, wave)
+            yield from count_wave(book)
             yield _tell(now, book, "cart.wave_opened", wave=wave, again=not is_first)
         case Pause(reason):
             yield from pause(now, book, reason, effects, actor=_ACTOR)
@@ -109,10 +114,11 @@ def _start(
     now: int, book: Book, wave: int, count: int, rules: RulesBook, effects: Effects
 ) -> Script[None]:
     """Items get their runs, which are runs like any other from here on."""
+    yield from close_gate(now, book, effects, actor=_ACTOR)
     items = yield query("pending_items", cart=book.id, wave=wave, limit=count)
     jobs = {row["job_id"] for row in items}
     yield from hold_gates_to_submit(jobs)
-    known = {row["id"] for row in (yield query("current_versions", ids=jobs))}
+    known = {row["id"] for row in (yield query("jobs_that_exist", ids=jobs))}
     if not jobs <= known:
         yield from pause(now, book, PauseReason.JOB, effects, actor=_ACTOR)
         return
@@ -125,7 +131,6 @@ def _start(
     book.open += len(items)
     book.in_flight[RunState.QUEUED] += len(items)  # or held by a gate: they wait in either case
     book.state, book.reason = CartState.RUNNING, ""
-    book.check_run, book.approved_by = None, ""
 
 
 def _draft(now: int, book: Book, item: Row, run: RunId) -> Draft:
@@ -168,31 +173,60 @@ def _run_check(now: int, book: Book, job: str, rules: RulesBook, effects: Effect
     yield _tell(now, book, "cart.checking", run=run, wave=book.wave)
 
 
+def close_gate(now: int, book: Book, effects: Effects, *, actor: str) -> Script[None]:
+    """What was checked and approved is not what comes next: both are to be asked for again."""
+    book.approved_by = ""
+    if book.check_run is not None:
+        check = [RunId(book.check_run)]
+        yield from hold_gates_of_jobs(check)
+        stopped = yield from cancel(now, check, effects, actor)
+        yield from release_jobs(now, set(stopped.values()), effects)
+        book.check_run = None
+
+
 def pause(
-    now: int, book: Book, reason: PauseReason, effects: Effects, *, actor: str
+    now: int,
+    book: Book,
+    reason: PauseReason,
+    effects: Effects,
+    *,
+    actor: str,
+    gates: Collection[str] | None = None,
 ) -> Script[None]:
     """Nothing of the cart starts from here on; what a worker holds goes on to its end."""
     book.state, book.reason, book.look_at = CartState.PAUSED, reason, None
-    yield from hold_runs(now, book, effects)
+    yield from hold_runs(now, book, effects, gates)
     yield _tell(now, book, "cart.paused", actor=actor, reason=reason)
 
 
-def breach(now: int, book: Book, then: OnBreach, effects: Effects) -> Script[None]:
+def breach(
+    now: int, book: Book, then: OnBreach, effects: Effects, gates: Collection[str] | None = None
+) -> Script[None]:
     """More items failed than may."""
     book.breach_wave = book.current_wave
     yield _tell(now, book, "cart.threshold", then=then, failed=book.failed)
     match then:
         case OnBreach.PAUSE:
-            yield from pause(now, book, PauseReason.FAILURES, effects, actor=_ACTOR)
+            reason = PauseReason.FAILURES
+            yield from pause(now, book, reason, effects, actor=_ACTOR, gates=gates)
         case OnBreach.CANCEL:
-            book.ending = CartState.FAILED
-            yield from hold_runs(now, book, effects)
+            book.ending, book.look_at = CartState.FAILED, now
+            yield from hold_runs(now, book, effects, gates)
         case OnBreach.CONTINUE:
             pass
 
 
-def hold_runs(now: int, book: Book, effects: Effects) -> Script[None]:
-    """What waits for a worker or at a gate waits for the cart instead."""
+def hold_runs(
+    now: int, book: Book, effects: Effects, gates: Collection[str] | None = None
+) -> Script[None]:
+    """What waits for a worker or at a gate waits for the cart instead; others get its slots.
+
+    `gates` are those that the transaction holds, where it has locked runs and may take no more:
+    slots at other gates are found by the next sweep.
+    """
+    if gates is None:
+        rows = yield query("gates_of_cart", cart=book.id)
+        gates = yield from hold_gates({row["job_id"] for row in rows})
     key = cart_key(book.id)
     reasons = reasons_to(held_by_cart(book.id, book.name).reasons)
     yield query("move_waiters_of_cart", cart=book.id, key=key, reasons=reasons)
@@ -200,6 +234,7 @@ def hold_runs(now: int, book: Book, effects: Effects) -> Script[None]:
     if held:
         yield record("run.blocked", now, [row["id"] for row in held], actor=_ACTOR)
         effects.lines.leave(row["chain"] for row in held)
+        yield from release_jobs(now, {row["job_id"] for row in held} & set(gates), effects)
 
 
 def _skip_rest(now: int, book: Book, effects: Effects) -> Script[None]:
@@ -236,15 +271,18 @@ def hold_carts_of(runs: Sequence[str]) -> Script[list[CartId]]:
     return carts
 
 
-def judge(now: int, carts: list[CartId], effects: Effects) -> Script[None]:
-    """Count failures in the transaction in which they happened, before anything new can start."""
+def judge(now: int, carts: list[CartId], gates: Collection[str], effects: Effects) -> Script[None]:
+    """Count failures in the transaction in which they happened, before anything new can start.
+
+    `gates` are those that it holds.
+    """
     if not carts:
         return
     for book in (yield from open_books(carts)):
         facts = yield from facts_of(book)
         match decide(facts, instant(now)):
             case Breach(then):
-                yield from breach(now, book, then, effects)
+                yield from breach(now, book, then, effects, gates)
             case _:
                 pass
         yield book.save()

@@ -10,7 +10,7 @@ from rota.adapters.store.rows import cart_rules_from, from_json, optional_instan
 from rota.adapters.store.script import Many, Row, Script, lock, query
 from rota.domain.carts.budget import MOST_IN_FLIGHT
 from rota.domain.carts.definition import CartRules, Scope
-from rota.domain.carts.facts import CartFacts, CheckFacts
+from rota.domain.carts.facts import CartFacts
 from rota.domain.carts.failures import cause_of
 from rota.domain.carts.states import (
     FAILED_ITEM_STATES,
@@ -19,7 +19,7 @@ from rota.domain.carts.states import (
     item_state_of,
 )
 from rota.domain.errors import NotFound
-from rota.domain.ids import CartId, RunId
+from rota.domain.ids import CartId
 from rota.domain.states import WAITING_STATES, RunState, is_final
 
 _COUNTED = {
@@ -53,6 +53,8 @@ class Book:
     skipped: int
     wave: int
     current_wave: int
+    wave_items: int  # of the current one
+    wave_failed: int
     wave_ended_at: int | None
     breach_wave: int | None
     check_run: str | None
@@ -87,6 +89,8 @@ class Book:
             self.skipped,
             self.wave,
             self.current_wave,
+            self.wave_items,
+            self.wave_failed,
             self.wave_ended_at,
             self.breach_wave,
             self.check_run,
@@ -137,6 +141,8 @@ def _book(row: Row) -> Book:
         skipped=row["skipped"],
         wave=row["wave"],
         current_wave=row["current_wave"],
+        wave_items=row["wave_items"],
+        wave_failed=row["wave_failed"],
         wave_ended_at=row["wave_ended_at"],
         breach_wave=row["breach_wave"],
         check_run=row["check_run"],
@@ -162,7 +168,9 @@ def _count_ended(book: Book) -> Script[None]:
     book.in_flight = +book.in_flight
     yield Many("set_item_state", [_end_of(book.id, row) for row in ended])
     for row in ended:
-        book.count(item_state_of(RunState(row["state"])))
+        state = item_state_of(RunState(row["state"]))
+        book.count(state)
+        book.wave_failed += state in FAILED_ITEM_STATES  # what is open is of the current wave
     book.open -= len(ended)
     book.wave_ended_at = max(book.wave_ended_at or 0, *(row["ended_at"] for row in ended))
     # Nobody finds these ends once they are counted, so the cart itself asks to be looked at.
@@ -176,10 +184,17 @@ def _end_of(cart: CartId, row: Row) -> tuple[object, ...]:
     return state, cause, cart, row["number"]
 
 
+def count_wave(book: Book) -> Script[None]:
+    """The items and failures of the current wave, counted anew: it is another one, or retried."""
+    rows = yield query("wave_states", cart=book.id, wave=book.current_wave)
+    counts = {ItemState(row["state"]): row["count"] for row in rows}
+    book.wave_items = sum(counts.values())
+    book.wave_failed = sum(counts.get(state, 0) for state in FAILED_ITEM_STATES)
+
+
 def facts_of(book: Book, closed_until: datetime | None = None) -> Script[CartFacts]:
     """What a decision about the cart rests on."""
     pending = yield from _pending(book)
-    items_in_wave, failed_in_wave = yield from _wave(book)
     check = yield from _check(book)
     flight = book.in_flight
     return CartFacts(
@@ -198,10 +213,8 @@ def facts_of(book: Book, closed_until: datetime | None = None) -> Script[CartFac
         unknown=flight[RunState.UNKNOWN],
         completed=book.completed,
         failed=book.failed,
-        cancelled=book.cancelled,
-        skipped=book.skipped,
-        items_in_wave=items_in_wave,
-        failed_in_wave=failed_in_wave,
+        items_in_wave=book.wave_items,
+        failed_in_wave=book.wave_failed,
         is_breach_recorded=_is_breach_recorded(book),
         wave_ended_at=optional_instant(book.wave_ended_at),
         check=check,
@@ -220,20 +233,11 @@ def _pending(book: Book) -> Script[tuple[int | None, int]]:
     return wave, row["count"]
 
 
-def _wave(book: Book) -> Script[tuple[int, int]]:
-    """Items and failures of the current wave, where they matter."""
-    if book.rules.failures.scope is Scope.CART or not book.current_wave:
-        return 0, 0
-    rows = yield query("wave_states", cart=book.id, wave=book.current_wave)
-    counts = {ItemState(row["state"]): row["count"] for row in rows}
-    return sum(counts.values()), sum(counts.get(state, 0) for state in FAILED_ITEM_STATES)
-
-
-def _check(book: Book) -> Script[CheckFacts | None]:
+def _check(book: Book) -> Script[RunState | None]:
     if book.check_run is None:
         return None
     [row] = yield query("check_state", run=book.check_run)
-    return CheckFacts(RunId(row["id"]), RunState(row["state"]))
+    return RunState(row["state"])
 
 
 def _is_breach_recorded(book: Book) -> bool:

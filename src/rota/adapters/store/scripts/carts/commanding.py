@@ -7,17 +7,18 @@ from dataclasses import replace
 
 from rota.adapters.store.rows import cart_from, to_json
 from rota.adapters.store.script import Many, Row, Script, query
-from rota.adapters.store.scripts.carts.advancing import hold_runs, pause
-from rota.adapters.store.scripts.carts.book import Book, facts_of, open_book
+from rota.adapters.store.scripts.carts.advancing import close_gate, hold_runs, pause
+from rota.adapters.store.scripts.carts.book import Book, count_wave, facts_of, open_book
 from rota.adapters.store.scripts.carts.loading import refuse_second
+from rota.adapters.store.scripts.carts.reading import selected
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.queueing import ask_to_stop
 from rota.domain.carts import commands
+from rota.domain.carts.facts import CartFacts
 from rota.domain.carts.states import CANCELLING, CartState, ItemState, PauseReason
 from rota.domain.errors import Conflict, NotFound
 from rota.domain.gates import cart_key
 from rota.domain.ids import CartId
-from rota.domain.states import RunState
 from rota.ports.carts import (
     ApproveCart,
     CancelCart,
@@ -28,7 +29,6 @@ from rota.ports.carts import (
     PauseCart,
     ResumeCart,
     RetryItems,
-    Selection,
 )
 
 _MOST_NAMED = 100  # items beside one event
@@ -58,10 +58,10 @@ def _obey(now: int, book: Book, what: Command, effects: Effects, actor: str) -> 
             return (yield from _cancel(now, book, what, effects, actor))
         case ApproveCart():
             return (yield from _approve(now, book, what, actor))
-        case RetryItems(selection):
-            return (yield from _retry(now, book, selection, actor))
+        case RetryItems():
+            return (yield from _retry(now, book, what, actor))
         case EditCart():
-            return (yield from _edit(now, book, what, actor))
+            return (yield from _edit(now, book, what, effects, actor))
 
 
 def _pause(now: int, book: Book, effects: Effects, actor: str) -> Script[int | None]:
@@ -80,7 +80,7 @@ def _resume(
         book.breach_wave = None
     facts = yield from facts_of(book)
     state = commands.resume(facts)
-    if facts.check is not None and facts.check.state is not RunState.COMPLETED:
+    if commands.is_check_void(facts):
         book.check_run = None
     book.state, book.reason, book.look_at = state, "", now
     released = yield query("let_runs_of_cart_go", key=cart_key(book.id), now=now)
@@ -93,6 +93,7 @@ def _resume(
 def _cancel(
     now: int, book: Book, what: CancelCart, effects: Effects, actor: str
 ) -> Script[int | None]:
+    _refuse_changed(book, what.expected_version)
     is_new = commands.cancel((yield from facts_of(book)))
     if is_new:
         book.ending, book.state, book.reason = CartState.CANCELLED, CartState.RUNNING, CANCELLING
@@ -106,59 +107,67 @@ def _cancel(
 
 
 def _approve(now: int, book: Book, what: ApproveCart, actor: str) -> Script[int | None]:
-    commands.approve((yield from facts_of(book)), what.by, book.created_by)
+    facts = yield from facts_of(book)
+    commands.approve(facts, what.by, book.created_by, what.wave)
     book.approved_by, book.look_at = actor, now
-    yield record("cart.approved", now, [book.id], actor=actor, wave=book.wave)
+    yield record("cart.approved", now, [book.id], actor=actor, wave=facts.pending_wave)
     return 0
 
 
-def _retry(now: int, book: Book, selection: Selection, actor: str) -> Script[int | None]:
-    rows = yield query(
-        "items_to_retry",
-        cart=book.id,
-        states=[state.value for state in selection.states],
-        from_wave=selection.from_wave or 0,
-        any_key=int(selection.keys is None),
-        keys=list(selection.keys or ()),
-        cause=selection.cause,
-    )
+def _retry(now: int, book: Book, what: RetryItems, actor: str) -> Script[int | None]:
+    meant = selected(book.id, what.selection)
+    rows = yield query("count_to_retry", **meant)
+    items: int = sum(row["count"] for row in rows)
     facts = yield from facts_of(book)
-    state = commands.retry(facts, len(rows))
+    state = commands.retry(facts, items)
     if facts.is_final:
         yield from refuse_second(book.project, book.name)
         book.current_wave, book.ended_at = 0, None
-    yield Many("retry_item", [(row["job_id"], book.id, row["number"]) for row in rows])
+    yield query("retry_items", **meant, versions=to_json(what.versions))
     for row in rows:
-        book.count(ItemState(row["state"]), -1)
+        book.count(ItemState(row["state"]), -row["count"])
+    yield from count_wave(book)
     book.state, book.look_at, book.breach_wave = state, now, None
     book.reason = "" if facts.is_final else book.reason
-    yield record("cart.retried", now, [book.id], actor=actor, items=len(rows))
-    return len(rows)
+    yield record("cart.retried", now, [book.id], actor=actor, items=items)
+    return items
 
 
-def _edit(now: int, book: Book, what: EditCart, actor: str) -> Script[int | None]:
-    if what.expected_version not in (None, book.version):
-        raise Conflict(
-            "the cart was changed meanwhile", code="changed_meanwhile", hint="look again"
-        )
+def _edit(now: int, book: Book, what: EditCart, effects: Effects, actor: str) -> Script[int | None]:
+    _refuse_changed(book, what.expected_version)
     facts = yield from facts_of(book)
-    commands.edit(facts, facts.wave + 1)
+    commands.edit(facts)
+    commands.edit_between(facts, what.rules.between, what.by, book.created_by)
     keys = [item.key for item in what.items]
     rows = yield query("items_by_key", cart=book.id, keys=keys)
     found = {row["key"]: row for row in rows}
     for item in what.items:
-        if item.key not in found:
-            raise NotFound(f'the cart has no item "{item.key}"', code="item_not_found")
-        commands.edit(facts, found[item.key]["wave"])
-        if found[item.key]["state"] != ItemState.PENDING:
-            raise Conflict(f'the item "{item.key}" has ended', code="item_ended")
-        if item.wave is not None:
-            commands.edit(facts, item.wave)
+        _refuse_edit(facts, item, found.get(item.key))
+    if what.items or what.rules.between != book.rules.between:
+        yield from close_gate(now, book, effects, actor=actor)
     yield from _change_items(book, what.items, found)
     book.rules, book.look_at = what.rules, now
     rules = what.rules.to_document()
     yield record("cart.edited", now, [book.id], actor=actor, items=keys[:_MOST_NAMED], rules=rules)
     return len(what.items)
+
+
+def _refuse_changed(book: Book, expected_version: int | None) -> None:
+    if expected_version not in (None, book.version):
+        raise Conflict(
+            "the cart was changed meanwhile", code="changed_meanwhile", hint="look again"
+        )
+
+
+def _refuse_edit(facts: CartFacts, item: EditedItem, row: Row | None) -> None:
+    """Raise why this item cannot be changed so, if it cannot."""
+    if row is None:
+        raise NotFound(f'the cart has no item "{item.key}"', code="item_not_found")
+    commands.edit_wave(facts, row["wave"])
+    if row["state"] != ItemState.PENDING:
+        raise Conflict(f'the item "{item.key}" has ended', code="item_ended")
+    if item.wave is not None:
+        commands.edit_wave(facts, item.wave)
 
 
 def _change_items(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.adapters.store.rows import optional_micros, to_json
-from rota.adapters.store.script import Many, Script, lock, query
+from rota.adapters.store.script import Many, Row, Script, lock, query
 from rota.adapters.store.scripts.carts.templates import moved
 from rota.adapters.store.scripts.effects import record
 from rota.adapters.store.scripts.submitting import first_answer
@@ -14,6 +14,8 @@ from rota.domain.errors import Conflict, NotFound, StaleTransition
 from rota.domain.ids import CartId, shard_of
 from rota.ports.carts import DueTemplate, NewCart, NewItem
 from rota.ports.records import Idempotency, Wakes
+
+_CHUNK = 2_000  # rows in one transaction
 
 
 def create(now: int, cart: NewCart) -> Script[None]:
@@ -35,6 +37,7 @@ def create(now: int, cart: NewCart) -> Script[None]:
 
 def add_items(cart: CartId, first: int, items: Sequence[NewItem]) -> Script[None]:
     """Items, in their order."""
+    yield from _being_filled(cart)
     known = yield query("known_items", cart=cart, keys=[item.key for item in items])
     if known:
         raise Conflict(
@@ -66,13 +69,8 @@ def submit(
     """From here on the cart lives, or it is as if it had never been."""
     answered = yield from first_answer(now, idempotency, cart)
     if answered is not None:
-        yield from discard([cart])
         return CartId(answered), Wakes()
-    yield lock("carts", ids=[cart])
-    rows = yield query("carts_to_change", ids=[cart])
-    if not rows or rows[0]["state"] != "LOADING":
-        raise NotFound(f"no cart {cart} is being filled", code="cart_not_found")
-    [row] = rows
+    row = yield from _being_filled(cart)
     yield from refuse_second(row["project"], row["name"])
     [found] = yield query("count_items", cart=cart)
     if found["count"] != row["items"]:
@@ -101,15 +99,37 @@ def refuse_second(project: str, name: str) -> Script[None]:
         )
 
 
-def discard(carts: Sequence[str]) -> Script[None]:
-    """Forget carts that were not submitted."""
-    yield query("delete_items", ids=carts)
-    yield query("delete_carts", ids=carts)
+def discard(cart: CartId) -> Script[bool]:
+    """Forget a cart that was not submitted, some items at a time; whether there are more.
+
+    One that was submitted is left alone: whoever filled it may not have heard of that.
+    """
+    if (yield from _loading(cart)) is None:
+        return False
+    deleted = yield query("delete_items", cart=cart, limit=_CHUNK)
+    if len(deleted) == _CHUNK:
+        return True
+    yield query("delete_cart", cart=cart)
+    return False
 
 
-def forget(before: int) -> Script[int]:
-    """The same for those whose items stopped coming."""
+def forgotten(before: int) -> Script[list[CartId]]:
+    """Carts whose items stopped coming."""
     rows = yield query("forgotten_carts", before=before)
-    if rows:
-        yield from discard([row["id"] for row in rows])
-    return len(rows)
+    return [CartId(row["id"]) for row in rows]
+
+
+def _being_filled(cart: CartId) -> Script[Row]:
+    row = yield from _loading(cart)
+    if row is None:
+        raise NotFound(f"no cart {cart} is being filled", code="cart_not_found")
+    return row
+
+
+def _loading(cart: CartId) -> Script[Row | None]:
+    """A cart whose items are still coming, locked; None: there is none."""
+    yield lock("carts", ids=[cart])
+    for row in (yield query("carts_to_change", ids=[cart])):
+        if row["state"] == "LOADING":
+            return row
+    return None

@@ -15,7 +15,8 @@ from rota.adapters.store.rows import (
 )
 from rota.adapters.store.script import Query, Script, query
 from rota.domain.carts.states import ItemState
-from rota.domain.ids import CartId, micros
+from rota.domain.ids import CartId, JobId, micros
+from rota.domain.states import RunState
 from rota.ports.carts import (
     Cart,
     CartLook,
@@ -24,6 +25,7 @@ from rota.ports.carts import (
     Item,
     ItemQuery,
     Overview,
+    Selection,
     Wave,
 )
 
@@ -69,6 +71,7 @@ def items(wanted: ItemQuery) -> Script[list[Item]]:
         states=wanted.states,
         wave=wanted.wave,
         cause=wanted.cause,
+        only_attempted=int(wanted.only_attempted),
         any_key=int(wanted.keys is None),
         keys=wanted.keys or (),
         limit=wanted.limit,
@@ -76,9 +79,26 @@ def items(wanted: ItemQuery) -> Script[list[Item]]:
     return [item_from(row) for row in rows]
 
 
-def waves(cart: CartId) -> Script[list[Wave]]:
+def selected(cart: CartId, selection: Selection) -> dict[str, object]:
+    """What statements about a selection of items are given."""
+    return {
+        "cart": cart,
+        "states": [state.value for state in selection.states],
+        "from_wave": selection.from_wave or 0,
+        "any_key": int(selection.keys is None),
+        "keys": list(selection.keys or ()),
+        "cause": selection.cause,
+    }
+
+
+def versions(cart: CartId, selection: Selection) -> Script[list[tuple[JobId, int]]]:
+    rows = yield query("versions_of_items", **selected(cart, selection))
+    return [(JobId(row["job_id"]), row["job_version"]) for row in rows]
+
+
+def waves(cart: CartId, after: int, limit: int) -> Script[list[Wave]]:
     counts: dict[int, dict[ItemState, int]] = defaultdict(dict)
-    for row in (yield query("select_waves", cart=cart)):
+    for row in (yield query("select_waves", cart=cart, after=after, limit=limit)):
         counts[row["wave"]][ItemState(row["state"])] = row["count"]
     return [Wave(number, counts[number]) for number in sorted(counts)]
 
@@ -90,12 +110,15 @@ def overview(cart: Cart, limit: int) -> Script[Overview]:
     left = yield query("unfinished_waves", cart=cart.id, limit=limit)
     current = opened or (left[0]["wave"] if left else 0)
     in_wave = yield query("wave_states", cart=cart.id, wave=current)
+    runs = yield query("open_runs", cart=cart.id)
     return Overview(
         items={ItemState(row["state"]): row["count"] for row in states},
         in_wave={ItemState(row["state"]): row["count"] for row in in_wave},
         waves=places["total"],
         place=places["place"] if opened else 0,
         left=[row["count"] for row in left],
+        next_wave=left[0]["wave"] if left else None,
+        unknown=sum(row["count"] for row in runs if row["state"] == RunState.UNKNOWN),
     )
 
 
@@ -109,7 +132,7 @@ def failure_groups(cart: CartId, limit: int) -> Script[list[FailureGroup]]:
 
 def cells(cart: CartId) -> Script[list[str]]:
     rows = yield query("select_cells", cart=cart)
-    return [row["state"] for row in rows]
+    return [state for row in rows for state in row["states"].split()]
 
 
 def to_advance(now: int, shards: Collection[int], limit: int) -> Script[list[CartLook]]:
@@ -121,7 +144,5 @@ def to_advance(now: int, shards: Collection[int], limit: int) -> Script[list[Car
 
 
 def next_look() -> Script[datetime | None]:
-    [cart] = yield query("next_cart_look")
-    [template] = yield query("next_due_template")
-    moments = [at for at in (cart["look_at"], template["next_at"]) if at is not None]
-    return optional_instant(min(moments, default=None))
+    [row] = yield query("next_cart_look")
+    return optional_instant(row["look_at"])

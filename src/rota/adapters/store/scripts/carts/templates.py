@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 
 from rota.adapters.store.rows import from_json, optional_instant, optional_micros, to_json
 from rota.adapters.store.script import Many, Row, Script, query
@@ -72,6 +73,11 @@ def find(project: str, names: Sequence[str] | None) -> Script[list[Template]]:
 def due(now: int, shards: Collection[int], limit: int) -> Script[list[Template]]:
     rows = yield query("due_templates", now=now, shards=shards, limit=limit)
     return [_template(row) for row in rows]
+
+
+def next_due() -> Script[datetime | None]:
+    [row] = yield query("next_due_template")
+    return optional_instant(row["next_at"])
 
 
 def pass_over(now: int, due: DueTemplate, missed: MissedCarts) -> Script[None]:

@@ -19,6 +19,8 @@ CREATE TABLE cart (
     skipped       INTEGER NOT NULL DEFAULT 0,
     wave          INTEGER NOT NULL DEFAULT 0, -- the highest that was ever opened
     current_wave  INTEGER NOT NULL DEFAULT 0,
+    wave_items    INTEGER NOT NULL DEFAULT 0, -- of the current one
+    wave_failed   INTEGER NOT NULL DEFAULT 0,
     wave_ended_at INTEGER, -- when the last item so far ended
     breach_wave   INTEGER, -- the current wave when a breach was last recorded
     check_run     TEXT, -- of the gate before the next wave
@@ -33,6 +35,7 @@ CREATE TABLE cart (
 CREATE UNIQUE INDEX cart_live ON cart (project, name) WHERE ended_at IS NULL AND state <> 'LOADING';
 CREATE INDEX cart_look ON cart (look_at) WHERE look_at IS NOT NULL;
 CREATE INDEX cart_check ON cart (check_run) WHERE check_run IS NOT NULL;
+CREATE INDEX cart_open ON cart (shard) WHERE open > 0;
 CREATE INDEX cart_age ON cart (created_at, id);
 
 CREATE TABLE cart_item (
@@ -51,7 +54,8 @@ CREATE TABLE cart_item (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX cart_item_key ON cart_item (cart, key);
 CREATE INDEX cart_item_state ON cart_item (cart, state, wave, number);
-CREATE INDEX cart_item_open ON cart_item (cart) WHERE state = 'OPEN';
+-- With all that the statements about open items read: else SQLite would go by the primary key.
+CREATE INDEX cart_item_open ON cart_item (cart, state, run) WHERE state = 'OPEN';
 
 ALTER TABLE run ADD COLUMN cart TEXT;
 ALTER TABLE run ADD COLUMN item TEXT; -- its key; NULL: of no cart, or the check of one
