@@ -22,6 +22,7 @@ from rota.cli.cart_submitting import (
 from rota.cli.cart_views import CARTS, ITEMS, write_cart
 from rota.cli.cart_watching import watch as watch_cart
 from rota.cli.durations import Duration
+from rota.cli.events import EVENTS
 from rota.cli.exits import Exit
 from rota.cli.options import DESTROYING, REMOTE, Destroying, Format, Limit, Remote
 from rota.cli.printing import print_list, print_one
@@ -146,6 +147,15 @@ def items(
         )
         listing = ask_list(client, call, limit=limit)
     print_list(remote, listing, ITEMS)
+
+
+@app.command
+def events(cart: CartReference, /, *, limit: Limit = 100, remote: Remote = REMOTE) -> None:
+    """List what happened to a cart and who did it, oldest first."""
+    with remote.connect() as client:
+        call = cart_calls.get_cart_events(find_cart(client, cart).id)
+        listing = ask_list(client, call, limit=limit)
+    print_list(remote, listing, EVENTS)
 
 
 for _verb in (*cart_steering.VERBS, *cart_templates.VERBS):

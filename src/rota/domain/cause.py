@@ -19,4 +19,5 @@ class Cause(StrEnum):
     TOO_LATE = "too late"  # to start within its objective
     DEADLINE = "deadline"
     CANCELLED = "cancelled"
+    PUT_BACK = "put back"  # an item of an earlier wave of its cart is to run again first
     CART = "cart cancelled"  # before its wave, or its turn in it, had come

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from rota.domain.carts.definition import CartRules, OnBreach, Scope
+from rota.domain.carts.definition import CartRules, OnBreach, Order, Scope, Share
 from rota.domain.carts.states import CartState, ItemState
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, SessionId
-from rota.ports.carts import ResumeCart, RetryItems, Selection
+from rota.ports.carts import PauseCart, ResumeCart, RetryItems, Selection
+from rota.ports.records import RemovedJob
 from rota.testing.builders import Scene
 from rota.testing.cart_scenes import PARALLEL, CartScene, allowing
 
@@ -38,6 +39,42 @@ class TestRetrying:
         [after, *_] = await carts.items(cart)
         assert (await scene.show(str(after.run))).retry_of == before.run
         assert [item.runs for item in await carts.items(cart)] == [2, 1, 1]
+
+    async def test_what_nobody_has_begun_of_later_waves_is_put_back(
+        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        rules = CartRules(Order.GROUPS, (Share(2), Share(7)), failures=allowing(1))
+        cart = await carts.submit(job, rules, items=9)
+        await carts.advance(cart)
+        await carts.work(cart, worker, failing=["item-0"])
+        await carts.advance(cart)
+        [begun, failing] = await scene.claim(worker, 2)
+        await scene.finish(worker, [failing], result="FAILED")
+        assert (await carts.show(cart)).state is CartState.PAUSED
+
+        await carts.command(cart, RetryItems(FAILED))
+        await carts.command(cart, ResumeCart())
+        await scene.release()
+        assert await carts.work(cart, worker) == []
+        await scene.finish(worker, [begun])
+        shown, flights = await carts.play(cart, worker)
+
+        assert flights[0] == ["item-0"]
+        assert sorted(flights[1]) == [f"item-{n}" for n in range(3, 9)]
+        assert (shown.state, shown.completed) == (CartState.COMPLETED, 9)
+        runs = [item.runs for item in await carts.items(cart)]
+        assert runs == [2, 1, 1, 2, 1, 1, 1, 1, 1]
+
+    async def test_a_cart_whose_job_was_deleted_does_not_go_on(
+        self, scene: Scene, carts: CartScene, job: JobId
+    ) -> None:
+        cart = await carts.submit(job)
+        await carts.command(cart, PauseCart())
+        await scene.store.save_jobs([], removed=[RemovedJob(job)], actor="ann")
+
+        with pytest.raises(Conflict) as refusal:
+            await carts.command(cart, ResumeCart())
+        assert refusal.value.code == "job_deleted"
 
     async def test_nothing_to_retry_is_said(self, carts: CartScene, job: JobId) -> None:
         cart = await carts.submit(job)

@@ -412,6 +412,14 @@ class TestLooking:
         assert keys("--cause", "EXIT") == ["db-0"]
         assert keys("--limit", "2") == ["db-0", "db-1"]
 
+    def test_events_tell_who_did_what(self, rota: Console, server: Server) -> None:
+        cart = submit(rota, server)
+        rota("cart", "pause", cart)
+
+        told = [line.split() for line in rota("cart", "events", cart).lines]
+
+        assert [words[-1] for words in told if "cart.paused" in words] == ["admin"]
+
     def test_unknown_cause_is_answered_with_those_there_are(
         self, rota: Console, server: Server
     ) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import sqlite3
 from importlib import resources
-from pathlib import Path
 from importlib.resources.abc import Traversable
+from pathlib import Path
 
 import pytest
 

@@ -216,6 +216,23 @@ UPDATE cart_item SET state = 'PENDING', cause = '',
 WHERE cart = :cart AND state = ANY(:states) AND wave >= :from_wave
     AND (:any_key = 1 OR key = ANY(:keys)) AND (CAST(:cause AS TEXT) IS NULL OR cause = :cause);
 
+-- name: gone_jobs_of_items
+-- A job that was deleted, and that the items to start first need.
+SELECT name FROM job WHERE deleted_at IS NOT NULL AND id IN (SELECT job_id FROM cart_item
+    WHERE cart = :cart AND state = 'PENDING' ORDER BY wave, number LIMIT 1000) LIMIT 1;
+
+-- name: items_out_of_order
+-- Open items after a wave whose run nobody has begun.
+SELECT cart_item.number, run.id FROM cart_item JOIN run ON run.id = cart_item.run
+WHERE cart_item.cart = :cart AND cart_item.state = 'OPEN' AND cart_item.wave > :wave
+    AND run.attempt = 0 AND coalesce(run.state, '') IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
+
+-- name: put_back_item
+-- An item whose run was not begun is to start later, as if it had not been tried.
+UPDATE cart_item SET state = 'PENDING', runs = runs - 1,
+    run = (SELECT run.retry_of FROM run WHERE run.id = cart_item.run)
+WHERE cart = :cart AND number = :number AND state = 'OPEN';
+
 -- name: items_by_key
 -- Items of a cart.
 SELECT number, key, wave, inputs, state FROM cart_item WHERE cart = :cart AND key = ANY(:keys);

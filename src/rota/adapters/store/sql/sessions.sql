@@ -70,7 +70,7 @@ FROM run WHERE seq = ANY(:seqs) AND session = :session AND state IN ('CLAIMED', 
 SELECT session.*, (SELECT count(*) FROM run WHERE run.session = session.id
     AND run.state IN ('CLAIMED', 'PROCESSING')) AS held,
     (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining
-FROM session WHERE (:any = 1 OR alive = 1) ORDER BY registered_at DESC LIMIT :limit;
+FROM session WHERE (:any = 1 OR alive = 1) ORDER BY registered_at DESC, id LIMIT :limit;
 
 -- name: heartbeats
 -- How often each live session was renewed.

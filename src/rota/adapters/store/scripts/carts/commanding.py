@@ -12,13 +12,17 @@ from rota.adapters.store.scripts.carts.book import Book, count_wave, facts_of, o
 from rota.adapters.store.scripts.carts.loading import refuse_second
 from rota.adapters.store.scripts.carts.reading import selected
 from rota.adapters.store.scripts.effects import Effects, record
-from rota.adapters.store.scripts.queueing import ask_to_stop
+from rota.adapters.store.scripts.gates import hold_gates_of
+from rota.adapters.store.scripts.queueing import EndOfWait, ask_to_stop, end_waiting
+from rota.adapters.store.scripts.releasing import release_jobs
 from rota.domain.carts import commands
 from rota.domain.carts.facts import CartFacts
 from rota.domain.carts.states import CANCELLING, CartState, ItemState, PauseReason
+from rota.domain.cause import Cause
 from rota.domain.errors import Conflict, NotFound
 from rota.domain.gates import cart_key
-from rota.domain.ids import CartId
+from rota.domain.ids import CartId, RunId
+from rota.domain.states import WAITING_STATES, RunState
 from rota.ports.carts import (
     ApproveCart,
     CancelCart,
@@ -59,7 +63,7 @@ def _obey(now: int, book: Book, what: Command, effects: Effects, actor: str) -> 
         case ApproveCart():
             return (yield from _approve(now, book, what, actor))
         case RetryItems():
-            return (yield from _retry(now, book, what, actor))
+            return (yield from _retry(now, book, what, effects, actor))
         case EditCart():
             return (yield from _edit(now, book, what, effects, actor))
 
@@ -80,6 +84,7 @@ def _resume(
         book.breach_wave = None
     facts = yield from facts_of(book)
     state = commands.resume(facts)
+    yield from _refuse_gone_jobs(book)
     if commands.is_check_void(facts):
         book.check_run = None
     book.state, book.reason, book.look_at = state, "", now
@@ -88,6 +93,16 @@ def _resume(
     told = {} if what.allow is None else {"allow": str(what.allow)}
     yield record("cart.resumed", now, [book.id], actor=actor, **told)
     return 0
+
+
+def _refuse_gone_jobs(book: Book) -> Script[None]:
+    """A job that was deleted does not come back: one of its name is another."""
+    for row in (yield query("gone_jobs_of_items", cart=book.id)):
+        raise Conflict(
+            f"job {row['name']}, which its items need, was deleted",
+            code="job_deleted",
+            hint=f"submit a new cart for what is left: rota cart items {book.id} --state pending",
+        )
 
 
 def _cancel(
@@ -114,7 +129,9 @@ def _approve(now: int, book: Book, what: ApproveCart, actor: str) -> Script[int 
     return 0
 
 
-def _retry(now: int, book: Book, what: RetryItems, actor: str) -> Script[int | None]:
+def _retry(
+    now: int, book: Book, what: RetryItems, effects: Effects, actor: str
+) -> Script[int | None]:
     meant = selected(book.id, what.selection)
     rows = yield query("count_to_retry", **meant)
     items: int = sum(row["count"] for row in rows)
@@ -126,11 +143,28 @@ def _retry(now: int, book: Book, what: RetryItems, actor: str) -> Script[int | N
     yield query("retry_items", **meant, versions=to_json(what.versions))
     for row in rows:
         book.count(ItemState(row["state"]), -row["count"])
+    yield from _put_back_later_waves(now, book, effects)
     yield from count_wave(book)
     book.state, book.look_at, book.breach_wave = state, now, None
     book.reason = "" if facts.is_final else book.reason
     yield record("cart.retried", now, [book.id], actor=actor, items=items)
     return items
+
+
+def _put_back_later_waves(now: int, book: Book, effects: Effects) -> Script[None]:
+    """What nobody has begun of later waves waits until the items that run again have ended."""
+    [first] = yield query("pending_wave", cart=book.id)
+    found = yield query("items_out_of_order", cart=book.id, wave=first["wave"])
+    if not found:
+        return
+    numbers = {row["id"]: row["number"] for row in found}
+    gates = yield from hold_gates_of(numbers)
+    rows = yield query("runs_to_change", ids=numbers.keys())
+    runs = [RunId(r["id"]) for r in rows if r["state"] in WAITING_STATES and not r["attempt"]]
+    yield from end_waiting(now, runs, EndOfWait(RunState.SKIPPED, Cause.PUT_BACK), effects)
+    yield Many("put_back_item", [(book.id, numbers[run]) for run in runs])
+    yield from release_jobs(now, gates, effects)
+    book.open -= len(runs)
 
 
 def _edit(now: int, book: Book, what: EditCart, effects: Effects, actor: str) -> Script[int | None]:
