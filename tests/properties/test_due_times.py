@@ -170,7 +170,8 @@ def test_catching_up_answers_every_due_time_exactly_once(
         assert next_at <= missed.first <= missed.last < now - grace
         assert missed.count == 1 + table.count(missed.first, missed.last)
         assert not any(missed.first <= due <= missed.last for due in result.fire)
-    late = [due for due in result.fire if due < now - grace]
+    written_down = table.one_offs(next_at - timedelta(microseconds=1), now)  # they run late
+    late = [due for due in result.fire if due < now - grace and due not in written_down]
     assert misfire.within is None or all(due >= now - misfire.within for due in late)
     assert len(late) <= {"none": 0, "all": misfire.max}.get(misfire.policy, 1)
 
