@@ -11,6 +11,7 @@ from rota.ports.carts import CartLook
 from rota.ports.queue import CARTS
 from rota.scheduler.blackouts import Blackouts
 from rota.scheduler.held_shards import HeldShards
+from rota.scheduler.pacing import at_each_wake
 
 _NOBODY_KNOWS = timedelta(minutes=1)  # how long a calendar that cannot be read keeps a cart closed
 
@@ -42,13 +43,7 @@ class CartKeeper:
         self._pause = timedelta(0)
 
     async def run(self) -> None:
-        listener = self._backends.queue.listen(CARTS)
-        try:
-            while True:
-                await self.run_once()
-                await listener.wait(self._pause)
-        finally:
-            listener.close()
+        await at_each_wake(self._backends.queue, CARTS, self.run_once, lambda: self._pause)
 
     async def run_once(self) -> int:
         """Let the carts go on that can; returns how many were looked at."""

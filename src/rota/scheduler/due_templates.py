@@ -19,6 +19,7 @@ from rota.operations.timetables import cart_timetable
 from rota.ports.carts import CartQuery, DueTemplate, MissedCarts, Template
 from rota.ports.queue import CARTS
 from rota.scheduler.held_shards import HeldShards
+from rota.scheduler.pacing import at_each_wake
 
 log = structlog.get_logger()
 
@@ -66,13 +67,7 @@ class DueTemplates:
         self._unreadable: set[_Version] = set()  # that are due, and were told of
 
     async def run(self) -> None:
-        listener = self._backends.queue.listen(CARTS)
-        try:
-            while True:
-                await self.run_once()
-                await listener.wait(self._pause)
-        finally:
-            listener.close()
+        await at_each_wake(self._backends.queue, CARTS, self.run_once, lambda: self._pause)
 
     async def run_once(self) -> int:
         """Answer what is due in this server's shards; returns how many templates that were."""

@@ -10,6 +10,7 @@ from rota.operations.backends import Backends
 from rota.ports.clock import Clock
 from rota.ports.queue import TIMES
 from rota.scheduler.held_shards import HeldShards
+from rota.scheduler.pacing import at_each_wake
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,7 @@ class Releaser:
         self._pause = timedelta(0)
 
     async def run(self) -> None:
-        listener = self._backends.queue.listen(TIMES)
-        try:
-            while True:
-                await self.run_once()
-                await listener.wait(self._pause)
-        finally:
-            listener.close()
+        await at_each_wake(self._backends.queue, TIMES, self.run_once, lambda: self._pause)
 
     async def run_once(self) -> int:
         """Do what has come due; returns how many runs, pauses and schedules that were."""
