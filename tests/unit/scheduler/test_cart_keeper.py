@@ -53,7 +53,7 @@ async def test_the_end_of_an_item_wakes_it(timeline: Timeline, carts: CartScene)
     timeline.backends.announce(finished.wakes)
 
     assert finished.wakes.carts
-    await asyncio.wait_for(listener.wait(timedelta(seconds=5)), 5)
+    assert await listener.wait(timedelta(seconds=5))
     listener.close()
 
 

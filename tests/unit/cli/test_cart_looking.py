@@ -1,0 +1,140 @@
+"""Carts and items that are looked at."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.cli.carts import refused, submit, work
+from tests.unit.cli.console import Console
+from tests.unit.cli.server import Server
+
+
+class TestLooking:
+    def test_list_says_how_far_each_is(self, rota: Console, server: Server) -> None:
+        cart = submit(rota, server)
+        work(server, cart, "FAILED")
+
+        [heading, line] = rota("cart", "list").lines
+
+        assert heading.split() == ["CART", "NAME", "STATE", "ENDED", "FAILED", "STARTED", "DETAIL"]
+        assert line.split()[:7] == [cart, "fleet", "paused", "1", "of", "3", "1"]
+        assert line.endswith("too many failed")
+
+    def test_list_is_narrowed_by_filters(self, rota: Console, server: Server) -> None:
+        cart = submit(rota, server)
+
+        found = [
+            rota("cart", "list", *words, "-o", "name").lines
+            for words in (
+                ["--where", "name:fl*"],
+                ["--active"],
+                ["--state", "running"],
+                ["--state", "paused"],
+            )
+        ]
+
+        assert found == [[cart], [cart], [cart], []]
+
+    def test_no_carts_say_how_to_get_one(self, rota: Console, server: Server) -> None:
+        assert "rota cart submit FILE" in rota("cart", "list").err
+
+    @pytest.mark.parametrize(
+        "form", ["{cart}", "{prefix}", "{bare}", "{url}/carts/{cart}", "/carts/{cart}", "fleet"]
+    )
+    def test_cart_is_found_by_every_form_of_its_name(
+        self, rota: Console, server: Server, form: str
+    ) -> None:
+        cart = submit(rota, server)
+        forms = {"cart": cart, "prefix": cart[:10], "bare": cart[2:], "url": server.url}
+
+        assert rota("cart", "show", form.format(**forms), "-o", "name").out.strip() == cart
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["show"],
+            ["watch"],
+            ["items"],
+            ["pause"],
+            ["resume"],
+            ["approve"],
+            ["cancel"],
+            ["retry", "--failed"],
+            ["edit", "--max-parallel", "2"],
+        ],
+    )
+    def test_unknown_cart_is_not_found(
+        self, rota: Console, server: Server, words: list[str]
+    ) -> None:
+        assert rota("cart", *words, "c_nope").code == 3
+
+    def test_page_has_progress_budget_and_what_to_type(self, rota: Console, server: Server) -> None:
+        rules = "order: serial; failures: {allow: 50%}; between: {wait: 10m, approve: admin}"
+        cart = submit(rota, server, rules)
+        work(server, cart, "FAILED")
+
+        ended = rota("cart", "show", cart)
+
+        shown = dict(line.split("  ", 1) for line in ended.lines if "  " in line)
+        assert {name: text.strip() for name, text in shown.items()} | {
+            "cart": cart,
+            "state": "waiting: between two waves",
+            "items": "3: 1 failed, 2 pending",
+            "wave": "1 of 3",
+            "failures": "1 of 1 allowed (50%)",
+            "between waves": "wait 10m, approval by admin",
+            "will end": "after approval",
+        } == {name: text.strip() for name, text in shown.items()}
+        assert "1 × exit 1 (db-0, r_" in ended.out
+
+    def test_failed_items_are_named(self, rota: Console, server: Server) -> None:
+        cart = submit(rota, server)
+        work(server, cart, "FAILED")
+
+        for_people = rota("cart", "show", cart, "--failed")
+        for_programs = rota("cart", "show", cart, "--failed", "--json")
+
+        assert for_people.lines[-1].split()[:3] == ["db-0", "1", "failed"]
+        assert f"rota cart retry {cart} --failed" in for_people.err
+        assert [item["key"] for item in for_programs.json["items"]] == ["db-0"]
+
+    def test_cart_without_failures_says_so(self, rota: Console, server: Server) -> None:
+        cart = submit(rota, server)
+
+        assert "no item failed" in rota("cart", "show", cart, "--failed").err
+
+    def test_items_are_narrowed(self, rota: Console, server: Server) -> None:
+        cart = submit(rota, server)
+        work(server, cart, "FAILED")
+
+        def keys(*words: str) -> list[str]:
+            return rota("cart", "items", cart, *words, "-o", "name").lines
+
+        assert keys() == ["db-0", "db-1", "db-2"]
+        assert keys("--state", "failed") == ["db-0"]
+        assert keys("--state", "failed", "--state", "pending", "--wave", "2") == ["db-1"]
+        assert keys("--cause", "EXIT") == ["db-0"]
+        assert keys("--limit", "2") == ["db-0", "db-1"]
+
+    def test_events_tell_who_did_what(self, rota: Console, server: Server) -> None:
+        cart = submit(rota, server)
+        rota("cart", "pause", cart)
+
+        told = [line.split() for line in rota("cart", "events", cart).lines]
+
+        assert [words[-1] for words in told if "cart.paused" in words] == ["admin"]
+
+    def test_unknown_cause_is_answered_with_those_there_are(
+        self, rota: Console, server: Server
+    ) -> None:
+        cart = submit(rota, server)
+        work(server, cart, "FAILED")
+
+        assert refused(rota("cart", "items", cart, "--cause", "disk"), 3, "causes: exit 1")
+
+    def test_open_item_has_the_state_of_its_run(self, rota: Console, server: Server) -> None:
+        cart = submit(rota, server)
+
+        first = rota("cart", "items", cart).lines[1].split()
+
+        assert first[:3] == ["db-0", "1", "queued"]
+        assert f"cart     {cart} · db-0" in rota("run", "show", first[3]).lines
