@@ -12,6 +12,7 @@ from typing import Any
 from starlette.requests import Request
 
 from rota.domain.carts.definition import MAX_ITEMS
+from rota.domain.carts.intake import MAX_PROBLEMS
 from rota.domain.carts.template import CartItem, CartTemplate
 from rota.domain.errors import Invalid, Problem
 from rota.domain.jobfile import read_cart
@@ -20,7 +21,7 @@ from rota.gateway.instants import read_times
 from rota.gateway.limits import media_type_in
 from rota.gateway.strictness import parse_json
 from rota.gateway.wiring import NAME
-from rota.operations.cart_items import MAX_PROBLEMS, each
+from rota.operations.carts import each
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
+from rota.domain.carts.intake import MAX_PROBLEMS
 from rota.domain.carts.item_files import MAX_LINE
 from rota.domain.carts.template import CartItem
 from rota.domain.errors import Invalid, Problem
@@ -14,7 +15,6 @@ from rota.domain.jobfile.cart_fields import ITEM
 from rota.domain.jobfile.carts import build_item
 from rota.domain.jobfile.report import At, Report
 from rota.gateway.strictness import parse_json
-from rota.operations.cart_items import MAX_PROBLEMS
 
 Line = tuple[int, bytes]  # its number from 1, and its text
 _BATCH = 500  # lines that are checked together

@@ -9,13 +9,13 @@ from datetime import timedelta
 
 from rota.domain.carts.budget import window
 from rota.domain.carts.facts import CartFacts
+from rota.domain.carts.intake import ItemJob
 from rota.domain.carts.progress import Pace
 from rota.domain.carts.states import ItemState
 from rota.domain.errors import Invalid
 from rota.domain.job import rules_of
 from rota.domain.shape import shape_of, unmet
 from rota.operations.backends import Backends
-from rota.operations.cart_items import ItemJob
 from rota.ports.carts import Cart, ItemQuery
 from rota.ports.records import JobQuery
 

@@ -12,8 +12,7 @@ from rota.domain.errors import Invalid, NotFound
 from rota.domain.jobfile import read_cart, read_job
 from rota.operations import carts
 from rota.operations.backends import Backends
-from rota.operations.cart_items import each
-from rota.operations.carts import CartPlan, CartRequest
+from rota.operations.carts import CartPlan, CartRequest, each
 from rota.operations.definitions import find_job
 from rota.operations.planned_carts import words_of
 from rota.operations.timetables import cart_timetable

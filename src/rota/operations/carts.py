@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -13,6 +13,7 @@ from rota.domain.carts import commands
 from rota.domain.carts.budget import limit
 from rota.domain.carts.definition import CartRules
 from rota.domain.carts.facts import CartFacts
+from rota.domain.carts.intake import ItemJob, ItemReader, NewItem
 from rota.domain.carts.progress import eta
 from rota.domain.carts.states import CartState, ItemState
 from rota.domain.carts.template import CartItem, CartTemplate
@@ -21,7 +22,6 @@ from rota.domain.errors import Conflict, Invalid, NotFound, Problem
 from rota.domain.ids import CartId, new_cart_id
 from rota.operations.backends import Backends
 from rota.operations.cart_forecasts import forecast, jobs_of
-from rota.operations.cart_items import ItemJob, ItemReader
 from rota.operations.cart_references import references_of, require_known
 from rota.operations.definitions import require_enabled
 from rota.ports.carts import (
@@ -31,7 +31,6 @@ from rota.ports.carts import (
     Commanded,
     DueTemplate,
     NewCart,
-    NewItem,
     Overview,
 )
 from rota.ports.records import Idempotency, JobQuery, Role
@@ -67,6 +66,12 @@ class CartPlan:
     eta: timedelta | None  # None: nothing is known of its jobs' durations
     unrunnable: Sequence[str]  # jobs that no live worker can run, and why
     starts_at: datetime | None  # None: at once
+
+
+async def each(items: Iterable[CartItem]) -> AsyncGenerator[CartItem, None]:
+    """Items that are there already, as those that still come."""
+    for item in items:
+        yield item
 
 
 async def submit(

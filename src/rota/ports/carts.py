@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 from rota.domain.carts.commands import NOBODY, Approver
 from rota.domain.carts.definition import CartRules, Share
+from rota.domain.carts.intake import NewItem
 from rota.domain.carts.states import CartState, ItemState
 from rota.domain.ids import CartId, JobId, RunId
 from rota.domain.states import RunState
@@ -27,15 +28,6 @@ class NewCart:
     created_by: str
     document: Mapping[str, Any]  # job, rollback, priority, description, labels
     starts_at: datetime | None = None  # None: at once
-
-
-@dataclass(frozen=True, slots=True)
-class NewItem:
-    key: str
-    wave: int
-    job_id: JobId
-    job_version: int
-    inputs: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ from datetime import timedelta
 import pytest
 
 from rota.domain.carts.definition import CartRules, OnBreach
+from rota.domain.carts.intake import NewItem
 from rota.domain.carts.states import CartState, ItemState
 from rota.domain.errors import NotFound
 from rota.domain.ids import SHARD_COUNT, JobId, RunId, SessionId, shard_of
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState
-from rota.ports.carts import CancelCart, NewItem, PauseCart
+from rota.ports.carts import CancelCart, PauseCart
 from rota.ports.records import Idempotency
 from rota.testing.builders import Scene
 from rota.testing.cart_scenes import PARALLEL, CartScene, allowing

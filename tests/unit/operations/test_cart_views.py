@@ -9,6 +9,7 @@ import pytest
 from tests.unit.scheduler.timeline import Timeline
 
 from rota.domain.carts.definition import CartRules, Order, Scope
+from rota.domain.carts.intake import NewItem
 from rota.domain.carts.states import CartState
 from rota.domain.ids import CartId, new_cart_id
 from rota.domain.spec import Delivery
@@ -16,7 +17,7 @@ from rota.operations import cart_templates
 from rota.operations.cart_templates import TemplateRequest
 from rota.operations.cart_views import CartView, view
 from rota.operations.carts import WAVES_LOOKED_AT
-from rota.ports.carts import NewCart, NewItem
+from rota.ports.carts import NewCart
 from rota.testing.cart_scenes import CartScene, allowing
 
 pytestmark = pytest.mark.anyio

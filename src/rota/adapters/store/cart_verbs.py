@@ -8,6 +8,7 @@ from datetime import datetime
 from rota.adapters.store.driving import Driver, Urgency
 from rota.adapters.store.scripts.carts import advancing, commanding, loading, reading, templates
 from rota.adapters.store.scripts.rules import RulesBook
+from rota.domain.carts.intake import NewItem
 from rota.domain.ids import CartId, JobId, micros
 from rota.ports.carts import (
     Advanced,
@@ -22,7 +23,6 @@ from rota.ports.carts import (
     ItemQuery,
     MissedCarts,
     NewCart,
-    NewItem,
     Overview,
     Selection,
     Template,

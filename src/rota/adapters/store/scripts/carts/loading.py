@@ -9,10 +9,11 @@ from rota.adapters.store.script import Many, Row, Script, lock, query
 from rota.adapters.store.scripts.carts.templates import moved
 from rota.adapters.store.scripts.effects import record
 from rota.adapters.store.scripts.submitting import first_answer
+from rota.domain.carts.intake import NewItem
 from rota.domain.carts.states import CartState
 from rota.domain.errors import Conflict, NotFound, StaleTransition
 from rota.domain.ids import CartId, shard_of
-from rota.ports.carts import DueTemplate, NewCart, NewItem
+from rota.ports.carts import DueTemplate, NewCart
 from rota.ports.records import Idempotency, Wakes
 
 _CHUNK = 2_000  # rows in one transaction

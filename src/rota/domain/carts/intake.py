@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rota.domain.carts.definition import MAX_ITEMS, CartRules, Order
 from rota.domain.carts.template import CartItem, CartTemplate
 from rota.domain.carts.waves import wave_of_each
 from rota.domain.errors import Invalid, Problem
+from rota.domain.ids import JobId
 from rota.domain.job import Job
 from rota.domain.jobfile import parse_inputs, read_job
 from rota.domain.spec import JobSpec
-from rota.ports.carts import NewItem
 
 MAX_PROBLEMS = 100  # that are told one by one
 
 
-async def each(items: Iterable[CartItem]) -> AsyncGenerator[CartItem, None]:
-    """Items that are there already, as those that still come."""
-    for item in items:
-        yield item
+@dataclass(frozen=True, slots=True)
+class NewItem:
+    """An item as it is stored: its inputs fit its job, and its wave is known."""
+
+    key: str
+    wave: int
+    job_id: JobId
+    job_version: int
+    inputs: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
