@@ -12,10 +12,16 @@ from rota.testing.cluster import Cluster
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
+def one_cluster() -> Iterator[Cluster]:
     # Not below pytest's folder, which only its own user may enter: PostgreSQL runs as another.
     with tempfile.TemporaryDirectory(prefix="rota-cluster-") as folder:
         Path(folder).chmod(0o755)
         with Cluster(Path(folder)) as running:
-            running.wait_until_shared()
             yield running
+
+
+@pytest.fixture
+def cluster(one_cluster: Cluster) -> Cluster:
+    """At rest: the test before may have stopped servers, and tests run in any order."""
+    one_cluster.wait_until_shared()
+    return one_cluster

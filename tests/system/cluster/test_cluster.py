@@ -60,13 +60,11 @@ class TestAnyServer:
         for number in range(3):
             status = cluster.client(number).get_cluster()
 
-            assert sorted(server.name for server in status.servers) == [
-                "server-1",
-                "server-2",
-                "server-3",
-            ]
+            # Another test may have restarted a server: its former life is listed as gone.
+            alive = [server for server in status.servers if server.state == "alive"]
+            assert sorted(server.name for server in alive) == ["server-1", "server-2", "server-3"]
             assert status.shards_owned == status.shards
-            assert all(server.shards for server in status.servers)
+            assert all(server.shards for server in alive)
         shown = cluster.command("server", "status", server=2)
         assert "256 of 256 have an owner" in shown.stdout
 
