@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from rota.domain.cause import Cause
 from rota.domain.ids import JobId
+from rota.domain.resources import UNIT
 from rota.domain.spec import (
     DEFAULT_MAX_LOSSES,
     DEFAULT_POOL,
@@ -41,17 +42,24 @@ class RunRules:
     start_within: timedelta | None = None
     late: Late = Late.RUN
     expect: timedelta | None = None
+    timeout: timedelta | None = None  # of an attempt
+    resources: Mapping[str, int] = field(default_factory=dict)  # thousandths, of the worker
+    uses: Mapping[str, int] = field(default_factory=dict)  # units, of named global resources
+    rate_limits: Mapping[str, int] = field(default_factory=dict)  # tokens, of named limits
+    exclusive_by: tuple[str, ...] = ()  # inputs
+    after: tuple[str, ...] = ()  # names of jobs of the project
+    after_within: timedelta | None = None
 
 
-def rules_of(spec: JobSpec) -> RunRules:
-    """The rules a spec implies."""
+def rules_of(spec: JobSpec, shared: Collection[str] = ()) -> RunRules:
+    """The rules a spec implies. `shared` are the project's named resources, which belong to all."""
     schedule = spec.schedule
     return RunRules(
         name=spec.name,
         project=spec.project,
         pool=spec.pool,
         priority=spec.priority,
-        share=spec.share or spec.project,
+        share=spec.share,
         needs=spec.needs,
         function=spec.function,
         overlap=schedule.overlap if schedule else Overlap.QUEUE_ONE,
@@ -63,6 +71,13 @@ def rules_of(spec: JobSpec) -> RunRules:
         start_within=schedule.start_within if schedule else None,
         late=schedule.late if schedule else Late.RUN,
         expect=spec.expect,
+        timeout=spec.timeout,
+        resources={k: v for k, v in spec.resources.items() if k not in shared},
+        uses={k: v // UNIT for k, v in spec.resources.items() if k in shared},
+        rate_limits=spec.rate_limits,
+        exclusive_by=spec.exclusive_by,
+        after=spec.after.jobs,
+        after_within=spec.after.within,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 BOOST_SECONDS = 30.0  # head start of one step of priority, in pool-seconds
 DEFAULT_EXPECTED_SECONDS = 1.0
@@ -25,11 +25,43 @@ class Chain:
     priority: int
     tag: float  # F, the virtual finish time, in pool-seconds
     weight: float = 1.0
+    group: str = ""  # the share that it divides with other lines, as users do a project's
+    group_weight: float = 1.0
 
     @property
     def place(self) -> float:
         """The lowest is served first."""
         return self.tag - self.priority * BOOST_SECONDS
+
+
+def share_key(project: str, user: str, share: str = "") -> str:
+    """Whose turn a run is: that of the named share, else of the user inside the project."""
+    return share or f"{project}/{user}"
+
+
+def group_of(share: str) -> str:
+    """The share that a key is a part of: its project's, else its own."""
+    return share.split("/", 1)[0]
+
+
+def entitled(chains: Sequence[Chain]) -> list[Chain]:
+    """The same lines with the weights that count among them.
+
+    Lines of one group and priority divide the weight of the group by their own.
+    """
+    sums: dict[tuple[int, str], float] = {}
+    for chain in chains:
+        key = chain.priority, chain.group or chain.id
+        sums[key] = sums.get(key, 0.0) + chain.weight
+    return [
+        replace(
+            chain,
+            weight=chain.group_weight
+            * chain.weight
+            / sums[chain.priority, chain.group or chain.id],
+        )
+        for chain in chains
+    ]
 
 
 def allot(chains: Sequence[Chain], slots: int, cost: float) -> list[tuple[str, int]]:

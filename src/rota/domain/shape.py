@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 
 from rota.domain.job import RunRules
+from rota.domain.resources import ONE_SLOT, UNIT, Vector, lacking
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A shape, taken apart."""
+
+    labels: Mapping[str, str]
+    function: str  # "": any worker knows what to do
+    resources: Vector  # with the slot that every run takes
 
 
 def shape_of(rules: RunRules) -> str:
@@ -17,20 +29,47 @@ def shape_of(rules: RunRules) -> str:
         demands["needs"] = dict(sorted(rules.needs.items()))
     if rules.function:
         demands["function"] = rules.function
+    if rules.resources:
+        demands["resources"] = dict(sorted(rules.resources.items()))
     return _ENCODER.encode(demands) if demands else ""
 
 
-def unmet(shape: str, labels: Mapping[str, str], functions: Collection[str]) -> list[str]:
-    """What a worker lacks to take runs of this shape; empty: it fits."""
+@lru_cache(maxsize=10_000)
+def demand_of(shape: str) -> Demand:
+    """What a shape asks of a worker."""
+    parts = json.loads(shape) if shape else {}
+    return Demand(
+        labels=parts.get("needs", {}),
+        function=parts.get("function", ""),
+        resources={**ONE_SLOT, **parts.get("resources", {})},
+    )
+
+
+def unmet(
+    shape: str,
+    labels: Mapping[str, str],
+    functions: Collection[str],
+    capacity: Vector | None = None,
+) -> list[str]:
+    """What a worker lacks to ever take runs of this shape; empty: it fits.
+
+    Without a `capacity` nothing is asked about resources.
+    """
     if not shape:
         return []
-    demands = json.loads(shape)
+    demand = demand_of(shape)
     lacks = [
-        f"label {key}={value}"
-        for key, value in demands.get("needs", {}).items()
-        if labels.get(key) != value
+        f"label {key}={value}" for key, value in demand.labels.items() if labels.get(key) != value
     ]
-    function = demands.get("function")
-    if function and function not in functions:
-        lacks.append(f"function {function}")
+    if demand.function and demand.function not in functions:
+        lacks.append(f"function {demand.function}")
+    if capacity is not None:
+        lacks += [
+            f"{_number(demand.resources[name])} {name}"
+            for name in lacking(demand.resources, capacity)
+        ]
     return lacks
+
+
+def _number(amount: int) -> str:
+    return f"{amount / UNIT:g}"

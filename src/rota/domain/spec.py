@@ -159,6 +159,14 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
+class After:
+    """Jobs whose completed runs this one follows."""
+
+    jobs: tuple[str, ...] = ()  # names, of the same project
+    within: timedelta | None = None  # how long a due run waits for them; None: for ever
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     name: str
     project: str = DEFAULT_PROJECT
@@ -179,10 +187,14 @@ class JobSpec:
     inputs: Mapping[str, Input] = field(default_factory=dict)
 
     priority: int = DEFAULT_PRIORITY  # 0–9, 9 goes first
-    share: str = ""  # fair-share key; "" = the project
+    share: str = ""  # fair-share key; "" = the project, and the user in it
     pool: str = DEFAULT_POOL
     needs: Mapping[str, str] = field(default_factory=dict)  # labels the worker must have
     expect: timedelta | None = None  # expected duration until history knows better
+    resources: Mapping[str, int] = field(default_factory=dict)  # thousandths; worker's and named
+    rate_limits: Mapping[str, int] = field(default_factory=dict)  # tokens, of named limits
+    exclusive_by: tuple[str, ...] = ()  # no two runs with equal values of these inputs at once
+    after: After = After()
 
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     timeout: timedelta | None = None  # per attempt, from its start

@@ -1,0 +1,74 @@
+"""Amounts of what workers offer and runs take: cpu, memory, gpu, slots, and any other name.
+
+Amounts are whole thousandths of a unit, so that what is taken and given back adds up exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TypeAlias, TypeVar
+
+Vector: TypeAlias = Mapping[str, int]  # thousandths by name; a name that is missing counts 0
+K = TypeVar("K", bound=Hashable)
+
+UNIT = 1000
+SLOTS = "slots"  # every run takes one
+USUAL_NAMES = frozenset({"cpu", "memory", "gpu"})  # any worker may offer these
+ONE_SLOT: Vector = {SLOTS: UNIT}
+
+
+def fits(demand: Vector, room: Vector) -> bool:
+    """Whether all of a demand can be had at once."""
+    return all(room.get(name, 0) >= amount for name, amount in demand.items())
+
+
+def lacking(demand: Vector, room: Vector) -> list[str]:
+    """The names of which there is too little."""
+    return [name for name, amount in demand.items() if room.get(name, 0) < amount]
+
+
+def plus(one: Vector, other: Vector) -> dict[str, int]:
+    total = dict(one)
+    for name, amount in other.items():
+        total[name] = total.get(name, 0) + amount
+    return total
+
+
+def minus(room: Vector, demand: Vector) -> dict[str, int]:
+    """What is left; below 0 where more was taken than there is."""
+    left = dict(room)
+    for name, amount in demand.items():
+        left[name] = left.get(name, 0) - amount
+    return left
+
+
+def total(vectors: Iterable[Vector]) -> dict[str, int]:
+    amounts: dict[str, int] = {}
+    for vector in vectors:
+        for name, amount in vector.items():
+            amounts[name] = amounts.get(name, 0) + amount
+    return amounts
+
+
+def dominant_share(demand: Vector, capacity: Vector) -> float:
+    """The largest fraction of a capacity that a demand takes, over all names; at most 1."""
+    shares = [
+        amount / capacity[name] for name, amount in demand.items() if capacity.get(name, 0) > 0
+    ]
+    return min(max(shares, default=1.0), 1.0)
+
+
+def best_fit(demand: Vector, rooms: Mapping[K, Vector]) -> K | None:
+    """Where least is left over of what the demand is about; None: it fits nowhere.
+
+    Small runs fill the gaps, and large rooms stay whole for large runs. The first of equals wins.
+    """
+    fitting = (place for place, room in rooms.items() if fits(demand, room))
+    return min(fitting, key=lambda place: _left_over(demand, rooms[place]), default=None)
+
+
+def _left_over(demand: Vector, room: Vector) -> float:
+    """The sum of the fractions of a room that a demand would leave."""
+    return sum(
+        (amount - demand.get(name, 0)) / amount for name, amount in room.items() if amount > 0
+    )

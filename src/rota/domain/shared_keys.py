@@ -1,0 +1,138 @@
+"""Keys that runs of many jobs share: rate limits, named resources, `exclusive_by`, quotas.
+
+A run that uses keys is let through to the queue while there seems to be room, and takes them when
+it is claimed, under the lock of each. It gives them back with the end of its attempt: who holds
+what is read from live attempts. Tokens of a rate limit are never given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeAlias
+
+Key: TypeAlias = str  # kind:project/name
+Demands: TypeAlias = Mapping[Key, int]  # how much of each key a run takes
+
+SECOND = 1_000_000  # instants are microseconds, as the store has them
+
+
+class KeyKind(StrEnum):
+    """In the order of the gates."""
+
+    EXCLUSIVE = "exclusive"
+    RATE = "rate"
+    QUOTA = "quota"
+    RESOURCE = "resource"
+
+
+def key_of(kind: KeyKind, project: str, name: str) -> Key:
+    return f"{kind}:{project}/{name}"
+
+
+def kind_of(key: Key) -> KeyKind:
+    return KeyKind(key.split(":", 1)[0])
+
+
+def name_of(key: Key) -> str:
+    """What people call it, without kind and project."""
+    return key.split(":", 1)[1].split("/", 1)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A number of units that runs hold while they run."""
+
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A token bucket as declared: in any t seconds at most burst + rate × t tokens are taken."""
+
+    tokens: float
+    per: float  # seconds
+    burst: float
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second."""
+        return self.tokens / self.per
+
+
+KeyRule: TypeAlias = Counted | Rate
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """How full a token bucket was, and when."""
+
+    rule: Rate
+    level: float
+    at: int
+
+    @classmethod
+    def full(cls, rule: Rate, now: int) -> Bucket:
+        return cls(rule, rule.burst, now)
+
+    def level_at(self, now: int) -> float:
+        gained = max(now - self.at, 0) / SECOND * self.rule.rate
+        return min(self.level + gained, self.rule.burst)
+
+    def take(self, tokens: float, now: int) -> Bucket:
+        """The bucket without these tokens; it never moves back in time."""
+        return replace(self, level=self.level_at(now) - tokens, at=max(now, self.at))
+
+    def holds(self, tokens: float, now: int) -> bool:
+        return self.level_at(now) >= tokens
+
+    def ready_at(self, tokens: float, now: int) -> int:
+        """The first instant at which so many tokens are there, if nobody takes any before."""
+        missing = tokens - self.level_at(now)
+        if missing <= 0:
+            return now
+        wait = max(missing / self.rule.rate * SECOND, 1)
+        ready = max(now, self.at) + int(-(-wait // 1))
+        while not self.holds(tokens, ready):  # rounding must not promise what is not there yet
+            ready += 1
+        return ready
+
+
+@dataclass(frozen=True, slots=True)
+class KeyState:
+    """How a key stands: its rule, what live runs hold, and what those in the queue will take."""
+
+    rule: KeyRule
+    held: int = 0  # of a counted key, by live attempts
+    queued: int = 0  # by runs that were let through and not claimed yet
+    bucket: Bucket | None = None  # of a rate; None: full
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Why a run may not have a key now."""
+
+    key: Key
+    eligible_at: int | None  # when it may; None: when others end
+    used: int  # held and promised, or tokens that are missing
+    total: int
+
+
+def shortage(key: Key, amount: int, state: KeyState, now: int, *, claims: bool) -> Shortage | None:
+    """Why so much of a key cannot be had; None: it can.
+
+    A run that `claims` competes with what is held; one that comes to the queue also with those
+    that are there already, so that a key never has many more runs queued than it can serve.
+    """
+    queued = 0 if claims else state.queued
+    match state.rule:
+        case Counted(total):
+            used = state.held + queued
+            return None if used + amount <= total else Shortage(key, None, used, total)
+        case Rate() as rule:
+            bucket = state.bucket or Bucket.full(rule, now)
+            if bucket.holds(amount + queued, now):
+                return None
+            ready = bucket.ready_at(min(amount + queued, rule.burst), now)
+            return Shortage(key, ready, amount + queued, int(rule.burst))

@@ -1,0 +1,104 @@
+"""What the store is given and gives back about shared keys, shares and single waiting runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from rota.domain.ids import RunId
+from rota.domain.limits import Declaration
+from rota.domain.shared_keys import Key, KeyKind, KeyState
+from rota.ports.records import Released, Wakes
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A declaration as it stands."""
+
+    declaration: Declaration
+    updated_by: str
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ShareWeight:
+    """How much of a pool a share gets, against others: 1 where nobody said anything."""
+
+    share: str  # a project, a user in it (project/user), or the key that jobs name
+    weight: float
+    updated_by: str
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUse:
+    """How a key stands and who has it."""
+
+    state: KeyState
+    holders: tuple[RunId, ...] = ()  # live runs, the oldest first; at most 10
+    waiting: int = 0  # runs that are BLOCKED on it
+
+
+@dataclass(frozen=True, slots=True)
+class LineState:
+    """A line of runs as the order of service sees it."""
+
+    share: str
+    priority: int
+    tag: float  # F
+    weight: float  # as it counts among the active lines of the pool
+    is_active: bool
+
+
+class LimitStore(Protocol):
+    """Part of `rota.ports.store.Store`."""
+
+    async def declarations(
+        self, project: str | None = None, kind: KeyKind | None = None
+    ) -> list[Declared]:
+        """By kind, project and name; all projects without one."""
+        ...
+
+    async def save_declarations(self, new: Sequence[Declaration], *, actor: str) -> Wakes:
+        """Create or replace; acts at once on what waits."""
+        ...
+
+    async def delete_declaration(
+        self, kind: KeyKind, project: str, name: str, *, actor: str
+    ) -> tuple[bool, Wakes]:
+        """Whether there was one. A resource that a job uses is refused (Conflict)."""
+        ...
+
+    async def key_uses(self, keys: Collection[Key]) -> Mapping[Key, KeyUse]:
+        """How these keys stand. Those without a rule are left out."""
+        ...
+
+    async def release_keys(self, limit: int) -> Released:
+        """Let runs go that waited for a shared key, as far as there is room; forget old holds."""
+        ...
+
+    async def next_key_at(self) -> datetime | None:
+        """When the next run that waits for tokens may go; None: none waits."""
+        ...
+
+    async def share_weights(self) -> list[ShareWeight]: ...
+
+    async def set_share_weight(self, share: str, weight: float, *, actor: str) -> None: ...
+
+    async def lines(self, pool: str) -> list[LineState]:
+        """The lines of a pool, as the next claim will see them."""
+        ...
+
+    async def hold_run(self, run: RunId, *, actor: str) -> Wakes:
+        """A waiting run goes nowhere until it is let go. Conflict: it does not wait."""
+        ...
+
+    async def let_go(self, run: RunId, *, actor: str) -> Wakes:
+        """The end of such a hold. Conflict: nobody holds it."""
+        ...
+
+    async def set_priority(self, run: RunId, priority: int, *, actor: str) -> Wakes:
+        """Of a run that waits. Conflict: it does not."""
+        ...
