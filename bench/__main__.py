@@ -22,6 +22,8 @@ from bench import (
     p6_submit,
     p7_memory,
     p8_recovery,
+    p9_forecast,
+    p9_simulation,
 )
 from bench.contest import Plan
 from bench.figures import Comparison
@@ -38,6 +40,8 @@ _WORKLOADS: Mapping[str, Callable[[Plan], list[Comparison]]] = {
     "P6": p6_submit.run,
     "P7": p7_memory.run,
     "P8": p8_recovery.run,
+    "P9": p9_forecast.run,
+    "P9_simulation": p9_simulation.run,
     "held_transaction": held_transaction.run,
 }
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.properties.clock_walk import zones
 
 from rota.domain.errors import Invalid, Problem
+from rota.domain.ids import micros
 from rota.domain.schedule import (
     Timetable,
     catch_up,
@@ -95,6 +96,16 @@ def test_counting_agrees_with_listing(table: Timetable, after: datetime, span: t
     through = found[-1] if len(found) == 2_000 else after + span
 
     assert table.count(after, through) == len(found)
+
+
+@given(timetables(), instants, st.timedeltas(timedelta(0), timedelta(days=40)))
+def test_all_at_once_are_those_one_after_another(
+    table: Timetable, after: datetime, span: timedelta
+) -> None:
+    found = table.between(after, after + span, 2_000)
+    through = found[-1] if len(found) == 2_000 else after + span
+
+    assert table.all_in(micros(after), micros(through)) == [micros(due) for due in found]
 
 
 @given(timetables(), instants, st.timedeltas(timedelta(0), timedelta(days=40)))

@@ -12,17 +12,20 @@ from jsonschema_rs import Draft202012Validator
 from rota.domain.errors import Invalid, Problem
 from rota.domain.jobfile import json_schema, parse_inputs, read_file, read_job, to_yaml
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM, ITEMS_FROM
+from rota.domain.jobfile.declarations import LIMIT, RESOURCE
+from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
 from rota.domain.jobfile.fields import FILE, JOB
 from rota.domain.jobfile.kinds import Choice
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 
 OF_JOBS = (FILE, JOB, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE)
+OF_ORDER = (RATE_LIMIT, AFTER, LIMIT, RESOURCE)
 OF_CARTS = (CART, ITEM, ITEMS_FROM, FAILURES, BETWEEN)
-KEYS = sorted({row.name for part in (*OF_JOBS, *OF_CARTS) for row in part.fields})
+KEYS = sorted({row.name for part in (*OF_JOBS, *OF_ORDER, *OF_CARTS) for row in part.fields})
 WORDS = sorted(
     {
         name
-        for part in (JOB, STEP, RETRY, MISFIRE, DST, INPUT)
+        for part in (JOB, STEP, RETRY, MISFIRE, DST, INPUT, *OF_ORDER)
         for row in part.fields
         if isinstance(row.kind, Choice)
         for name in row.kind.names
@@ -74,7 +77,21 @@ STEPS = st.fixed_dictionaries(
         "if": choice("success", "failure", "always"),
     },
 )
+AMOUNTS = (
+    st.integers(0, 10**15)
+    | st.integers(0, 10**6).map(lambda thousandths: thousandths / 1_000)
+    | choice("4GiB", "1.5GB")
+)
 SHARED = {
+    "resources": st.fixed_dictionaries(
+        {}, optional={"cpu": AMOUNTS, "licence": AMOUNTS, "catalog": choice("read", "write")}
+    ),
+    "rate_limits": st.lists(
+        NAMES
+        | st.fixed_dictionaries({"name": NAMES}, optional={"tokens": st.integers(1, 1_000_000)}),
+        max_size=3,
+        unique_by=lambda limit: limit if isinstance(limit, str) else limit["name"],
+    ),
     "owner": NAMES,
     "labels": st.dictionaries(NAMES, NAMES, max_size=3),
     "timezone": choice("UTC", "Europe/Berlin", "Australia/Lord_Howe"),
@@ -95,6 +112,7 @@ JOBS = st.fixed_dictionaries(
     optional={
         **SHARED,
         "description": PRINTABLE,
+        "after": st.lists(NAMES.map("upstream.{}".format), min_size=1, max_size=2, unique=True),
         "schedule": choice("0 2 * * *", "@daily", "every 200ms", "2026-06-01T22:00")
         | st.just(["@daily", "5 4 * * 1"]),
         "run_once": st.booleans(),

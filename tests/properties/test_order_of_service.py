@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -15,6 +16,8 @@ from rota.domain.order import (
     PoolTags,
     activation_tag,
     allot,
+    cost_of,
+    entitled,
     oldest_slots,
 )
 
@@ -45,9 +48,13 @@ class Pool:
             max((chain.tag for chain in self.chains.values()), default=None),
         )
 
-    def serve(self) -> str:
+    def next(self) -> str:
         active = [chain for name, chain in self.chains.items() if self.waiting[name]]
         [(name, _)] = allot(active, 1, COST)
+        return name
+
+    def serve(self, name: str = "") -> str:
+        name = name or self.next()
         chain = self.chains[name]
         self.chains[name] = replace(chain, tag=chain.tag + COST / chain.weight)
         self.waiting[name] -= 1
@@ -135,3 +142,63 @@ def test_the_oldest_run_waits_for_sixteen_slots_for_each_one_older(
         served += slots
 
     assert (taken > older) == (served >= OLDEST_EVERY * (older + 1))
+
+
+USERS = st.lists(st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=1, max_size=4)  # their weights
+SIZES = st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.01, 0.5)), min_size=1, max_size=8)
+
+
+@given(st.lists(st.tuples(st.sampled_from([1.0, 2.0]), USERS), min_size=1, max_size=3), SIZES)
+def test_resource_time_is_shared_by_weight_of_projects_and_then_of_their_users(
+    projects: list[tuple[float, list[float]]], sizes: list[tuple[float, float]]
+) -> None:
+    lines = [
+        Chain(f"p{p}/u{u}", 5, 0.0, weight, f"p{p}", of_project)
+        for p, (of_project, users) in enumerate(projects)
+        for u, weight in enumerate(users)
+    ]
+    chains = {chain.id: chain for chain in entitled(lines)}
+    used: defaultdict[str, float] = defaultdict(float)
+    turns: Counter[str] = Counter()
+
+    for _ in range(2_000):
+        [(name, _)] = allot(list(chains.values()), 1, COST)
+        seconds, part = sizes[turns[name] % len(sizes)]  # mixed, as those of everybody
+        cost = cost_of(seconds, part)
+        chain = chains[name]
+        chains[name] = replace(chain, tag=chain.tag + cost / chain.weight)
+        used[name] += cost
+        turns[name] += 1
+
+    everything, weights = sum(used.values()), sum(of_project for of_project, _ in projects)
+    for line in lines:
+        users = sum(each.weight for each in lines if each.group == line.group)
+        expected = line.group_weight / weights * line.weight / users
+        assert used[line.id] / everything == pytest.approx(expected, abs=0.03)
+
+
+ARRIVALS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=8)
+
+
+@given(st.integers(0, 4), ARRIVALS)
+def test_a_run_waits_no_longer_than_stated_whatever_comes_meanwhile(
+    older: int, arriving: list[tuple[int, int]]
+) -> None:
+    pool = Pool()
+    lines: dict[str, list[int]] = {"0": list(range(older + 1))}  # ours is the last of them
+    pool.submit("0", older + 1, priority=0)
+    coming = itertools.count(older + 1)
+
+    for served, (priority, count) in zip(
+        range(OLDEST_EVERY * (older + 1)), itertools.cycle(arriving), strict=False
+    ):
+        pool.submit(str(priority), count, priority=priority)
+        lines.setdefault(str(priority), []).extend(itertools.islice(coming, count))
+        waiting = {name: runs for name, runs in lines.items() if runs}
+        if not waiting:
+            break
+        oldest = min(waiting, key=lambda name: waiting[name][0])
+        name = pool.serve(oldest if oldest_slots(served, 1) else "")
+        lines[name].pop(0)
+
+    assert older not in lines["0"]

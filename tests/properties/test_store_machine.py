@@ -29,11 +29,12 @@ from hypothesis.stateful import (
 from rota.adapters.store.postgres.opening import open_postgres
 from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.domain.backfill import Backfill
+from rota.domain.errors import Conflict
 from rota.domain.gates import SLOT_STATES
-from rota.domain.ids import BackfillId, JobId, SessionId
+from rota.domain.ids import BackfillId, JobId, RunId, SessionId
 from rota.domain.run import AttemptResult, Run, Trigger
 from rota.domain.spec import Delivery, Overlap, Retry
-from rota.domain.states import LEASED_STATES, TRANSITIONS, RunState, is_final
+from rota.domain.states import LEASED_STATES, TRANSITIONS, WAITING_STATES, RunState, is_final
 from rota.ports.records import Event, RunQuery
 from rota.ports.store import Store
 from rota.ports.work import Fence
@@ -54,8 +55,10 @@ JOBS: dict[str, dict[str, Any]] = {
     "every": {"overlap": Overlap.QUEUE_ALL},
     "latest": {"overlap": Overlap.CANCEL_PREVIOUS, "retry": RETRY},
     "rare": {"overlap": Overlap.SKIP, "retry": RETRY},
+    "follower": {"after": ("free",)},
+    "report": {"after": ("free",), "overlap": Overlap.QUEUE_ONE},
 }
-SCHEDULED = ("newest", "every", "latest", "rare")
+SCHEDULED = ("newest", "every", "latest", "rare", "report")
 STEPS = {(before, after) for (before, _), after in TRANSITIONS.items()}
 STATES = {
     "run.scheduled": RunState.SCHEDULED,
@@ -95,6 +98,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.attempts: Counter[str] = Counter()
         self.folded: dict[str, RunState] = {}
         self.finals: dict[str, Run] = {}
+        self.on_hold: dict[str, None] = {}
         self.last_event = 0
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -150,6 +154,42 @@ class StoreMachine(RuleBasedStateMachine):
         job = self.run(self.scene.show_job(self.jobs[name]))
         self.run(self.scene.move("resumed", job.id, next_at=job.next_at))
 
+    @precondition(lambda self: self.folded)
+    @rule(pick=PICKS)
+    def hold(self, pick: int) -> None:
+        run = self._pick(list(self.folded), pick)
+        is_waiting = self.folded[run] in WAITING_STATES
+
+        assert self._is_done(self.scene.store.hold_run(run, actor="user")) == is_waiting
+        if is_waiting:
+            self.on_hold[run] = None
+
+    @precondition(lambda self: self.folded)
+    @rule(pick=PICKS)
+    def let_go(self, pick: int) -> None:
+        run = self._pick([*self.on_hold, *self.folded], pick)
+        is_held = run in self.on_hold and self.folded[run] is RunState.BLOCKED
+
+        assert self._is_done(self.scene.store.let_go(run, actor="user")) == is_held
+        self.on_hold.pop(run, None)
+
+    @precondition(lambda self: self.folded)
+    @rule(pick=PICKS, priority=st.integers(0, 9))
+    def prioritise(self, pick: int, priority: int) -> None:
+        run = self._pick(list(self.folded), pick)
+        is_waiting = self.folded[run] in WAITING_STATES
+
+        done = self._is_done(self.scene.store.set_priority(run, priority, actor="user"))
+
+        assert done == is_waiting
+
+    def _is_done(self, steering: Coroutine[Any, Any, object]) -> bool:
+        try:
+            self.run(steering)
+        except Conflict:
+            return False
+        return True
+
     @precondition(lambda self: RunState.UNKNOWN in self.folded.values())
     @rule(
         state=st.sampled_from([RunState.COMPLETED, RunState.FAILED, RunState.SCHEDULED]), pick=PICKS
@@ -178,6 +218,14 @@ class StoreMachine(RuleBasedStateMachine):
             again = self.run(self.scene.fire(job.id, every=PERIOD))
             assert bool(again.accepted) == (job.next_at + PERIOD <= self.clock.instant)
 
+    @rule(limit=st.integers(1, 5))
+    def follow(self, limit: int) -> None:
+        while self.run(self.scene.store.follow_ends(limit)).count:
+            pass
+        runs = self.run(self.scene.store.runs(RunQuery(limit=10_000)))
+        completed = {r.id for r in runs if r.job == "free" and r.state is RunState.COMPLETED}
+        assert Counter(run.follows for run in runs if run.follows) == Counter(completed)
+
     # --- workers
 
     @rule(slots=st.integers(1, 4))
@@ -198,6 +246,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert len(works) <= (min(slots, room) if has_lease else 0)
         for work in works:
             assert self.folded[work.run] is RunState.QUEUED
+            assert work.run not in self.on_hold
             assert work.attempt == self.attempts[work.run] + 1
             self.attempts[work.run] = work.attempt
             self.held[work.fence] = session
@@ -350,6 +399,9 @@ class StoreMachine(RuleBasedStateMachine):
         """With a healthy worker and nobody in the way, everything comes to an end."""
         for name in self.jobs:
             self.resume(name)
+        for held in self.on_hold:
+            self._is_done(self.scene.store.let_go(RunId(held), actor="user"))
+        self.submit("free", 1)  # due runs may wait for it
         for session in self.sessions:
             self.run(self.scene.store.end_session(session))
         worker = self.run(self.scene.worker("last", slots=100))
@@ -359,6 +411,7 @@ class StoreMachine(RuleBasedStateMachine):
             for run in self.run(self.scene.store.runs(RunQuery(states=[RunState.UNKNOWN]))):
                 self.run(self.scene.store.resolve(run.id, RunState.FAILED, actor="user"))
             self.run(self.scene.finish(worker, self.run(self.scene.claim(worker))))
+            self.follow(100)
             if not self.run(self.scene.store.counts()).runs:
                 return
         raise AssertionError(f"stuck: {self.run(self.scene.store.counts()).runs}")

@@ -29,6 +29,7 @@ from rota.domain.spec import (
     Step,
 )
 from rota.ports.work import (
+    MAX_AMOUNT,
     MAX_NUMBER,
     MAX_TOTAL,
     Beat,
@@ -138,6 +139,7 @@ HELLOS = st.builds(
     pool=NAMES,
     slots=st.integers(1, requests.MAX_SLOTS),
     labels=st.dictionaries(NAMES, st.just("") | NAMES),
+    resources=st.dictionaries(NAMES, st.integers(0, MAX_AMOUNT)),
     functions=st.lists(NAMES).map(tuple),
     guard_mode=TEXTS,
     version=TEXTS,

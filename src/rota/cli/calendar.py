@@ -9,7 +9,8 @@ from cyclopts import App, Parameter
 
 from rota.cli import times
 from rota.cli.asking import ask, ask_list
-from rota.cli.calendar_views import CALENDARS, write_calendar, write_change
+from rota.cli.calendar_views import CALENDARS, write_calendar
+from rota.cli.change_views import write_change
 from rota.cli.completers import complete_calendars
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.failures import FileRefused
@@ -76,7 +77,12 @@ def set_(
             change = ask(client, call)
     except Invalid as error:
         raise FileRefused(source.label, error.message, error.errors) from error
-    print_one(writing, change, name=lambda change: change.name, page=write_change)
+    print_one(
+        writing,
+        change,
+        name=lambda change: change.name,
+        page=lambda terminal, change: write_change(terminal, f"calendar {change.name}", change),
+    )
 
 
 @app.command

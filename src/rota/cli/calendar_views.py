@@ -10,14 +10,7 @@ from rota.cli.inert import inert
 from rota.cli.printing import ListView
 from rota.cli.table import Column, write_pairs
 from rota.cli.terminal import Terminal
-from rota.sdk.answers import Calendar, CalendarChange, CalendarDetail, CalendarWindow
-
-_VERBS = {
-    ("new", True): "created",
-    ("changed", True): "changed",
-    ("new", False): "would create",
-    ("changed", False): "would change",
-}
+from rota.sdk.answers import Calendar, CalendarDetail, CalendarWindow
 
 
 def _words(calendar: Calendar) -> str:
@@ -64,14 +57,3 @@ def write_calendar(
     terminal.write()
     for line in calendar.yaml.rstrip("\n").split("\n"):
         terminal.write(inert(line))
-
-
-def write_change(terminal: Terminal, change: CalendarChange) -> None:
-    """What saving did, or would do."""
-    verb = _VERBS.get((change.change, change.applied))
-    if verb is None:
-        terminal.tell(f"calendar {inert(change.name)} is unchanged")
-        return
-    terminal.tell(inert(f"{verb} calendar {change.name}: {change.words}"))
-    for line in change.differences:
-        terminal.tell(inert(f"  {line}"))

@@ -32,6 +32,8 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command("import", "rota.cli.imports:app", "Turn a crontab into a job file"),
             Command("cron", "rota.cli.cron:app", "Explain a schedule, show its next times"),
             Command("calendar", "rota.cli.calendar:app", "Windows in which jobs do not run"),
+            Command("limit", "rota.cli.limit:app", "Rate limits that runs keep to"),
+            Command("resource", "rota.cli.resource:app", "Licences, locks … that runs share"),
             Command("schema", "rota.cli.schema:schema", "JSON Schema of the job file"),
         ),
     ),
@@ -45,6 +47,10 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command("logs", "rota.cli.logs:logs", "What a run printed (= run logs)"),
             Command("why", "rota.cli.run:why", "Why a run waits (= run why)"),
             Command("ps", "rota.cli.run:ps", "Runs that are not over (= run list --active)"),
+            Command(
+                "forecast", "rota.cli.forecast:forecast", "What starts when, and what runs out"
+            ),
+            Command("simulate", "rota.cli.simulate:simulate", "What if: workloads, more workers"),
             Command("events", "rota.cli.events:app", "What happened, as it happens"),
         ),
     ),
@@ -52,6 +58,8 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
         "Set up",
         (
             Command("token", "rota.cli.token:app", "Create, list and revoke API tokens"),
+            Command("quota", "rota.cli.quota:app", "What a project may have"),
+            Command("share", "rota.cli.share:app", "Who gets how much of busy workers"),
             Command("config", "rota.cli.config:app", "Settings, and where each comes from"),
             Command("doctor", "rota.cli.doctor:doctor", "Check what commonly goes wrong"),
             Command("completion", "rota.cli.completion:completion", "Tab completion for a shell"),

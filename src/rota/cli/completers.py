@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
-from rota.sdk import calls, cart_calls
+from rota.sdk import calls, cart_calls, limit_calls
 from rota.sdk.answers import Page
 from rota.sdk.client import Client
 from rota.sdk.errors import RotaApiError
@@ -40,6 +40,16 @@ def complete_carts(_: CompletionContext) -> list[tuple[str, str]]:
 def complete_calendars(_: CompletionContext) -> list[tuple[str, str]]:
     """Calendar names with their windows in words."""
     return [(it.name, it.words) for it in _ask(calls.list_calendars(limit=_MOST))]
+
+
+def complete_limits(_: CompletionContext) -> list[tuple[str, str]]:
+    """Names of rate limits with what they allow."""
+    return [(it.name, it.words) for it in _ask(limit_calls.list_limits(limit=_MOST))]
+
+
+def complete_resources(_: CompletionContext) -> list[tuple[str, str]]:
+    """Names of resources with what they allow."""
+    return [(it.name, it.words) for it in _ask(limit_calls.list_resources(limit=_MOST))]
 
 
 def _ask(call: Call[Page[T]]) -> Iterable[T]:

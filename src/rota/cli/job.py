@@ -15,6 +15,7 @@ from rota.cli.durations import Duration
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.inert import inert
 from rota.cli.instants import Instant
+from rota.cli.job_uses import used_by
 from rota.cli.job_views import JOBS, LEDGER, LEDGER_OF_RANGE, write_job, write_moved, write_skip
 from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Format, Limit, Remote, Writing
 from rota.cli.printing import print_data, print_list, print_one
@@ -167,7 +168,7 @@ def export(
     *,
     remote: Remote = REMOTE,
 ) -> None:
-    """Print jobs, with the calendars they use, as a job file that `rota apply` reads back.
+    """Print jobs, with what they use, as a job file that `rota apply` reads back.
 
     All jobs if none is named.
     """
@@ -176,14 +177,13 @@ def export(
         if not names:
             names = [job.id for job in client.each(calls.list_jobs(limit=1_000))]
         documents = [client.get_job(name).document for name in names]
-        used = {name for job in documents for name in job.get("calendars", ())}
-        calendars = [client.get_calendar(name).document for name in sorted(used)]
+        used = used_by(client, documents)
     if remote.format in (Format.JSON, Format.JSONL):
-        print_data(remote, {"calendars": calendars, "jobs": documents})
+        print_data(remote, {**used, "jobs": documents})
     else:
         from rota.runtime.offline import job_file  # slow to import, and not for the other verbs
 
-        remote.terminal().write(job_file(documents, calendars).removesuffix("\n"))
+        remote.terminal().write(job_file(documents, **used).removesuffix("\n"))
 
 
 @app.command

@@ -27,8 +27,10 @@ _ON_DEMAND = "on demand"
 
 
 def _words(job: Job) -> str:
-    if job.schedule:
-        return job.schedule.words
+    after = f"after {', '.join(job.follows)}" if job.follows else ""
+    when = [part for part in (job.schedule.words if job.schedule else "", after) if part]
+    if when:
+        return ", ".join(when)
     return _NOTHING if job.status == _ON_DEMAND else _ON_DEMAND  # once is enough
 
 

@@ -1,4 +1,4 @@
-"""What applying a file does to each calendar, job and cart in it."""
+"""What applying a file does to each calendar, limit, resource, job and cart in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rota.cli import times
 from rota.cli.failures import describe_problem
 from rota.cli.inert import inert, width_of
 from rota.cli.terminal import Terminal
-from rota.sdk.answers import Change, Plan, PlannedCalendar, PlannedCart
+from rota.sdk.answers import Change, Plan, PlannedCalendar, PlannedCart, PlannedDeclaration
 
 _MARKS = {"new": "+", "changed": "~", "removed": "-", "unchanged": " "}
 _COLOURS = {"new": "green", "changed": "yellow", "removed": "red", "unchanged": "dim"}
@@ -23,11 +23,13 @@ class _Entry(NamedTuple):
 
 
 def write_plan(terminal: Terminal, file: str, plan: Plan, present: datetime) -> None:
-    """A line for each calendar, job and cart, its differences and notes below it.
+    """A line for each thing in the file, its differences and notes below it.
 
     Warnings go to standard error.
     """
-    entries = [_calendar_entry(calendar) for calendar in plan.calendars]
+    entries = [_entry("calendar", calendar) for calendar in plan.calendars]
+    entries += [_entry("limit", limit) for limit in plan.limits]
+    entries += [_entry("resource", resource) for resource in plan.resources]
     entries += [_job_entry(change, present) for change in plan.changes]
     entries += [_cart_entry(cart, present) for cart in plan.carts]
     width = max((width_of(inert(entry.name)) for entry in entries), default=0)
@@ -38,16 +40,17 @@ def write_plan(terminal: Terminal, file: str, plan: Plan, present: datetime) -> 
 
 
 def changed_count(plan: Plan) -> int:
-    """How many jobs, calendars and carts are not left as they are."""
+    """How many things of the file are not left as they are."""
     changes = [change.change for change in plan.changes]
     changes += [calendar.change for calendar in plan.calendars]
+    changes += [declared.change for declared in (*plan.limits, *plan.resources)]
     changes += [cart.change for cart in plan.carts]
     return sum(change != "unchanged" for change in changes)
 
 
-def _calendar_entry(calendar: PlannedCalendar) -> _Entry:
-    lines = [calendar.words, *calendar.differences]
-    return _Entry(f"calendar {calendar.name}", calendar.change, lines)
+def _entry(kind: str, planned: PlannedCalendar | PlannedDeclaration) -> _Entry:
+    lines = [planned.words, *planned.differences]
+    return _Entry(f"{kind} {planned.name}", planned.change, lines)
 
 
 def _job_entry(change: Change, present: datetime) -> _Entry:

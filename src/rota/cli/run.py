@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from rota.cli import times
+from rota.cli import run_steering, times
 from rota.cli.asking import ask, ask_list
 from rota.cli.durations import Duration
 from rota.cli.exits import Exit
@@ -20,9 +20,10 @@ from rota.cli.references import (
     run_id,
     run_or_latest,
 )
-from rota.cli.run_views import RUNS, write_run, write_why
+from rota.cli.run_views import RUNS, write_run
 from rota.cli.terminal import MANY
 from rota.cli.watching import watch as watch_run
+from rota.cli.why_views import write_why
 from rota.sdk import calls
 
 app = App(name="run", help="List, show, watch, cancel, retry … runs.")
@@ -95,7 +96,7 @@ def why(run: RunReference, /, *, remote: Remote = REMOTE) -> None:
         remote,
         explained,
         name=lambda _: found,
-        page=lambda terminal, why: write_why(terminal, found, why, times.now()),
+        page=lambda terminal, why: write_why(terminal, why, times.now()),
     )
 
 
@@ -178,3 +179,7 @@ def resolve(
         name=lambda run: run.id,
         page=lambda terminal, run: terminal.tell(f"{run.id} is {run.state.lower()} now"),
     )
+
+
+for _verb in run_steering.VERBS:
+    app.command(_verb)

@@ -11,7 +11,7 @@ from rota.cli.printing import ListView
 from rota.cli.steps import step_line
 from rota.cli.table import Column, write_pairs, write_table
 from rota.cli.terminal import Terminal
-from rota.sdk.answers import Attempt, Run, RunDetail, Why
+from rota.sdk.answers import Attempt, Run, RunDetail
 
 _NOTHING = "–"
 
@@ -22,7 +22,12 @@ def _took(run: Run) -> str:
 
 def _detail(run: Run) -> str:
     """What is worth knowing of it in a few words: why it waits, or how it ended."""
-    return run.waiting or run.message or run.cause or _NOTHING
+    if run.waiting:
+        opens = run.reasons[0].eligible_at if run.reasons else None
+        return f"{run.waiting}, opens {times.moment(opens, times.now())}" if opens else run.waiting
+    if run.state == "SCHEDULED" and run.eligible_at:
+        return f"it starts {times.relative(run.eligible_at, times.now())}"
+    return run.message or run.cause or _NOTHING
 
 
 def _late(run: Run) -> str:
@@ -111,6 +116,7 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime) -> None:
             ("inputs", " ".join(f"{key}={_plain(value)}" for key, value in inputs.items())),
             ("outputs", "" if run.outputs is None else _json(run.outputs)),
             ("retry of", run.retry_of or ""),
+            ("follows", run.follows or ""),
             ("backfill", run.backfill or ""),
             ("cart", " · ".join(part for part in (run.cart, run.item) if part)),
         ],
@@ -146,19 +152,3 @@ def _write_steps(terminal: Terminal, attempt: Attempt) -> None:
     width = max(len(step.name) for step in attempt.steps)
     for step in attempt.steps:
         terminal.write(step_line(step, width))
-
-
-def write_why(terminal: Terminal, run: str, why: Why, present: datetime) -> None:
-    """Where a run stands, what holds it, and what does not."""
-    since = f" for {times.length((present - why.since).total_seconds())}" if why.since else ""
-    is_waiting = why.state in {"SCHEDULED", "BLOCKED", "QUEUED"}
-    terminal.write(f"{run} · {why.summary or why.state.lower()}{since if is_waiting else ''}")
-    for number, reason in enumerate(why.reasons, 1):
-        opens = f", opens {times.moment(reason.eligible_at, present)}" if reason.eligible_at else ""
-        terminal.write(f"  {number} {reason.gate}  {reason.message}{opens}")
-        if reason.action:
-            terminal.write(f"    {reason.action}")
-    if why.position is not None:
-        terminal.write(f"  {why.position:,} runs go first")
-    if why.passed and why.reasons:
-        terminal.write(f"  not a reason: {', '.join(why.passed)}")

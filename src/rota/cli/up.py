@@ -31,13 +31,22 @@ def up(
         str | None, Parameter(metavar="HOST:PORT", help="Where to listen, on loopback only.")
     ] = None,
     slots: Annotated[int | None, Parameter(help="Attempts the worker runs at once.")] = None,
+    resources: Annotated[
+        str | None,
+        Parameter(
+            metavar="NAME=AMOUNT,…",
+            help="What the worker offers, as cpu=4,memory=8GiB. Default: what it may use.",
+        ),
+    ] = None,
     app: Annotated[
         str | None, Parameter(metavar="MODULE:APP", help="App whose Python functions it serves.")
     ] = None,
     log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None,
 ) -> Exit:
     """Start server and worker in the foreground; Ctrl-C stops them and leaves nothing behind."""
-    settings = load_settings(home=home, listen=listen, slots=slots, app=app, log_level=log_level)
+    settings = load_settings(
+        home=home, listen=listen, slots=slots, resources=resources, app=app, log_level=log_level
+    )
     _check(apply)
     with told_as_failures():
         foreground.run_machine(settings, apply, lambda running: _greet(settings, running))

@@ -55,8 +55,13 @@ def _tell_items(terminal: Terminal, checked: CheckedItems) -> None:
 
 
 def _content(checked: CheckedFile) -> str:
-    jobs = counted(len(checked.jobs), "job")
-    return f"{jobs}, {counted(len(checked.carts), 'cart')}" if checked.carts else jobs
+    others = (
+        (checked.carts, "cart"),
+        (checked.limits, "limit"),
+        (checked.resources, "resource"),
+    )
+    counts = [counted(len(names), what) for names, what in others if names]
+    return ", ".join([counted(len(checked.jobs), "job"), *counts])
 
 
 def _document(label: str, checked: CheckedFile) -> dict[str, object]:
@@ -65,6 +70,8 @@ def _document(label: str, checked: CheckedFile) -> dict[str, object]:
         "valid": checked.is_valid,
         "jobs": list(checked.jobs),
         "carts": list(checked.carts),
+        "limits": list(checked.limits),
+        "resources": list(checked.resources),
         "problems": list(map(_problem, checked.problems)),
         "item_files": list(map(_item_file, checked.item_files)),
     }

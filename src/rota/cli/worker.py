@@ -1,4 +1,4 @@
-"""`rota worker`: start a worker; list and drain them; tokens for them."""
+"""`rota worker`: start a worker; list, show and drain them; tokens for them."""
 
 from __future__ import annotations
 
@@ -6,39 +6,20 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from rota.cli import times
-from rota.cli.asking import ask_all
+from rota.cli.asking import Answered, ask_all
 from rota.cli.draining import held_by, is_drained, wait_until_empty
+from rota.cli.exits import CommandFailed, Exit
 from rota.cli.inert import inert
 from rota.cli.options import REMOTE, WRITING, Remote, Writing
-from rota.cli.printing import ListView, print_list
-from rota.cli.table import Column
+from rota.cli.printing import print_list, print_one
 from rota.cli.worker_token import app as token_app
+from rota.cli.worker_views import WORKERS, write_worker
 from rota.sdk import calls
-from rota.sdk.answers import Worker
 
 app = App(name="worker", help="Start a worker; list and drain them.")
 app.command(token_app)
 
 Name = Annotated[str, Parameter(help="Name of a worker.")]
-
-WORKERS: ListView[Worker] = ListView(
-    columns=(
-        Column("WORKER", lambda worker: worker.worker or worker.id),
-        Column("STATE", lambda worker: worker.state),
-        Column("POOL", lambda worker: worker.pool),
-        Column("RUNNING", lambda worker: f"{worker.running or 0} of {worker.slots}"),
-        Column("SINCE", lambda worker: times.moment(worker.registered_at, times.now())),
-        Column("LABELS", lambda worker: ",".join(f"{k}={v}" for k, v in worker.labels.items())),
-        Column("ID", lambda worker: worker.id, only_wide=True),
-        Column("VERSION", lambda worker: worker.version, only_wide=True),
-        Column("SERVER", lambda worker: worker.server, only_wide=True),
-        Column("GUARD", lambda worker: worker.guard_mode, only_wide=True),
-        Column("FUNCTIONS", lambda worker: ",".join(worker.functions), only_wide=True),
-    ),
-    name=lambda worker: worker.worker or worker.id,
-    empty="no workers; start one with: rota worker",
-)
 
 
 @app.default
@@ -57,6 +38,13 @@ def start(
     label: Annotated[
         tuple[str, ...], Parameter(metavar="KEY=VALUE", help="A label of it; repeatable.")
     ] = (),
+    resources: Annotated[
+        str | None,
+        Parameter(
+            metavar="NAME=AMOUNT,…",
+            help="What it offers, as cpu=4,memory=8GiB. Default: cores and memory it may use.",
+        ),
+    ] = None,
     app: Annotated[
         str | None, Parameter(metavar="MODULE:APP", help="App whose Python functions it serves.")
     ] = None,
@@ -78,6 +66,7 @@ def start(
         pool=pool,
         slots=slots,
         labels=",".join(label) or None,
+        resources=resources,
         app=app,
         log_level=log_level,
     )
@@ -95,6 +84,19 @@ def list_(
     with remote.connect() as client:
         listing = ask_all(client, calls.list_workers(all=all_))
     print_list(remote, listing, WORKERS)
+
+
+@app.command
+def show(worker: Name, /, *, remote: Remote = REMOTE) -> None:
+    """Show a worker: what it offers, what is in use of it, and whom it talks to."""
+    with remote.connect() as client:
+        listing = ask_all(client, calls.list_workers(all=True))
+    presences = zip(listing.items, listing.data, strict=True)
+    found = next((each for each in presences if worker in (each[0].worker, each[0].id)), None)
+    if found is None:
+        hint = "rota worker list --all shows them"
+        raise CommandFailed(f"no worker is named {worker}", code=Exit.NOT_FOUND, hint=hint)
+    print_one(remote, Answered(*found), name=lambda shown: shown.worker, page=write_worker)
 
 
 @app.command

@@ -17,6 +17,7 @@ class Cause(StrEnum):
     OVERLAP = "overlap"  # another run of the job was active
     SUPERSEDED = "superseded"  # a younger run took its place
     TOO_LATE = "too late"  # to start within its objective
+    DEPENDENCY = "dependency"  # a job that it follows did not complete in time
     DEADLINE = "deadline"
     CANCELLED = "cancelled"
     PUT_BACK = "put back"  # an item of an earlier wave of its cart is to run again first

@@ -6,14 +6,16 @@ transaction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from rota.domain.cause import Cause
+from rota.domain.dependencies import Upstream
 from rota.domain.ids import BackfillId, CartId, JobId, RunId
 from rota.domain.run import Reason, Trigger
-from rota.domain.spec import Overlap
+from rota.domain.spec import DEFAULT_PROJECT, Overlap
 from rota.domain.states import RunState
 
 # A run in one of these holds a slot of its job: it may be executing now, or at any moment.
@@ -30,6 +32,9 @@ class JobRules:
     max_concurrency: int | None
     is_paused: bool = False
     paused_until: datetime | None = None
+    project: str = DEFAULT_PROJECT
+    after: tuple[str, ...] = ()  # names of jobs that its due runs wait for
+    after_within: timedelta | None = None  # how long; None: for ever
 
     @property
     def is_gated(self) -> bool:
@@ -69,6 +74,7 @@ class Admission:
     reasons: tuple[Reason, ...] = ()
     supersedes: tuple[RunId, ...] = ()  # waiting runs that become SKIPPED
     cancels: tuple[RunId, ...] = ()  # live runs that are asked to stop
+    within: timedelta | None = None  # how long after its release it may wait so; None: for ever
 
 
 QUEUED = Admission(RunState.QUEUED)
@@ -94,16 +100,33 @@ def cart_key(cart: CartId) -> str:
     return f"cart:{cart}"
 
 
+def hold_key(run: RunId) -> str:
+    """What a run waits on that somebody holds."""
+    return f"hold:{run}"
+
+
+def after_key(project: str, upstream: str) -> str:
+    """What a due run waits on until a job that it follows has completed."""
+    return f"after:{project}/{upstream}"
+
+
+def worker_key(pool: str, shape: str) -> str:
+    """What runs of one shape wait on while no worker of their pool could ever take them."""
+    return f"worker:{pool}/{hashlib.blake2b(shape.encode(), digest_size=8).hexdigest()}"
+
+
 def admit(
     rules: JobRules,
     run: ActiveRun,
     active: Sequence[ActiveRun],
     backfill: BackfillRules | None = None,
+    missing: Sequence[Upstream] = (),
 ) -> Admission:
     """Pass a run through the gates of its job, or of its job and its backfill.
 
-    `active` are the job's other active runs. Runs that are caught up queue one after another,
-    whatever the overlap policy: they take nobody's place, and nobody takes theirs.
+    `active` are the job's other active runs, `missing` the jobs that have not completed yet and
+    that a due run waits for. Runs that are caught up queue one after another, whatever the overlap
+    policy: they take nobody's place, and nobody takes theirs.
     """
     if rules.is_paused:
         return paused(rules)
@@ -116,9 +139,13 @@ def admit(
         if others and rules.overlap is Overlap.SKIP and is_droppable:
             return Admission(RunState.SKIPPED, cause=Cause.OVERLAP)
         supersedes = _superseded(rules, run, others)
+        if missing:
+            return replace(_following(rules, missing), supersedes=supersedes)
         ahead = [other for other in others if other.id not in supersedes]
         if ahead:
             return _overlapping(rules, run, ahead, supersedes)
+    if missing:
+        return _following(rules, missing)
     admission = _concurrent(rules, active)
     return replace(admission, supersedes=supersedes) if supersedes else admission
 
@@ -144,6 +171,57 @@ def held_by_cart(cart: CartId, name: str) -> Admission:
         action=f"rota cart show {cart}",
     )
     return Admission(RunState.BLOCKED, blocked_on=reason.key, reasons=(reason,))
+
+
+def held(run: RunId, actor: str) -> Admission:
+    """What a run becomes that somebody wants to go nowhere."""
+    reason = Reason(
+        gate="hold",
+        message=f"{actor} holds it",
+        key=hold_key(run),
+        action=f"rota run release {run}",
+    )
+    return Admission(RunState.BLOCKED, blocked_on=reason.key, reasons=(reason,))
+
+
+def without_worker(pool: str, shape: str, lacks: Collection[str]) -> Admission:
+    """The answer where no worker could ever take a run.
+
+    `lacks` is what the worker that comes nearest has not; empty: the pool has no worker.
+    """
+    if lacks:
+        message = f"no worker of pool {pool} could ever take it: missing {', '.join(lacks)}"
+    else:
+        message = f"pool {pool} has no worker"
+    reason = Reason(
+        gate="worker", message=message, key=worker_key(pool, shape), action="rota worker list"
+    )
+    return Admission(RunState.BLOCKED, blocked_on=reason.key, reasons=(reason,))
+
+
+def _following(rules: JobRules, missing: Sequence[Upstream]) -> Admission:
+    reasons = tuple(_following_reason(rules, upstream) for upstream in missing)
+    return Admission(
+        RunState.BLOCKED,
+        blocked_on=reasons[0].key,
+        reasons=reasons,
+        within=rules.after_within,
+    )
+
+
+def _following_reason(rules: JobRules, upstream: Upstream) -> Reason:
+    if upstream.exists:
+        message = f"{upstream.name} has not completed since {rules.name} was due before"
+        action = f"rota job show {upstream.name}"
+    else:
+        message = f"there is no job {upstream.name}, which {rules.name} follows"
+        action = f"rota job show {rules.name}"
+    return Reason(
+        gate="after",
+        message=message,
+        key=after_key(rules.project, upstream.name),
+        action=action,
+    )
 
 
 def _is_exclusive(rules: JobRules, trigger: Trigger) -> bool:

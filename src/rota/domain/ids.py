@@ -75,6 +75,12 @@ def scheduled_run_id(job: JobId, due_at: datetime) -> RunId:
     return RunId("r_" + _base32(micros(due_at), _TIME_CHARS) + _digits_of(job))
 
 
+def following_run_id(job: JobId, upstream: RunId) -> RunId:
+    """The one id that a job's answer to the completion of a run can have."""
+    digits = _base32(_hash(f"{job} {upstream}"), _HASH_CHARS)
+    return RunId(upstream[: len("r_") + _TIME_CHARS] + digits)
+
+
 @lru_cache(maxsize=10_000)
 def _digits_of(job: JobId) -> str:
     return _base32(_hash(job), _HASH_CHARS)

@@ -47,8 +47,11 @@ class RunRules:
     uses: Mapping[str, int] = field(default_factory=dict)  # units, of named global resources
     rate_limits: Mapping[str, int] = field(default_factory=dict)  # tokens, of named limits
     exclusive_by: tuple[str, ...] = ()  # inputs
+    # What such an input is where a run is given none, as by a schedule.
+    exclusive_defaults: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     after: tuple[str, ...] = ()  # names of jobs of the project
     after_within: timedelta | None = None
+    is_scheduled: bool = False  # it has due times: those wait for the jobs in `after`
 
 
 def rules_of(spec: JobSpec, shared: Collection[str] = ()) -> RunRules:
@@ -76,9 +79,16 @@ def rules_of(spec: JobSpec, shared: Collection[str] = ()) -> RunRules:
         uses={k: v // UNIT for k, v in spec.resources.items() if k in shared},
         rate_limits=spec.rate_limits,
         exclusive_by=spec.exclusive_by,
+        exclusive_defaults=_defaults(spec, spec.exclusive_by),
         after=spec.after.jobs,
         after_within=spec.after.within,
+        is_scheduled=schedule is not None,
     )
+
+
+def _defaults(spec: JobSpec, names: Collection[str]) -> dict[str, str | int | float | bool]:
+    inputs = {name: spec.inputs[name] for name in names if name in spec.inputs}
+    return {name: each.default for name, each in inputs.items() if each.default is not None}
 
 
 @dataclass(frozen=True, slots=True)

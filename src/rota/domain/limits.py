@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from rota.domain.shared_keys import Counted, KeyKind, KeyRule, Rate
 
@@ -64,6 +64,8 @@ class Resource:
 @dataclass(frozen=True, slots=True)
 class Quota:
     """What a project may have. None: as much as it likes."""
+
+    name: ClassVar[str] = ""  # a project has one
 
     project: str
     jobs: int | None = None

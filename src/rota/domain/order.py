@@ -3,6 +3,10 @@
 Not runs but *chains* are ordered: (pool, priority, share key) with a virtual finish tag F; inside
 a chain runs go by age. A chain's place is F − priority × boost; claiming a run moves F on by
 cost / weight, so that a key with much work in flight falls back by itself.
+
+Nobody waits for ever: every 16th slot that a pool fills goes to the oldest queued run that fits
+there. With n runs older than itself, a run that fits the pool's workers is claimed with one of the
+next 16 × (n + 1), whatever its priority and its share, and whatever comes meanwhile.
 """
 
 from __future__ import annotations

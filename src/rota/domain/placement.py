@@ -73,9 +73,11 @@ class Placement:
         if self._is_in_the_way(run, demand, latest_end):
             return Verdict.KEPT_FREE
         self._free = minus(self._free, demand)
-        self.held.append(Held(demand, min(ends_at, latest_end)))
         if self.reservation is not None and self.reservation.run == run:
             self.reservation = None
+        # Nobody may count on the end of who goes beside a reservation, but by its timeout.
+        over_at = min(ends_at, latest_end) if self.reservation is None else latest_end
+        self.held.append(Held(demand, over_at))
         return Verdict.TAKEN
 
     def reserve(self, run: int, demand: Vector) -> Reservation:

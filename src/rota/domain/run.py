@@ -21,6 +21,7 @@ class Trigger(StrEnum):
     RETRY = "retry"
     BACKFILL = "backfill"
     CART = "cart"
+    AFTER = "after"  # a run of a job that it follows has completed
 
 
 class AttemptResult(StrEnum):
@@ -48,7 +49,9 @@ class OutputState(StrEnum):
 class Reason:
     """One gate that holds a run, for programs (`gate`, `key`) and people (`message`)."""
 
-    gate: str  # time, calendar, pause, hold, cart, overlap, max_concurrency, backfill, worker
+    # time, calendar, pause, hold, after, cart, overlap, max_concurrency, backfill, exclusive_by,
+    # rate_limit, quota, resource, worker
+    gate: str
     message: str
     key: str = ""  # what frees it, e.g. "job:j_…"
     eligible_at: datetime | None = None  # when it opens by itself; None: unknown or by an event
@@ -147,6 +150,7 @@ class Run:
     outputs: Any = None  # JSON the job wrote to $ROTA_OUTPUT, or a function's result
     progress: Mapping[str, Any] | None = None
     retry_of: RunId | None = None
+    follows: RunId | None = None  # the run whose completion it answers
     backfill: BackfillId | None = None  # None: it is of no backfill
     cart: CartId | None = None  # None: it is of no cart
     item: str | None = None  # its key in that cart; None: it is of no cart, or the check of one

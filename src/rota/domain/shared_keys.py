@@ -7,6 +7,7 @@ what is read from live attempts. Tokens of a rate limit are never given back.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -88,14 +89,16 @@ class Bucket:
         return self.level_at(now) >= tokens
 
     def ready_at(self, tokens: float, now: int) -> int:
-        """The first instant at which so many tokens are there, if nobody takes any before."""
+        """The first instant at which so many tokens have come, if nobody else takes any before.
+
+        More than the bucket can hold come as well, to those who take them as they come.
+        """
         missing = tokens - self.level_at(now)
         if missing <= 0:
             return now
-        wait = max(missing / self.rule.rate * SECOND, 1)
-        ready = max(now, self.at) + int(-(-wait // 1))
-        while not self.holds(tokens, ready):  # rounding must not promise what is not there yet
-            ready += 1
+        ready = max(now, self.at) + max(math.ceil(missing / self.rule.rate * SECOND), 1)
+        while tokens <= self.rule.burst and not self.holds(tokens, ready):
+            ready += 1  # rounding must not promise what is not there yet
         return ready
 
 
@@ -115,8 +118,17 @@ class Shortage:
 
     key: Key
     eligible_at: int | None  # when it may; None: when others end
-    used: int  # held and promised, or tokens that are missing
+    used: int  # units held and promised, or tokens that are gone
     total: int
+    is_behind: bool = False  # there is enough, but others wait for it and go before
+
+
+def wanted(amount: int, rule: KeyRule) -> int:
+    """What a run takes that asks for so much: all there is, if it asks for more than that.
+
+    Of a key that nobody may have it still takes something, so nobody gets it.
+    """
+    return min(amount, max(_most(rule), 1))
 
 
 def shortage(key: Key, amount: int, state: KeyState, now: int, *, claims: bool) -> Shortage | None:
@@ -126,6 +138,7 @@ def shortage(key: Key, amount: int, state: KeyState, now: int, *, claims: bool) 
     that are there already, so that a key never has many more runs queued than it can serve.
     """
     queued = 0 if claims else state.queued
+    amount = wanted(amount, state.rule)
     match state.rule:
         case Counted(total):
             used = state.held + queued
@@ -134,5 +147,31 @@ def shortage(key: Key, amount: int, state: KeyState, now: int, *, claims: bool) 
             bucket = state.bucket or Bucket.full(rule, now)
             if bucket.holds(amount + queued, now):
                 return None
-            ready = bucket.ready_at(min(amount + queued, rule.burst), now)
-            return Shortage(key, ready, amount + queued, int(rule.burst))
+            ready = bucket.ready_at(amount + queued, now) if rule.tokens else None
+            return Shortage(key, ready, _used(state, now, queued), _most(rule))
+
+
+def behind(key: Key, amount: int, state: KeyState, now: int, last_at: int | None) -> Shortage:
+    """The same for a run that others go before, the last of whom may go at `last_at`."""
+    found = shortage(key, amount, state, now, claims=False)
+    eligible_at = found.eligible_at if found else None
+    match state.rule:
+        case Rate() as rule if last_at is not None and rule.tokens:
+            later = last_at + math.ceil(wanted(amount, rule) / rule.rate * SECOND)
+            eligible_at = max(later, eligible_at or now)
+    used, total = _used(state, now, state.queued), _most(state.rule)
+    return Shortage(key, eligible_at, used, total, is_behind=found is None)
+
+
+def _most(rule: KeyRule) -> int:
+    """How much of it anybody can have at once."""
+    return rule.total if isinstance(rule, Counted) else int(rule.burst)
+
+
+def _used(state: KeyState, now: int, queued: int) -> int:
+    match state.rule:
+        case Counted():
+            return state.held + queued
+        case Rate() as rule:
+            level = (state.bucket or Bucket.full(rule, now)).level_at(now)
+            return _most(rule) - max(int(level) - queued, 0)

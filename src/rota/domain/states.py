@@ -30,8 +30,8 @@ class RunEvent(StrEnum):
     """What happens to a run."""
 
     RELEASED = "released"  # every gate passed
-    HELD = "held"  # a gate holds it
-    LET_GO = "let_go"  # its cart goes on: it passes the gates again
+    HELD = "held"  # a gate holds it, perhaps another one than before
+    LET_GO = "let_go"  # what held it is over: it passes the gates again
     CLAIMED = "claimed"  # a worker took it under a lease
     STARTED = "started"  # the worker is about to execute, or has begun
     SUCCEEDED = "succeeded"
@@ -57,6 +57,7 @@ TRANSITIONS: Mapping[tuple[RunState, RunEvent], RunState] = {
     (RunState.SCHEDULED, RunEvent.RELEASED): RunState.QUEUED,
     (RunState.BLOCKED, RunEvent.RELEASED): RunState.QUEUED,
     (RunState.SCHEDULED, RunEvent.HELD): RunState.BLOCKED,
+    (RunState.BLOCKED, RunEvent.HELD): RunState.BLOCKED,
     (RunState.QUEUED, RunEvent.HELD): RunState.BLOCKED,
     (RunState.BLOCKED, RunEvent.LET_GO): RunState.SCHEDULED,
     (RunState.QUEUED, RunEvent.CLAIMED): RunState.CLAIMED,

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rota.domain.resources import Vector
 from rota.operations.idle_workers import IdleWorkers
+from rota.operations.kept_forecast import KeptForecast
 from rota.operations.specs import SpecBook
 from rota.ports.blobs import Blobs
-from rota.ports.queue import CANCELLED, CARTS, EVENTS, TIMES, Queue
+from rota.ports.queue import (
+    CANCELLED,
+    CARTS,
+    EVENTS,
+    FOLLOWED,
+    KEYS,
+    TIMES,
+    WORKERS,
+    Queue,
+)
 from rota.ports.records import Wakes
 from rota.ports.store import Store
 
@@ -21,6 +33,9 @@ class Backends:
     blobs: Blobs
     specs: SpecBook = field(default_factory=SpecBook)  # read from this store
     idle: IdleWorkers = field(default_factory=IdleWorkers)  # of this process
+    # The most that one run may ask of its worker, by pool; a pool that is missing takes any.
+    largest: Mapping[str, Vector] = field(default_factory=dict)
+    forecast: KeptForecast = field(default_factory=KeptForecast)  # the latest that was asked for
 
     def announce(self, wakes: Wakes) -> None:
         """Tell others what a durable write concerns. Losing this only costs time."""
@@ -32,4 +47,10 @@ class Backends:
             self.queue.announce(TIMES)
         if wakes.carts:
             self.queue.announce(CARTS)
+        if wakes.followed:
+            self.queue.announce(FOLLOWED)
+        if wakes.workers:
+            self.queue.announce(WORKERS)
+        if wakes.keys:
+            self.queue.announce(KEYS)
         self.queue.announce(EVENTS)

@@ -25,7 +25,7 @@ from rota.domain.jobfile import read_job
 from rota.domain.run import Trigger
 from rota.domain.schedule import Timetable
 from rota.operations.backends import Backends
-from rota.operations.definitions import require_enabled
+from rota.operations.definitions import require_runnable
 from rota.operations.timetables import timetable_of
 from rota.ports.records import Idempotency, NewRun
 
@@ -43,7 +43,7 @@ class BackfillRequest:
 
 async def plan(backends: Backends, job: Job, request: BackfillRequest) -> BackfillPlan:
     """What a backfill would run and what it would leave out; nothing is written."""
-    require_enabled(job)
+    require_runnable(backends, job)
     now = await backends.store.now()
     _refuse_range(request, now)
     until = answered_end(request.until or now, job.next_at, now)

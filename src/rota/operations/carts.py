@@ -23,7 +23,7 @@ from rota.domain.ids import CartId, new_cart_id
 from rota.operations.backends import Backends
 from rota.operations.cart_forecasts import forecast, jobs_of
 from rota.operations.cart_references import references_of, require_known
-from rota.operations.definitions import require_enabled
+from rota.operations.definitions import require_runnable
 from rota.ports.carts import (
     Cart,
     CartQuery,
@@ -165,7 +165,7 @@ async def _read(
     if names:
         query = JobQuery(project=project, names=sorted(names), limit=len(names))
         for job in await backends.store.jobs(query):
-            require_enabled(job)
+            require_runnable(backends, job)
             reader.jobs[job.name] = ItemJob.of(job)
     # Thousands of inputs take a while to check, and leases are renewed on this loop.
     return await asyncio.to_thread(reader.read_all, chunk)

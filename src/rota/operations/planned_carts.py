@@ -20,7 +20,8 @@ from rota.domain.schedule import Timetable, describe
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import JobSpec
 from rota.operations.backends import Backends
-from rota.operations.calendars import NEVER, PlannedCalendars
+from rota.operations.calendars import NEVER
+from rota.operations.circumstances import Circumstances
 from rota.operations.coming import schedule_notes
 from rota.operations.differences import Change, difference, differences, digest_of
 from rota.operations.timetables import cart_timetable
@@ -41,16 +42,6 @@ class PlannedCart:
     next_at: datetime | None = None  # when it becomes a cart by itself; None: on demand only
     differences: tuple[str, ...] = ()  # of a changed one; of very many, the first
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Circumstances:
-    """What else applying the file would do."""
-
-    now: datetime
-    calendars: PlannedCalendars
-    removed_jobs: Collection[str] = ()  # of the file's project
-    prune: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from rota.domain.jobfile import parse_inputs, read_job
 from rota.domain.run import Run, Trigger
 from rota.domain.states import RunState, is_final
 from rota.operations.backends import Backends
-from rota.operations.definitions import require_enabled
+from rota.operations.definitions import require_runnable
 from rota.ports.records import Idempotency, JobQuery, NewRun, RunQuery
 
 _AMBIGUOUS_SHOWN = 5
@@ -36,7 +36,7 @@ async def trigger(
     backends: Backends, job: Job, options: TriggerOptions, *, actor: str
 ) -> tuple[Run, bool]:
     """A new run of a job, durable on return; and whether the idempotency key was a repeat."""
-    require_enabled(job)
+    require_runnable(backends, job)
     spec = read_job(job.document)
     inputs = parse_inputs(spec, options.inputs)
     now = await backends.store.now()
@@ -84,7 +84,7 @@ async def retry(backends: Backends, run: Run, *, actor: str) -> Run:
     if not jobs:
         raise Conflict(f"job {run.job} of run {run.id} was deleted", code="job_deleted")
     job = jobs[0]
-    require_enabled(job)
+    require_runnable(backends, job)
     now = await backends.store.now()
     inputs = parse_inputs(read_job(job.document), run.inputs or {})
     new = NewRun(

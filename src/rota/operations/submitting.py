@@ -16,7 +16,7 @@ from rota.domain.job import Job
 from rota.domain.jobfile import JobEntry, JobFile, parse_inputs, read_job
 from rota.domain.run import Trigger
 from rota.operations.backends import Backends
-from rota.operations.definitions import apply, find_job, require_enabled
+from rota.operations.definitions import apply, find_job, require_runnable
 from rota.operations.runs import TriggerOptions, trigger
 from rota.ports.records import Idempotency, NewRun
 
@@ -27,13 +27,13 @@ class SubmittedJob:
 
     id: JobId
     name: str
-    run: RunId | None  # None: its schedule will make its runs, or it is disabled
+    run: RunId | None  # None: its schedule or another job will start it, or it is disabled
 
 
 async def submit_file(
     backends: Backends, file: JobFile, *, actor: str, idempotency_key: str = ""
 ) -> list[SubmittedJob]:
-    """Apply a file and trigger its jobs that have no schedule, once each.
+    """Apply a file and trigger its jobs that nothing else starts, once each.
 
     Nothing is changed if one of them could not be triggered.
     """
@@ -60,7 +60,9 @@ def _refuse_missing_inputs(file: JobFile) -> None:
 
 
 def _starts_at_once(entry: JobEntry) -> bool:
-    return entry.spec.schedule is None and entry.spec.enabled
+    """Those that a schedule or another job starts have to wait for it."""
+    spec = entry.spec
+    return spec.enabled and spec.schedule is None and not spec.after.jobs
 
 
 async def _submitted(backends: Backends, entry: JobEntry, actor: str, key: str) -> SubmittedJob:
@@ -81,7 +83,7 @@ async def trigger_batch(
     idempotency_key: str = "",
 ) -> tuple[tuple[RunId, ...], bool]:
     """One run for each set of inputs, all or none; and whether the key was a repeat."""
-    require_enabled(job)
+    require_runnable(backends, job)
     now = await backends.store.now()
     # Thousands of sets take a while to check, and leases are renewed on this loop.
     new = await asyncio.to_thread(_new_runs, job, inputs, actor, now)

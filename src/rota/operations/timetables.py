@@ -33,9 +33,10 @@ def cart_timetable(project: str, template: CartTemplate, anchor: datetime) -> Ti
 
 
 def words_of(spec: JobSpec, anchor: datetime) -> str:
-    """The schedule in words; "" on demand."""
+    """When a job runs by itself, in words; "" on demand."""
     table = timetable(spec, anchor)
-    return describe(table) if table else ""
+    after = f"after {', '.join(spec.after.jobs)}" if spec.after.jobs else ""
+    return ", ".join(part for part in (describe(table) if table else "", after) if part)
 
 
 def words_if_readable(job: Job) -> str:

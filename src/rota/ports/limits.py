@@ -80,7 +80,10 @@ class LimitStore(Protocol):
         ...
 
     async def next_key_at(self) -> datetime | None:
-        """When the next run that waits for tokens may go; None: none waits."""
+        """When the next run that waits for tokens may go; None: none waits.
+
+        Those that could not go by the latest `release_keys`, although it was time, are left out.
+        """
         ...
 
     async def share_weights(self) -> list[ShareWeight]: ...

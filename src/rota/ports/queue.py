@@ -13,6 +13,9 @@ WATCHED = "watched"  # payload: run id whose output somebody begins to follow
 EVENTS = "events"  # something was appended to the event history
 TIMES = "times"  # something may be due earlier than the scheduler thinks
 CARTS = "carts"  # something of a cart has ended, or a cart may go on
+KEYS = "keys"  # a run that takes shared keys ended or waits, or their rules changed
+FOLLOWED = "followed"  # a run has completed that others follow
+WORKERS = "workers"  # workers came or went
 SHARDS = "shards"  # shards were given up, or a server came or left
 
 MAX_NAMED = 1_000  # runs that one hint names; of more it only says that there is work

@@ -175,6 +175,9 @@ class Wakes:
     sessions: frozenset[SessionId] = frozenset()  # have something to cancel
     times: bool = False  # something may be due earlier than the scheduler thinks
     carts: bool = False  # something of a cart has ended, or a cart may go on
+    followed: bool = False  # a run has completed that others follow
+    workers: bool = False  # workers came or went
+    keys: bool = False  # a run that takes shared keys ended or waits, or their rules changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +248,8 @@ class Session:
     stream: int = 1  # how often it connected: what another server claims for it is stale
     draining: bool = False  # somebody asked it to finish what it holds and take nothing new
     held: int = 0  # attempts it holds now
+    resources: Mapping[str, int] = field(default_factory=dict)  # thousandths it offers
+    used: Mapping[str, int] = field(default_factory=dict)  # of these, by the attempts it holds
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,15 @@ from rota.domain.backfill import Backfill, DueRun
 from rota.domain.congestion import Congestion
 from rota.domain.ids import JobId, RunId, ServerId, SessionId
 from rota.domain.job import Job
+from rota.domain.limits import Declaration
 from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.ports.calendars import NewCalendar, StoredCalendar
 from rota.ports.carts import NO_TEMPLATES, CartStore, TemplateChanges
+from rota.ports.forecasts import ForecastStore
+from rota.ports.limits import LimitStore
+from rota.ports.places import PlaceStore
 from rota.ports.records import (
     Counts,
     DueSchedule,
@@ -59,6 +63,7 @@ from rota.ports.records import (
     Token,
     Wakes,
 )
+from rota.ports.waiting import WaitingStore
 from rota.ports.work import (
     Fence,
     Hello,
@@ -79,8 +84,11 @@ class JobStore(Protocol):
         actor: str,
         calendars: Sequence[NewCalendar] = (),
         templates: TemplateChanges = NO_TEMPLATES,
+        declarations: Sequence[Declaration] = (),
     ) -> Wakes:
-        """Create, change and delete jobs and templates of carts, and save calendars, all or none.
+        """Create, change and delete jobs and templates of carts, all or none.
+
+        Calendars, and what is declared about shared keys, are saved with them.
 
         `Conflict` if one is not as expected, or if a job uses a calendar that is not there.
         """
@@ -254,10 +262,6 @@ class RunStore(Protocol):
 
     async def late_results(self, run: RunId) -> list[LateResult]: ...
 
-    async def queue_position(self, run: RunId) -> int | None:
-        """How many queued runs of its pool go first, roughly; None: it is not queued."""
-        ...
-
 
 class OutputStore(Protocol):
     async def open_outputs(self, session: SessionId, runs: Collection[str]) -> frozenset[Fence]:
@@ -382,6 +386,10 @@ class Store(
     SessionStore,
     ServerStore,
     TokenStore,
+    ForecastStore,
+    LimitStore,
+    PlaceStore,
+    WaitingStore,
     Protocol,
 ):
     """All of it. Components ask for the part they need."""

@@ -15,14 +15,16 @@ MAX_NUMBER = 2**31 - 1  # of an attempt or a chunk: what every store can hold
 MAX_TOTAL = 2**48  # far more lines or bytes than anything prints, and sums of it fit everywhere
 KNOWN_SPECS = 10_000  # told in a stream: a worker remembers the latest, a server counts on no more
 MAX_ITEMS = 1_000  # in one request of a worker
-MAX_LABELS = 100  # of a worker
+MAX_LABELS = 100  # of a worker; also of the resources it offers
 MAX_NAME = 200  # characters; also of a label and of its value
+MAX_AMOUNT = 10**18  # thousandths of a resource
 LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))
 
 # What a worker may say: adapters refuse the rest when they read a message.
 Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
 Total = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOTAL)]
 Code = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Amount = Annotated[int, msgspec.Meta(ge=0, le=MAX_AMOUNT)]
 Micros = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
 Millis = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT // 1_000)]
 
@@ -160,6 +162,7 @@ class Hello(msgspec.Struct, frozen=True):
     succeeds: str = (
         ""  # the session of its earlier life, of which no process can be left; "" = none
     )
+    resources: Mapping[str, Amount] = {}  # thousandths by name, without slots
 
 
 class Welcome(msgspec.Struct, frozen=True):

@@ -34,7 +34,7 @@ async def open_backends(settings: Settings, store: SqlStore) -> AsyncIterator[Ba
         opened.push_async_callback(blobs.close)
         queue = await open_queue(settings)
         opened.push_async_callback(queue.close)
-        yield Backends(store, queue, blobs)
+        yield Backends(store, queue, blobs, largest=settings.largest)
 
 
 async def open_store(settings: Settings, *, exclusive: bool) -> SqlStore:

@@ -107,6 +107,7 @@ class GuardedWorker:
             "stop_grace": settings.stop_grace.total_seconds(),
             "log_level": settings.log_level,
             "labels": json.dumps(_labels(settings)),
+            "resources": json.dumps(dict(settings.resources or {})),
             "succeeds": ended_session,
             "launched_from": predecessor.vantage(),
         }

@@ -20,6 +20,7 @@ from rota.domain.errors import (
     Unavailable,
 )
 from rota.domain.jobfile.text import parse_text
+from rota.domain.limits import Limit, Resource
 from rota.domain.schedule import Explanation
 from rota.domain.schedule import explain as explain_schedule
 from rota.domain.schedule.explanation import MOST_EXPLAINED
@@ -63,6 +64,8 @@ class CheckedFile:
     problems: tuple[Problem, ...]  # errors and warnings, in the order of its lines
     is_valid: bool
     carts: tuple[str, ...] = ()  # their names; () when the file is not valid
+    limits: tuple[str, ...] = ()  # likewise
+    resources: tuple[str, ...] = ()  # likewise
     item_files: tuple[CheckedItems, ...] = ()  # that its carts name
 
 
@@ -81,6 +84,8 @@ def check_file(text: str, *, name: str, folder: Path) -> CheckedFile:
         found.warnings,
         is_valid=all(file.is_valid for file in item_files),
         carts=tuple(cart.template.name for cart in found.carts),
+        limits=tuple(it.name for it in found.declarations if isinstance(it, Limit)),
+        resources=tuple(it.name for it in found.declarations if isinstance(it, Resource)),
         item_files=item_files,
     )
 
@@ -105,11 +110,9 @@ def parse_duration(text: str) -> timedelta:
     return durations.parse_duration(text)
 
 
-def job_file(
-    documents: Iterable[Mapping[str, Any]], calendars: Sequence[Mapping[str, Any]] = ()
-) -> str:
-    """A job file of these jobs and calendars, which reads back unchanged."""
-    return jobfile.to_yaml(documents, calendars)
+def job_file(documents: Iterable[Mapping[str, Any]], **beside: Sequence[Mapping[str, Any]]) -> str:
+    """A job file of these jobs and what stands beside them, which reads back unchanged."""
+    return jobfile.to_yaml(documents, beside)
 
 
 def explain(

@@ -16,12 +16,16 @@ from rota.runtime.supervision import Service
 from rota.scheduler.cart_keeper import CartKeeper
 from rota.scheduler.congestion_watch import CongestionWatch
 from rota.scheduler.due_templates import DueTemplates
+from rota.scheduler.follower import Follower
 from rota.scheduler.held_shards import HeldShards
+from rota.scheduler.key_keeper import KeyKeeper
 from rota.scheduler.lease_reaper import LeaseReaper
 from rota.scheduler.releaser import Releaser
 from rota.scheduler.shard_keeper import ShardKeeper
+from rota.scheduler.start_predictor import StartPredictor
 from rota.scheduler.sweeper import Sweeper
 from rota.scheduler.timekeeper import Timekeeper, TimekeeperConfig, grace_of
+from rota.scheduler.worker_watch import WorkerWatch
 
 
 class Roles:
@@ -49,10 +53,14 @@ class Roles:
             Timekeeper(self._backends, self._clock, self._held, self._punctuality()),
             Releaser(self._backends, self._clock, self._held),
             CartKeeper(self._backends, self._held),
+            Follower(self._backends, self._held),
+            WorkerWatch(self._backends, self._held),
+            KeyKeeper(self._backends, self._held),
             DueTemplates(self._backends, self._held),
             Sweeper(self._backends, self._clock, self._held),
             LeaseReaper(self._backends, self._clock),
             CongestionWatch(self._backends, self._clock, self._held),
+            StartPredictor(self._backends, self._clock, self._held),
         ]
 
     def _punctuality(self) -> TimekeeperConfig:

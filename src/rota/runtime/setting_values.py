@@ -9,11 +9,14 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from rota.domain.amounts import format_amount, parse_amount
 from rota.domain.durations import format_duration, parse_duration
+from rota.domain.resources import SLOTS
 from rota.ports.work import MAX_LABELS, MAX_NAME
 from rota.runtime.settings import FILES, GRPC_PORT, SQLITE, ServerRole
 
 QUEUE_ENTRY_POINTS = "rota.queues"
+MEMORY = "memory"
 _HIDDEN = "***"
 _SECRETS = frozenset({"token", "worker_token"})
 _CREDENTIALS = re.compile(r"(?P<scheme>\w+)://(?P<user>[^:@/]*)(?P<rest>.*)@")
@@ -92,6 +95,35 @@ def _labels(raw: Any) -> Mapping[str, str]:
     return labels
 
 
+def _resources(raw: Any) -> Mapping[str, int]:
+    """Thousandths by name."""
+    resources = {name: _amount(name, text) for name, text in _pairs(raw).items()}
+    if len(resources) > MAX_LABELS or max(map(len, resources), default=0) > MAX_NAME:
+        raise ValueError(f"at most {MAX_LABELS} resources of {MAX_NAME} characters are allowed")
+    return resources
+
+
+def _pool_max(raw: Any) -> Mapping[str, int]:
+    """Thousandths by pool/name."""
+    pairs = _pairs(raw)
+    for where in pairs:
+        pool, slash, name = where.partition("/")
+        if not (pool and slash and name):
+            raise ValueError(f"{where} is not POOL/NAME, such as linux/cpu=16")
+    return {where: _amount(where.partition("/")[2], text) for where, text in pairs.items()}
+
+
+def _amount(name: str, text: str) -> int:
+    if name == SLOTS:
+        raise ValueError("slots are not among the resources: the setting slots says how many")
+    if name == MEMORY and text.isdecimal():
+        raise ValueError(f"{name}={text} has no unit: write a size such as {text}GiB")
+    try:
+        return parse_amount(text)
+    except ValueError as error:
+        raise ValueError(f"{name}={text} is {error}") from error
+
+
 def _pairs(raw: Any) -> Mapping[str, str]:
     if isinstance(raw, Mapping):
         return {str(key): str(value) for key, value in raw.items()}
@@ -149,6 +181,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "blobs": _address("a blob store", FILES, "s3://", "gs://", "az://"),
     "queue": _queue,
     "roles": _roles,
+    "pool_max": _pool_max,
     "server_name": _text,
     "zone": _text,
     "server_lease": _duration,
@@ -162,6 +195,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "slots": _number("slots", 1, 10_000),
     "pool": _text,
     "labels": _labels,
+    "resources": _resources,
     "app": _text,
     "namespace": _choice("auto", "require", "off"),
     "stop_grace": _duration,
@@ -182,6 +216,9 @@ def shown(name: str, value: Any) -> str:
             return format_duration(value)
         case tuple():
             return ",".join(value)
+        case Mapping() if name in ("resources", "pool_max"):
+            amounts = [(key, format_amount(key.rpartition("/")[2], value[key])) for key in value]
+            return ",".join(f"{key}={amount}" for key, amount in amounts)
         case Mapping():
             return ",".join(f"{key}={item}" for key, item in value.items())
         case _:

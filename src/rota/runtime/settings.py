@@ -38,6 +38,7 @@ class Settings:
     blobs: str = field(default="", repr=False)
     queue: str = field(default="", repr=False)
     roles: tuple[ServerRole, ...] = tuple(ServerRole)
+    pool_max: Mapping[str, int] | None = None  # thousandths by pool/name
     server_name: str = ""
     zone: str = ""
     server_lease: timedelta | None = None
@@ -51,6 +52,7 @@ class Settings:
     slots: int = 4
     pool: str = "default"
     labels: Mapping[str, str] | None = None
+    resources: Mapping[str, int] | None = None  # thousandths by name
     app: str = ""
     namespace: NamespaceWish = "auto"
     stop_grace: timedelta = timedelta(seconds=10)
@@ -83,6 +85,15 @@ class Settings:
         return LONE_SERVER_LEASE if self.is_alone else SERVER_LEASE
 
     @property
+    def largest(self) -> dict[str, dict[str, int]]:
+        """The most that one run may ask for, by pool and name."""
+        by_pool: dict[str, dict[str, int]] = {}
+        for where, amount in (self.pool_max or {}).items():
+            pool, _, name = where.partition("/")
+            by_pool.setdefault(pool, {})[name] = amount
+        return by_pool
+
+    @property
     def is_secure(self) -> bool:
         """Whether this server has a certificate to show."""
         return self.tls_cert is not None
@@ -106,6 +117,8 @@ MEANINGS: Mapping[str, str] = {
     "blobs": "output and files: file://PATH (default: in home), s3://, gs:// or az://BUCKET/PREFIX",
     "queue": "wake-ups between servers: nats://HOST[,HOST…]; empty: the store itself",
     "roles": "what a server does: gateway, scheduler, dispatcher, separated by commas",
+    "pool_max": "most that one run may ask of its worker, as linux/cpu=16,linux/memory=64GiB;"
+    " a job that asks for more is refused (default: no such limit)",
     "server_name": "name of the server (default: host name)",
     "zone": "where the server or worker stands; a worker has it as label zone",
     "server_lease": "how long the schedules of a dead server wait for it (default: 5s on a shared"
@@ -121,6 +134,8 @@ MEANINGS: Mapping[str, str] = {
     "slots": "attempts a worker runs at once",
     "pool": "pool the worker serves",
     "labels": "labels of the worker, key=value separated by commas",
+    "resources": "what the worker offers, as cpu=4,memory=8GiB,licence=2 (default: the cores"
+    " and the memory that it may use)",
     "app": "MODULE:app whose Python functions the worker serves",
     "namespace": "process namespace of the guardian: auto, require or off",
     "stop_grace": "how long attempts may finish after a stop",

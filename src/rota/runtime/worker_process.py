@@ -25,6 +25,7 @@ from rota.guardian.exits import ExitCode
 from rota.ports.executor import Executor
 from rota.ports.work import Hello
 from rota.runtime import logs, predecessor, refusals
+from rota.runtime.offered_resources import offered
 from rota.runtime.paths import worker_folder, worker_socket
 from rota.runtime.supervision import told_alone
 from rota.runtime.worker_link import TOKEN_VARIABLE, Connect, over_grpc, over_socket
@@ -143,6 +144,7 @@ class _Worker:
             pool=self._options.pool,
             slots=self._options.slots,
             labels=self._options.labels,
+            resources=offered(self._options.resources),
             functions=functions,
             guard_mode=guard_mode,
             version=__version__,
@@ -160,6 +162,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--pool", required=True)
     parser.add_argument("--app", default="")
     parser.add_argument("--labels", type=json.loads, default={})
+    parser.add_argument("--resources", type=json.loads, default={})
     parser.add_argument("--stop-grace", type=float, required=True)
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--succeeds", default="")

@@ -81,6 +81,7 @@ class Job(Answer, frozen=True, kw_only=True):
     stuck_since: datetime | None = None  # None: no run of it waits in vain
     finished_at: datetime | None = None  # when a `run_once` job had fired
     schedule: Schedule | None = None  # None: on demand only, or unreadable
+    follows: tuple[str, ...] = ()  # names of the jobs that it comes after
     unreadable: str = ""  # why the server cannot read it, so that it does not fire
     next_at: datetime | None = None  # that runs; with the offset of the schedule's zone
     set: str | None = None
@@ -145,6 +146,15 @@ class PlannedCalendar(Answer, frozen=True, kw_only=True):
     differences: tuple[str, ...] = ()
 
 
+class PlannedDeclaration(Answer, frozen=True, kw_only=True):
+    """What applying a file does to one limit or resource."""
+
+    name: str
+    change: str
+    words: str = ""
+    differences: tuple[str, ...] = ()
+
+
 class PlannedCart(Answer, frozen=True, kw_only=True):
     """What applying a file does to one of its carts; it is not started."""
 
@@ -159,6 +169,8 @@ class PlannedCart(Answer, frozen=True, kw_only=True):
 class Plan(Answer, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
     calendars: tuple[PlannedCalendar, ...] = ()
+    limits: tuple[PlannedDeclaration, ...] = ()
+    resources: tuple[PlannedDeclaration, ...] = ()
     carts: tuple[PlannedCart, ...] = ()
     warnings: tuple[Problem, ...] = ()
     etag: str = ""
@@ -336,6 +348,7 @@ class Run(Answer, frozen=True, kw_only=True):
     outputs: Any = None
     progress: Progress | None = None
     retry_of: str | None = None
+    follows: str | None = None  # the run whose completion it answers
     backfill: str | None = None
     cart: str | None = None  # None: it is of no cart
     item: str | None = None  # its key in that cart; None: of no cart, or the check of one
@@ -359,17 +372,6 @@ class RunDetail(Run, frozen=True, kw_only=True):
 
 class Batch(Answer, frozen=True, kw_only=True):
     runs: tuple[str, ...]
-
-
-class Why(Answer, frozen=True, kw_only=True):
-    """Where a run stands and what would move it on."""
-
-    state: str
-    summary: str = ""
-    reasons: tuple[Reason, ...] = ()
-    passed: tuple[str, ...] = ()
-    position: int | None = None
-    since: datetime | None = None
 
 
 class LogLine(Answer, frozen=True, kw_only=True):
@@ -422,6 +424,8 @@ class Worker(Answer, frozen=True, kw_only=True):
     slots: int = 0
     running: int = 0  # attempts it holds now
     labels: Mapping[str, str] = {}
+    resources: Mapping[str, str] = {}  # what it offers, as job files write it: 4, 0.5, 8GiB
+    used: Mapping[str, str] = {}  # what the attempts it holds take of these
     functions: tuple[str, ...] = ()
     guard_mode: str = ""
     version: str = ""

@@ -11,7 +11,15 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from rota.sdk import calls, cart_calls, cart_template_calls
+from rota.sdk import (
+    calls,
+    cart_calls,
+    cart_template_calls,
+    forecast_calls,
+    limit_calls,
+    simulation_calls,
+    steering_calls,
+)
 from rota.sdk.answers import Event, LogWindow, Page, Run, RunDetail
 from rota.sdk.cart_answers import CartDetail
 from rota.sdk.client import TIMEOUT_SECONDS
@@ -60,11 +68,15 @@ class AsyncClient:
     delete_calendar = _method(calls.delete_calendar)
     delete_cart_template = _method(cart_template_calls.delete_cart_template)
     delete_job = _method(calls.delete_job)
+    delete_limit = _method(limit_calls.delete_limit)
+    delete_quota = _method(limit_calls.delete_quota)
+    delete_resource = _method(limit_calls.delete_resource)
     disable_job = _method(calls.disable_job)
     drain_worker = _method(calls.drain_worker)
     edit_cart = _method(cart_calls.edit_cart)
     enable_job = _method(calls.enable_job)
     explain = _method(calls.explain)
+    forecast = _method(forecast_calls.forecast)
     get_calendar = _method(calls.get_calendar)
     get_calendar_windows = _method(calls.get_calendar_windows)
     get_cart = _method(cart_calls.get_cart)
@@ -75,22 +87,29 @@ class AsyncClient:
     get_history = _method(calls.get_history)
     get_job = _method(calls.get_job)
     get_ledger = _method(calls.get_ledger)
+    get_limit = _method(limit_calls.get_limit)
     get_log = _method(calls.get_log)
+    get_quota = _method(limit_calls.get_quota)
+    get_resource = _method(limit_calls.get_resource)
     get_run = _method(calls.get_run)
     get_run_events = _method(calls.get_run_events)
     get_schema = _method(calls.get_schema)
     get_upcoming = _method(calls.get_upcoming)
+    hold_run = _method(steering_calls.hold_run)
     list_calendars = _method(calls.list_calendars)
+    list_cart_failure_groups = _method(cart_calls.list_cart_failure_groups)
     list_cart_items = _method(cart_calls.list_cart_items)
     list_cart_templates = _method(cart_template_calls.list_cart_templates)
-    list_cart_failure_groups = _method(cart_calls.list_cart_failure_groups)
     list_cart_waves = _method(cart_calls.list_cart_waves)
     list_carts = _method(cart_calls.list_carts)
     list_events = _method(calls.list_events)
     list_jobs = _method(calls.list_jobs)
+    list_limits = _method(limit_calls.list_limits)
+    list_resources = _method(limit_calls.list_resources)
     list_runs = _method(calls.list_runs)
     list_servers = _method(calls.list_servers)
     list_shards = _method(calls.list_shards)
+    list_shares = _method(limit_calls.list_shares)
     list_tokens = _method(calls.list_tokens)
     list_worker_tokens = _method(calls.list_worker_tokens)
     list_workers = _method(calls.list_workers)
@@ -101,7 +120,13 @@ class AsyncClient:
     plan_template = _method(cart_calls.plan_template)
     preview_schedule = _method(calls.preview_schedule)
     put_calendar = _method(calls.put_calendar)
+    put_limit = _method(limit_calls.put_limit)
+    put_quota = _method(limit_calls.put_quota)
+    put_resource = _method(limit_calls.put_resource)
+    put_share = _method(limit_calls.put_share)
     raw_log = _method(calls.raw_log)
+    release_run = _method(steering_calls.release_run)
+    reprioritise_run = _method(steering_calls.reprioritise_run)
     resolve_run = _method(calls.resolve_run)
     resume_cart = _method(cart_calls.resume_cart)
     resume_job = _method(calls.resume_job)
@@ -112,6 +137,7 @@ class AsyncClient:
     revoke_worker_token = _method(calls.revoke_worker_token)
     rollback_cart = _method(cart_template_calls.rollback_cart)
     search_log = _method(calls.search_log)
+    simulate = _method(simulation_calls.simulate)
     skip_next = _method(calls.skip_next)
     submit_cart = _method(cart_calls.submit_cart)
     submit_job = _method(calls.submit_job)

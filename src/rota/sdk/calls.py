@@ -36,12 +36,12 @@ from rota.sdk.answers import (
     Token,
     Upcoming,
     Validation,
-    Why,
     Worker,
     WorkerToken,
 )
 from rota.sdk.exchange import Call, get, path_of, post, put
 from rota.sdk.values import to_json
+from rota.sdk.why_answers import Why
 
 Inputs = Mapping[str, object]
 Instant = datetime | str  # text: RFC 3339

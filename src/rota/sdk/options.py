@@ -62,6 +62,10 @@ class JobOptions(TypedDict, total=False):
     pool: str
     needs: Mapping[str, str]
     expect: Duration
+    resources: Mapping[str, float | str]  # a number, a size, or "read" or "write"
+    rate_limits: Sequence[str | Mapping[str, object]]
+    exclusive_by: Sequence[str]
+    after: Sequence[str] | Mapping[str, object]
     delivery: Literal["at_least_once", "at_most_once"]
     timeout: Duration
     deadline: Duration

@@ -71,7 +71,7 @@ def new_job(
         name=name,
         document={"name": name, "steps": [{"run": "true"}]},
         digest=f"{name}-{expected_version + 1}",
-        rules=RunRules(name, "default", **rules),
+        rules=RunRules(name, "default", is_scheduled=next_at is not None, **rules),
         set_name=set_name,
         next_at=next_at,
         held_from=None,

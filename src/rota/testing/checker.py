@@ -6,10 +6,10 @@ It looks only at what jobs wrote about themselves and at the list of what should
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from rota.testing.evidence import CLOCK_TICK, Event, Mark
 
@@ -34,6 +34,7 @@ class Finding:
 class _Life:
     """An attempt as the evidence shows it."""
 
+    job: str
     attempt: int
     first: float
     last: float
@@ -66,16 +67,25 @@ def check(
 
 def most_at_once(marks: Iterable[Mark]) -> int:
     """How many attempts lived at the same time, at most; each surely lived between its marks."""
+    return _most(marks, lambda life: 1)
+
+
+def most_in_use(marks: Iterable[Mark], sizes: Mapping[str, int]) -> int:
+    """How much attempts had at the same time, at most, each as much as its job needs.
+
+    Jobs without a size need nothing.
+    """
+    return _most(marks, lambda life: sizes.get(life.job, 0))
+
+
+def _most(marks: Iterable[Mark], size_of: Callable[[_Life], int]) -> int:
     changes: list[tuple[float, int]] = []
     for attempts in _lives(marks).values():
         for life in attempts:
+            size = size_of(life)
             # An end and a start within one tick of the jobs' clock may have been in that order.
-            changes += [(life.first + CLOCK_TICK, 1), (life.last, -1)]
-    most = now = 0
-    for _, change in sorted(changes):
-        now += change
-        most = max(most, now)
-    return most
+            changes += [(life.first + CLOCK_TICK, size), (life.last, -size)]
+    return max(accumulate((change for _, change in sorted(changes)), initial=0))
 
 
 def _lives(marks: Iterable[Mark]) -> Mapping[str, list[_Life]]:
@@ -91,7 +101,14 @@ def _lives(marks: Iterable[Mark]) -> Mapping[str, list[_Life]]:
 def _life(attempt: int, marks: list[Mark]) -> _Life:
     times = [mark.at for mark in marks]
     events = Counter(mark.event for mark in marks)
-    return _Life(attempt, min(times), max(times), events[Event.START], events[Event.END] > 0)
+    return _Life(
+        job=marks[0].job,
+        attempt=attempt,
+        first=min(times),
+        last=max(times),
+        starts=events[Event.START],
+        has_ended=events[Event.END] > 0,
+    )
 
 
 def _judge_starts(run: str, attempts: list[_Life]) -> Iterable[Finding]:

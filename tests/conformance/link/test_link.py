@@ -20,6 +20,7 @@ from rota.domain.states import RunState
 from rota.operations.runs import cancel
 from rota.ports.link import WorkerLink
 from rota.ports.work import (
+    MAX_AMOUNT,
     MAX_NUMBER,
     MAX_TOTAL,
     Beat,
@@ -58,13 +59,19 @@ async def taken(shop: Shop, link: WorkerLink, welcome: Welcome, **rules: Any) ->
 async def test_a_worker_is_welcomed_with_a_session_a_lease_and_the_store_s_time(
     shop: Shop, link: WorkerLink
 ) -> None:
-    offer = hello(labels={"site": "fra"}, functions=("app.tidy",), guard_mode="namespace")
+    offer = hello(
+        labels={"site": "fra"},
+        resources={"cpu": 1_500, "memory": MAX_AMOUNT},
+        functions=("app.tidy",),
+        guard_mode="namespace",
+    )
 
     welcome = await link.register(offer)
 
     [session] = await shop.scene.store.sessions(alive_only=True)
     assert (welcome.session, welcome.lease_seconds, welcome.stream) == (session.id, 30, 1)
     assert (session.labels, session.functions) == ({"site": "fra"}, ("app.tidy",))
+    assert session.resources == {"cpu": 1_500, "memory": MAX_AMOUNT}
     assert welcome.store_now > 0
 
 

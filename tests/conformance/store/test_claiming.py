@@ -93,24 +93,25 @@ async def test_a_pool_serves_its_own_runs_only(scene: Scene) -> None:
 
 
 async def test_a_run_goes_only_to_a_worker_with_its_labels(scene: Scene) -> None:
-    await scene.trigger(await scene.job("picky", needs={"site": "fra"}))
     other = await scene.worker("other", labels={"site": "nyc"})
     right = await scene.worker("right", labels={"site": "fra", "disk": "ssd"})
+    await scene.trigger(await scene.job("picky", needs={"site": "fra"}))
 
     assert await scene.claim(other) == []
     assert len(await scene.claim(right)) == 1
 
 
 async def test_a_function_goes_only_to_a_worker_that_registered_it(scene: Scene) -> None:
-    await scene.trigger(await scene.job("call", function="app.send"))
     other = await scene.worker("other", functions=("app.receive",))
     right = await scene.worker("right", functions=("app.send",))
+    await scene.trigger(await scene.job("call", function="app.send"))
 
     assert await scene.claim(other) == []
     assert len(await scene.claim(right)) == 1
 
 
 async def test_runs_that_do_not_fit_do_not_hold_up_those_that_do(scene: Scene) -> None:
+    await scene.worker("other", labels={"site": "fra"})
     await scene.trigger(await scene.job("picky", needs={"site": "fra"}), 50)
     [plain] = await scene.trigger(await scene.job("plain"))
     worker = await scene.worker()
@@ -212,13 +213,3 @@ async def test_the_next_attempt_has_the_next_number(scene: Scene) -> None:
         await scene.release()
 
     assert numbers == [1, 2, 3]
-
-
-async def test_the_place_in_the_queue_counts_who_goes_first(scene: Scene) -> None:
-    first, second = await scene.trigger(await scene.job("plain"), 2)
-    [urgent] = await scene.trigger(await scene.job("urgent", priority=9))
-    [later] = await scene.trigger(await scene.job("later"), at=scene.clock.instant + MINUTE)
-
-    positions = [await scene.store.queue_position(run) for run in (urgent, first, second, later)]
-
-    assert positions == [0, 1, 2, None]

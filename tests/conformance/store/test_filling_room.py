@@ -78,10 +78,10 @@ async def test_room_that_the_worker_has_not_is_not_filled(scene: Scene) -> None:
 
 
 async def test_who_waited_before_goes_first(scene: Scene) -> None:
-    [earlier] = await scene.trigger(await scene.job("earlier"))
+    [earlier] = await scene.trigger(await scene.job("earlier", share="team"))
     worker = await scene.worker()
 
-    fired = await fire(scene, await due_jobs(scene), Room(worker, 1))
+    fired = await fire(scene, await due_jobs(scene, share="team"), Room(worker, 1))
 
     assert [work.run for work in fired.claimed] == [earlier]
     assert len(fired.wakes.pools["default"]) == 1

@@ -6,6 +6,7 @@ import pytest
 
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId
+from rota.domain.limits import Resource
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Overlap, Retry
 from rota.domain.states import RunState
@@ -33,6 +34,24 @@ async def test_a_change_makes_the_next_version_and_keeps_the_old_document(scene:
     documents = await scene.store.documents([(job_id, 1), (job_id, 2), (job_id, 3)])
     assert changed.version == 2
     assert set(documents) == {(job_id, 1), (job_id, 2)}
+
+
+async def test_declarations_are_saved_with_the_jobs_or_not_at_all(scene: Scene) -> None:
+    await scene.job("backup")
+    licence, now = Resource("default", "pg-license", 4), scene.clock.instant
+
+    with pytest.raises(Conflict):
+        await scene.store.save_jobs(
+            [new_job("backup", now)], removed=(), actor="editor", declarations=[licence]
+        )
+    before = await scene.store.declarations()
+    wakes = await scene.store.save_jobs(
+        [new_job("other", now)], removed=(), actor="editor", declarations=[licence]
+    )
+
+    assert before == []
+    assert [each.declaration for each in await scene.store.declarations()] == [licence]
+    assert wakes.keys
 
 
 async def test_a_name_that_is_taken_is_a_conflict(scene: Scene) -> None:

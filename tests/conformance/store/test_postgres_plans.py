@@ -44,11 +44,14 @@ BOUNDED = {
 }
 # They change many runs at once, each by its key; the small indexes would be read once for each.
 BATCHES = (
+    "block_on_keys",
     "block_run",
     "claim_runs",
     "complete_runs",
     "end_attempt",
     "end_waiting_run",
+    "let_run_go",
+    "promise_key",
     "queue_run",
     "set_progress",
     "start_runs",

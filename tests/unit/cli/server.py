@@ -74,7 +74,7 @@ class Server:
         self.do(self._finish(work, result, tuple(steps), printed))
 
     async def _claim(self) -> Work:
-        hello = Hello(worker="worker-1", pool="default", slots=100)
+        hello = Hello(worker="worker-1", pool="default", slots=100, resources={"cpu": 4_000})
         session, _ = await serving.register(self.backends, hello, _LEASE)
         self._sessions.append(session.id)
         [work] = await serving.claim(self.backends, session.id, 1)

@@ -24,7 +24,7 @@ def write(text: str, name: str = "jobs.yaml") -> str:
     return name
 
 
-@pytest.mark.parametrize("name", ["jobs.yaml", "welcome.yaml"])
+@pytest.mark.parametrize("name", ["jobs.yaml", "scarce.yaml", "welcome.yaml"])
 def test_examples_are_valid(rota: Console, name: str) -> None:
     ended = rota("validate", str(ROOT / "examples" / name))
 
@@ -64,6 +64,12 @@ CART_FILE = """\
 jobs: [{name: upgrade, inputs: {host: {}}, steps: [{run: x}]}]
 carts: [{name: rollout, job: upgrade, items_from: fleet.csv}]
 """
+
+
+def test_limits_and_resources_are_counted_too(rota: Console) -> None:
+    ended = rota("validate", str(ROOT / "examples" / "scarce.yaml"))
+
+    assert ended.lines[0].endswith("scarce.yaml: valid, 2 jobs, 1 limit, 2 resources")
 
 
 def test_a_file_with_carts_is_valid_with_its_files_of_items(rota: Console) -> None:

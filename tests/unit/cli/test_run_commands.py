@@ -99,9 +99,11 @@ def test_waiting_run_says_why(rota: Console, server: Server) -> None:
     ended = rota("why", run)
 
     assert ended.code == 0
-    assert ended.out.startswith(f"{run} · queued: no worker serves pool default")
+    assert ended.lines[0].startswith(f"{run} tidy · queued for ")
+    assert ended.lines[0].endswith(" · start unknown")
     assert "  1 worker  no worker serves pool default" in ended.lines
-    assert "not a reason:" in ended.out
+    assert "  passed: time, pause, hold, max_concurrency" in ended.lines
+    assert ended.lines[-1].startswith("  not a reason: priority (first in queue), fair share (")
 
 
 def test_run_of_a_later_time_says_when_it_is_due(rota: Console, server: Server) -> None:

@@ -18,7 +18,22 @@ def test_workers_are_listed_with_what_they_hold(rota: Console, server: Server) -
 
     [_, line] = rota("worker", "list").lines
 
-    assert line.split()[:6] == ["worker-1", "alive", "default", "1", "of", "100"]
+    assert line.split()[:8] == ["worker-1", "alive", "default", "1", "of", "100", "cpu", "0/4"]
+
+
+def test_a_worker_is_shown_with_what_is_in_use(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+    rota("trigger", "tidy")
+    server.claim()
+
+    shown = rota("worker", "show", "worker-1")
+
+    assert {" ".join(line.split()) for line in shown.lines} >= {
+        "running 1 of 100",
+        "cpu 0 of 4 in use",
+    }
+    assert rota("worker", "show", "worker-1", "--json").json["resources"] == {"cpu": "4"}
+    assert rota("worker", "show", "nobody").code == 3
 
 
 def test_no_worker_says_what_to_start(rota: Console, server: Server) -> None:

@@ -134,6 +134,7 @@ async def test_a_ticket_for_runs_of_another_kind_is_passed_on(
     scene: Scene, backends: Backends, taker: SoleTaker
 ) -> None:
     floor = never_polling(replace(backends, queue=SoleQueue(taker)))
+    await scene.worker("far", labels={"site": "fra"})
     async with fed(floor):
         runs = await scene.trigger(await scene.job(needs={"site": "fra"}))
 

@@ -56,7 +56,7 @@ def test_a_command_that_does_not_exist_is_noticed() -> None:
 def test_commands_in_prose_exist(code: str) -> None:
     nouns = {
         *("job", "run", "cart", "worker", "calendar", "cron"),
-        *("import", "token", "config", "events"),
+        *("import", "token", "config", "events", "limit", "resource", "quota", "share"),
     }
     words = code.replace("\\|", "|").split()[1:]
     is_command = words[0] if words[0] not in nouns else " ".join(words[:2])

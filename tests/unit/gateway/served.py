@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -85,8 +85,10 @@ class Served:
         assert answer.status_code == 202, answer.text
         return dict(answer.json())
 
-    async def worker(self, name: str = "worker-1") -> Worker:
-        hello = Hello(worker=name, pool="default", slots=100)
+    async def worker(
+        self, name: str = "worker-1", resources: Mapping[str, int] | None = None
+    ) -> Worker:
+        hello = Hello(worker=name, pool="default", slots=100, resources=resources or {})
         session, _ = await serving.register(self.backends, hello, _LEASE)
         return Worker(self.backends, session.id)
 

@@ -29,6 +29,10 @@ ROLES = {
     "POST /api/v1/submit_job": Role.EDITOR,
     "PUT /api/v1/calendars/{calendar}": Role.EDITOR,
     "DELETE /api/v1/calendars/{calendar}": Role.EDITOR,
+    "PUT /api/v1/limits/{name}": Role.EDITOR,
+    "DELETE /api/v1/limits/{name}": Role.EDITOR,
+    "PUT /api/v1/resources/{name}": Role.EDITOR,
+    "DELETE /api/v1/resources/{name}": Role.EDITOR,
     "POST /api/v1/jobs/{job}:pause": Role.OPERATOR,
     "POST /api/v1/jobs/{job}:resume": Role.OPERATOR,
     "POST /api/v1/jobs/{job}:skip": Role.OPERATOR,
@@ -38,6 +42,9 @@ ROLES = {
     "POST /api/v1/runs/{run}:cancel": Role.OPERATOR,
     "POST /api/v1/runs/{run}:retry": Role.OPERATOR,
     "POST /api/v1/runs/{run}:resolve": Role.OPERATOR,
+    "POST /api/v1/runs/{run}:hold": Role.OPERATOR,
+    "POST /api/v1/runs/{run}:release": Role.OPERATOR,
+    "POST /api/v1/runs/{run}:reprioritise": Role.OPERATOR,
     "POST /api/v1/carts": Role.OPERATOR,
     "PATCH /api/v1/carts/{cart}": Role.OPERATOR,
     "POST /api/v1/carts/{cart}:pause": Role.OPERATOR,
@@ -49,6 +56,9 @@ ROLES = {
     "DELETE /api/v1/cart-templates/{template}": Role.EDITOR,
     "POST /api/v1/workers/{worker}/drain": Role.OPERATOR,
     "POST /api/v1/workers/{worker}/resume": Role.OPERATOR,
+    "PUT /api/v1/quota": Role.ADMIN,
+    "DELETE /api/v1/quota": Role.ADMIN,
+    "PUT /api/v1/shares/{share}": Role.ADMIN,
     "GET /api/v1/worker_tokens": Role.ADMIN,
     "POST /api/v1/worker_tokens": Role.ADMIN,
     "DELETE /api/v1/worker_tokens/{token_id}": Role.ADMIN,
@@ -61,14 +71,14 @@ HARMLESS_POSTS = {"POST /api/v1/jobs:validate", "POST /api/v1/logout"}
 
 def name_of(call: tuple[str, APIRoute]) -> str:
     method, route = call
-    return f"{method} {route.path}"
+    return f"{method} {route.path_format}"
 
 
 async def asked(client: httpx.AsyncClient, call: tuple[str, APIRoute]) -> httpx.Response:
     """What the call is answered when it names things that do not exist."""
     method, route = call
-    names = ("job", "run", "cart", "template", "calendar", "worker", "token_id")
-    path = route.path.format(**dict.fromkeys(names, "nothing"))
+    names = ("job", "run", "cart", "template", "calendar", "worker", "token_id", "name", "share")
+    path = route.path_format.format(**dict.fromkeys(names, "nothing"))
     return await client.request(method, path)
 
 

@@ -218,5 +218,5 @@ async def test_a_run_that_waits_for_its_turn_says_so(served: Served) -> None:
     assert why["summary"] == (
         "blocked: it is not its turn in the backfill of tidy (max_parallel: 1)"
     )
-    assert why["passed"] == ["time", "pause", "max_concurrency", "worker"]
+    assert why["passed"] == ["time", "pause", "hold", "max_concurrency"]
     assert why["since"] == second["created_at"]

@@ -31,6 +31,14 @@ async def test_submitting_a_disabled_job_runs_nothing(served: Served) -> None:
     assert made["runs"] == []
 
 
+async def test_a_job_that_follows_another_is_not_started_at_once(served: Served) -> None:
+    text = job_file(job("first"), job("second", after=["first"]))
+
+    answer = await served.post("submit_job", content=text, headers=YAML)
+
+    assert [each["run"] is None for each in answer.json()["jobs"]] == [False, True]
+
+
 async def test_submitting_a_job_that_lacks_inputs_changes_nothing(served: Served) -> None:
     text = job_file(job("fine"), job("greet", inputs={"who": {"type": "string"}}))
 

@@ -26,6 +26,18 @@ async def test_workers_are_listed_with_what_they_hold(served: Served) -> None:
     }
 
 
+async def test_a_worker_is_shown_with_what_it_offers_and_what_is_in_use(served: Served) -> None:
+    worker = await served.worker(resources={"cpu": 4_000, "memory": 8 * 1024**3 * 1_000})
+    await served.apply(job(resources={"cpu": 1.5, "memory": "512MiB"}))
+    await served.trigger()
+    await worker.claim()
+
+    [shown] = (await served.get("workers")).json()["items"]
+
+    assert shown["resources"] == {"cpu": "4", "memory": "8GiB"}
+    assert shown["used"] == {"cpu": "1.5", "memory": "512MiB"}
+
+
 async def test_a_schedule_is_previewed_in_words_and_times_of_its_zone(served: Served) -> None:
     params = {
         "expression": "30 2 * * *",

@@ -77,6 +77,14 @@ class TestAddresses:
             ("ROTA_STORE_POOL", "0", "not a number of connections"),
             ("ROTA_LABELS", f"site={'x' * 201}", "at most 100 labels of 200 characters"),
             ("ROTA_LABELS", ",".join(f"{n}=" for n in range(101)), "at most 100 labels"),
+            ("ROTA_RESOURCES", "cpu", "not key=value"),
+            ("ROTA_RESOURCES", "cpu=0.0005", "cpu=0.0005 is not an amount"),
+            ("ROTA_RESOURCES", "cpu=-1", "cpu=-1 is not an amount"),
+            ("ROTA_RESOURCES", "memory=8", "write a size such as 8GiB"),
+            ("ROTA_RESOURCES", "slots=8", "the setting slots says how many"),
+            ("ROTA_RESOURCES", ",".join(f"{n}=1" for n in range(101)), "at most 100 resources"),
+            ("ROTA_POOL_MAX", "cpu=16", "cpu is not POOL/NAME, such as linux/cpu=16"),
+            ("ROTA_POOL_MAX", "linux/memory=64", "memory=64 has no unit"),
             ("ROTA_SERVER_LEASE", "10m", "must be between 1s and 5m"),
             ("ROTA_SERVER_LEASE", "10ms", "must be between 1s and 5m"),
             ("ROTA_SERVER", "host:port", "not host:port"),
@@ -103,6 +111,29 @@ class TestAddresses:
         assert not settings.is_alone
         assert settings.roles == ("gateway", "dispatcher")
         assert settings.server == ("a:1", "b:7701", "[::1]:3", "[::2]:7701")
+
+    def test_the_largest_runs_are_told_by_pool(self) -> None:
+        written = "linux/cpu=16,linux/memory=64GiB,small/cpu=0.5"
+
+        settings = config.load(environ={"ROTA_POOL_MAX": written})
+
+        memory = 64 * 1024**3 * 1_000
+        assert settings.largest == {
+            "linux": {"cpu": 16_000, "memory": memory},
+            "small": {"cpu": 500},
+        }
+        assert setting_values.shown("pool_max", settings.pool_max) == written
+
+    def test_resources_of_a_worker_are_numbers_and_sizes(self) -> None:
+        settings = config.load(environ={"ROTA_RESOURCES": "cpu=1.5, memory=2GiB, licence-x=2"})
+
+        assert settings.resources == {
+            "cpu": 1_500,
+            "memory": 2 * 1024**3 * 1000,
+            "licence-x": 2_000,
+        }
+        shown = setting_values.shown("resources", settings.resources)
+        assert shown == "cpu=1.5,memory=2GiB,licence-x=2"
 
     def test_server_lease_is_short_where_others_wait_for_it(self) -> None:
         alone, shared = Settings(), Settings(store="postgresql://db")

@@ -21,13 +21,18 @@ from rota.gateway.shapes import (
     cart_template,
     cluster,
     event,
+    forecast,
     job,
+    limit,
     log,
     plan,
     preview,
     problem,
     run,
+    share,
+    simulation,
     token,
+    why,
     worker,
 )
 from rota.operations.backends import Backends
@@ -38,6 +43,14 @@ from rota.sdk import (
     cart_calls,
     cart_template_answers,
     cart_template_calls,
+    forecast_answers,
+    forecast_calls,
+    limit_answers,
+    limit_calls,
+    simulation_answers,
+    simulation_calls,
+    steering_calls,
+    why_answers,
 )
 from rota.sdk.exchange import Call
 
@@ -66,7 +79,12 @@ SHAPES: list[tuple[type[answers.Answer], type[BaseModel]]] = [
     (answers.Run, run.RunShape),
     (answers.RunDetail, run.RunDetail),
     (answers.Batch, run.BatchShape),
-    (answers.Why, run.WhyShape),
+    (why_answers.Holder, why.HolderShape),
+    (why_answers.Obstacle, why.ObstacleShape),
+    (why_answers.Reserved, why.ReservedShape),
+    (why_answers.OrderOfService, why.OrderShape),
+    (why_answers.NotReason, why.SurplusShape),
+    (why_answers.Why, why.WhyShape),
     (answers.Backfill, backfill.BackfillShape),
     (answers.SkippedDueTimes, backfill.SkippedShape),
     (cart_answers.CartFailures, cart.FailuresShape),
@@ -83,6 +101,31 @@ SHAPES: list[tuple[type[answers.Answer], type[BaseModel]]] = [
     (cart_answers.CartPlan, cart.CartPlanShape),
     (cart_template_answers.CartTemplate, cart_template.CartTemplateShape),
     (cart_template_answers.CartTemplateDetail, cart_template.CartTemplateDetail),
+    (forecast_answers.Expected, forecast.ExpectedShape),
+    (forecast_answers.JobForecast, forecast.JobForecastShape),
+    (forecast_answers.ForecastStart, forecast.StartShape),
+    (forecast_answers.LoadBucket, forecast.LoadBucketShape),
+    (forecast_answers.LoadPeak, forecast.LoadPeakShape),
+    (forecast_answers.Quiet, forecast.QuietShape),
+    (forecast_answers.Load, forecast.LoadShape),
+    (forecast_answers.Saturation, forecast.SaturationShape),
+    (forecast_answers.ForecastAccuracy, forecast.AccuracyShape),
+    (forecast_answers.Forecast, forecast.ForecastShape),
+    (simulation_answers.Waits, simulation.WaitsShape),
+    (simulation_answers.SimulatedJob, simulation.SimulatedJobShape),
+    (simulation_answers.SimulatedPriority, simulation.SimulatedPriorityShape),
+    (simulation_answers.SimulatedShare, simulation.SimulatedShareShape),
+    (simulation_answers.SimulatedUse, simulation.SimulatedUseShape),
+    (simulation_answers.SimulatedSaturation, simulation.SimulatedSaturationShape),
+    (simulation_answers.SimulationReport, simulation.ReportShape),
+    (simulation_answers.Comparison, simulation.ComparisonShape),
+    (limit_answers.Bucket, limit.BucketShape),
+    (limit_answers.Use, limit.UseShape),
+    (limit_answers.Limit, limit.LimitShape),
+    (limit_answers.Resource, limit.ResourceShape),
+    (limit_answers.Quota, limit.QuotaShape),
+    (limit_answers.DeclarationChange, limit.DeclarationChangeShape),
+    (limit_answers.Share, share.ShareShape),
     (answers.LogLine, log.LogLine),
     (answers.LogWindow, log.LogWindow),
     (answers.LogMatches, log.LogMatches),
@@ -190,6 +233,24 @@ CALLS: list[Call[Any]] = [
     cart_template_calls.delete_cart_template("m", if_match="e"),
     cart_template_calls.rollback_cart("c"),
     cart_template_calls.plan_rollback("c"),
+    forecast_calls.forecast("1h", start="s", end="e", measure="m", buckets=1, job="j"),
+    limit_calls.list_limits(limit=1, cursor="c"),
+    limit_calls.get_limit("n"),
+    limit_calls.put_limit("n", tokens=1, per="1s", plan=True),
+    limit_calls.delete_limit("n"),
+    limit_calls.list_resources(limit=1, cursor="c"),
+    limit_calls.get_resource("n"),
+    limit_calls.put_resource("n", total=1, plan=True),
+    limit_calls.delete_resource("n"),
+    limit_calls.get_quota(),
+    limit_calls.put_quota(running=1, plan=True),
+    limit_calls.delete_quota(),
+    limit_calls.list_shares(),
+    limit_calls.put_share("s", 2),
+    simulation_calls.simulate("1h", add_workers={"p": 1}, move={"j": "@daily"}, without=["k"]),
+    steering_calls.hold_run("r"),
+    steering_calls.release_run("r"),
+    steering_calls.reprioritise_run("r", 9),
 ]
 
 
@@ -216,6 +277,8 @@ def pattern(path: str) -> str:
         "{calendar}": "k",
         "{token_id}": "t",
         "{worker}": "w",
+        "{name}": "n",
+        "{share}": "s",
     }
     for parameter, name in names.items():
         path = path.replace(parameter, name)
@@ -245,7 +308,16 @@ def test_call_is_one_the_server_knows(
 
 
 def test_every_call_is_held_against_the_server() -> None:
-    made = [name for module in (calls, cart_calls, cart_template_calls) for name in _own(module)]
+    modules = (
+        calls,
+        cart_calls,
+        cart_template_calls,
+        forecast_calls,
+        limit_calls,
+        simulation_calls,
+        steering_calls,
+    )
+    made = [name for module in modules for name in _own(module)]
 
     assert len(CALLS) == len(made)
 

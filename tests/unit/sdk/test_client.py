@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.sdk.answering import Answering, Given, document, events, problem
 
-from rota.sdk import calls, cart_calls, errors
+from rota.sdk import calls, cart_calls, errors, limit_calls, steering_calls
 from rota.sdk.answers import LogWindow, Run
 from rota.sdk.async_client import AsyncClient
 from rota.sdk.client import Client
@@ -72,7 +72,7 @@ def test_both_clients_offer_the_same() -> None:
 def test_every_call_is_a_method() -> None:
     own = {
         name
-        for module in (calls, cart_calls)
+        for module in (calls, cart_calls, limit_calls, steering_calls)
         for name, call in inspect.getmembers(module, inspect.isfunction)
         if call.__module__ == module.__name__
     }

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from rota.domain.durations import parse_duration
+from rota.domain.jobfile import read_job
 from rota.domain.jobfile.fields import JOB
+from rota.domain.spec import After
 from rota.sdk.options import JobOptions, Retry, When, cron, document_of, duration_text, every
 
 # What a job file says about code and its surroundings is settled for a function.
@@ -38,6 +40,24 @@ def test_two_time_zones_in_one_schedule_are_refused() -> None:
 
     with pytest.raises(ValueError, match="one time zone, not CET and UTC"):
         document_of(options)
+
+
+def test_demands_are_those_of_the_job_file() -> None:
+    options: JobOptions = {
+        "resources": {"cpu": 0.5, "memory": "1GiB", "catalog": "read"},
+        "rate_limits": ["uploads", {"name": "mail", "tokens": 2}],
+        "exclusive_by": ("target",),
+        "schedule": "@daily",
+        "after": {"jobs": ["vacuum"], "within": timedelta(hours=2)},
+    }
+    function = {"name": "backup", "type": "python", "function": "f", "inputs": {"target": {}}}
+
+    spec = read_job(function | document_of(options))
+
+    assert spec.resources == {"cpu": 500, "memory": 1024**3 * 1_000, "catalog": 1_000}
+    assert spec.rate_limits == {"uploads": 1, "mail": 2}
+    assert spec.exclusive_by == ("target",)
+    assert spec.after == After(("vacuum",), timedelta(hours=2))
 
 
 def test_values_of_python_become_those_of_the_job_file() -> None:

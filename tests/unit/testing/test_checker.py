@@ -1,17 +1,24 @@
 from __future__ import annotations
 
-from rota.testing.checker import Fault, Finding, check, most_at_once
+from rota.testing.checker import Fault, Finding, check, most_at_once, most_in_use
 from rota.testing.evidence import Event, Mark
+
+SIZES = {"large": 8, "small": 2}
 
 
 def lived(
-    run: str, attempt: int, start: float, *beats: float, end: float | None = None
+    run: str,
+    attempt: int,
+    start: float,
+    *beats: float,
+    end: float | None = None,
+    job: str = "job",
 ) -> list[Mark]:
     """The marks of one attempt."""
     times = [(Event.START, start), *((Event.BEAT, at) for at in beats)]
     if end is not None:
         times.append((Event.END, end))
-    return [Mark("job", run, attempt, event, at) for event, at in times]
+    return [Mark(job, run, attempt, event, at) for event, at in times]
 
 
 def faults(findings: list[Finding]) -> list[tuple[Fault, str]]:
@@ -73,3 +80,20 @@ class TestMostAtOnce:
 
     def test_nothing_is_none_at_once(self) -> None:
         assert most_at_once([]) == 0
+
+
+class TestMostInUse:
+    def test_sizes_of_attempts_that_live_together_add_up(self) -> None:
+        marks = (
+            lived("a", 1, 1.0, end=4.0, job="large")
+            + lived("b", 1, 2.0, end=5.0, job="small")
+            + lived("c", 1, 3.0, end=6.0, job="free")
+            + lived("d", 1, 4.5, end=6.0, job="small")
+        )
+
+        assert most_in_use(marks, SIZES) == 10
+
+    def test_attempt_that_died_had_its_part_until_its_last_word(self) -> None:
+        marks = lived("a", 1, 1.0, 2.0, job="large") + lived("a", 2, 2.5, end=4.0, job="large")
+
+        assert most_in_use(marks, SIZES) == 8

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rota.domain.ids import instant
+from rota.domain.spec import JobSpec
 from rota.ports.executor import Assignment
 
 _INHERITED = ("PATH", "HOME", "LANG", "TZ")
@@ -42,9 +43,14 @@ def told_by_rota(assignment: Assignment, output: Path, progress: Path) -> dict[s
     }
 
 
-def given_inputs(inputs: Mapping[str, object] | None) -> dict[str, str]:
-    """Inputs as `INPUT_*` variables: never pasted into a shell line."""
-    return {f"INPUT_{name.upper()}": as_text(value) for name, value in (inputs or {}).items()}
+def given_inputs(spec: JobSpec, inputs: Mapping[str, object] | None) -> dict[str, str]:
+    """Inputs as `INPUT_*` variables: never pasted into a shell line.
+
+    A run that nobody asked for by hand has those that the job gives them by default.
+    """
+    defaults = {n: each.default for n, each in spec.inputs.items() if each.default is not None}
+    values = {**defaults, **(inputs or {})}
+    return {f"INPUT_{name.upper()}": as_text(value) for name, value in values.items()}
 
 
 def as_text(value: object) -> str:

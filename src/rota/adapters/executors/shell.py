@@ -129,7 +129,7 @@ class ShellExecutor:
             env={
                 **self._base_env,
                 **spec.env,
-                **given_inputs(work.inputs),
+                **given_inputs(spec, work.inputs),
                 **told_by_rota(assignment, folder.output, folder.progress),
             },
             open_sink=partial(self._desk.output, work.fence),

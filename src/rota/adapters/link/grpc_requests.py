@@ -15,6 +15,7 @@ from rota.adapters.link import grpc_checks as checks
 from rota.contracts import worker_pb2 as pb
 from rota.domain.output.recorder import INLINE_LIMIT
 from rota.ports.work import (
+    MAX_AMOUNT,
     MAX_LABELS,
     Beat,
     ChunkMeta,
@@ -55,6 +56,7 @@ def hello_message(hello: Hello) -> pb.Hello:
         pool=hello.pool,
         slots=hello.slots,
         labels=hello.labels,
+        resources=hello.resources,
         functions=hello.functions,
         guard_mode=hello.guard_mode,
         version=hello.version,
@@ -68,6 +70,7 @@ def hello_from(message: pb.Hello) -> Hello:
         raise checks.bad(f"slots: 1 to {MAX_SLOTS:,} are allowed, not {message.slots:,}")
     checks.count(message.ByteSize(), "bytes of a hello", _MAX_HELLO)
     checks.count(len(message.labels), "labels", MAX_LABELS)
+    checks.count(len(message.resources), "resources", MAX_LABELS)
     functions = checks.items(message.functions, "functions", _MAX_FUNCTIONS)
     return Hello(
         worker=checks.name(message.worker, "worker"),
@@ -75,6 +78,10 @@ def hello_from(message: pb.Hello) -> Hello:
         slots=message.slots,
         labels={
             checks.name(key, "label"): checks.label(value) for key, value in message.labels.items()
+        },
+        resources={
+            checks.name(key, "resource"): checks.count(amount, "resource", MAX_AMOUNT)
+            for key, amount in message.resources.items()
         },
         functions=tuple(checks.name(each, "function") for each in functions),
         guard_mode=checks.text(message.guard_mode),

@@ -15,6 +15,7 @@ from rota.domain.carts.definition import CartRules
 from rota.domain.carts.states import CartState, ItemState
 from rota.domain.ids import BackfillId, CartId, JobId, RunId, ServerId, SessionId, instant, micros
 from rota.domain.job import Job, RunRules
+from rota.domain.resources import Vector
 from rota.domain.run import (
     Attempt,
     AttemptResult,
@@ -152,6 +153,7 @@ def run_from(row: Row) -> Run:
         outputs=from_json(row["outputs"]),
         progress=from_json(row["progress"]),
         retry_of=row["retry_of"],
+        follows=row["follows"],
         backfill=row["backfill"],
         cart=row["cart"],
         item=row["item"],
@@ -275,7 +277,7 @@ def calendar_from(row: Row) -> StoredCalendar:
     )
 
 
-def session_from(row: Row, held: int = 0) -> Session:
+def session_from(row: Row, held: int = 0, used: Vector | None = None) -> Session:
     return Session(
         id=SessionId(row["id"]),
         worker=row["worker"],
@@ -295,6 +297,8 @@ def session_from(row: Row, held: int = 0) -> Session:
         stream=row["stream"],
         draining=bool(row["draining"]),
         held=held,
+        resources=from_json(row["resources"]),
+        used=used or {},
     )
 
 

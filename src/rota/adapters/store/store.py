@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 
 from rota.adapters.store.cart_verbs import CartVerbs
 from rota.adapters.store.driving import Driver, Urgency
+from rota.adapters.store.forecast_verbs import ForecastVerbs
+from rota.adapters.store.limit_verbs import LimitVerbs
+from rota.adapters.store.line_verbs import LineVerbs
 from rota.adapters.store.reaping import Reaped, Reaping, Silent
 from rota.adapters.store.script import MakeScript, Many, Script
 from rota.adapters.store.scripts import (
@@ -33,11 +36,13 @@ from rota.adapters.store.scripts import (
 from rota.adapters.store.scripts.gates import HoldGates, hold_free_gates, hold_gates
 from rota.adapters.store.scripts.memory import Memory
 from rota.adapters.store.scripts.rules import RulesBook
+from rota.adapters.store.steering_verbs import SteeringVerbs
 from rota.domain.backfill import Backfill, DueRun
 from rota.domain.congestion import Congestion
 from rota.domain.errors import HeldTooLong
 from rota.domain.ids import JobId, RunId, ServerId, SessionId, instant
 from rota.domain.job import Job
+from rota.domain.limits import Declaration
 from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
@@ -50,7 +55,7 @@ T = TypeVar("T")
 _NOTE_USE_EVERY = timedelta(minutes=1)  # a token's last use is known this exactly
 
 
-class SqlStore(CartVerbs):
+class SqlStore(CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, SteeringVerbs):
     """Implements `rota.ports.store.Store`."""
 
     def __init__(self, driver: Driver, memory: Memory | None = None) -> None:
@@ -69,8 +74,9 @@ class SqlStore(CartVerbs):
         actor: str,
         calendars: Sequence[NewCalendar] = (),
         templates: TemplateChanges = NO_TEMPLATES,
+        declarations: Sequence[Declaration] = (),
     ) -> port.Wakes:
-        new = defining.Definitions(jobs, removed, calendars, templates)
+        new = defining.Definitions(jobs, removed, calendars, templates, declarations)
         return await self._write(lambda now: defining.save(now, new, actor, self._book))
 
     async def move_schedules(self, moves: Sequence[port.ScheduleMove], *, actor: str) -> port.Wakes:
@@ -154,7 +160,9 @@ class SqlStore(CartVerbs):
         return await self._driver.read(lambda _: reading.next_eligible_at(), Urgency.FIRE)
 
     async def release_eligible(self, limit: int) -> port.Released:
-        return await self._fire(lambda now, hold: releasing.release_eligible(now, limit, hold))
+        return await self._fire(
+            lambda now, hold: releasing.release_eligible(now, limit, hold, self._memory)
+        )
 
     async def release_forgotten(self, limit: int) -> port.Released:
         released, self._swept_to = await self._write(
@@ -167,7 +175,9 @@ class SqlStore(CartVerbs):
     async def submit(
         self, runs: Sequence[port.NewRun], idempotency: port.Idempotency | None = None
     ) -> port.Submitted:
-        return await self._write(lambda now: submitting.submit(now, runs, idempotency, self._book))
+        return await self._write(
+            lambda now: submitting.submit(now, runs, idempotency, self._book, self._memory)
+        )
 
     async def submit_backfill(
         self,
@@ -230,9 +240,6 @@ class SqlStore(CartVerbs):
 
     async def late_results(self, run: RunId) -> list[LateResult]:
         return await self._driver.read(lambda _: reading.late_results(run))
-
-    async def queue_position(self, run: RunId) -> int | None:
-        return await self._driver.read(lambda _: reading.queue_position(run))
 
     # --- output
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rota.domain.durations import parse_duration
+from rota.domain.jobfile.demands import build_after, build_rate_limits, build_resources
 from rota.domain.jobfile.kinds import parse_share
 from rota.domain.schedule import is_one_off
 from rota.domain.schedule.zones import load_zone
@@ -64,6 +65,10 @@ def build_job(document: Document) -> JobSpec:
             pool=str,
             needs=dict,
             expect=parse_duration,
+            resources=build_resources,
+            rate_limits=build_rate_limits,
+            exclusive_by=tuple,
+            after=build_after,
             delivery=Delivery,
             timeout=parse_duration,
             deadline=parse_duration,

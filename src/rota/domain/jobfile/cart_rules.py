@@ -10,7 +10,7 @@ from rota.domain.carts.template import ItemsFile
 from rota.domain.jobfile.build import Document
 from rota.domain.jobfile.cart_fields import CART
 from rota.domain.jobfile.kinds import INVALID
-from rota.domain.jobfile.report import At, dotted
+from rota.domain.jobfile.report import At, refuse_repeated
 from rota.domain.jobfile.rules import check_schedule
 from rota.domain.schedule.quoting import quoted
 
@@ -30,7 +30,7 @@ def check_carts(file: Document, written: Any, root: At) -> None:
         raw = written["carts"][index]
         check_cart(document, raw, at.within(CART.scope(raw, at)))
         if name := document.get("name"):
-            _refuse_repeated(f"cart {name}", name, at.child("name"), first)
+            refuse_repeated(f"cart {name}", name, at.child("name"), first)
 
 
 def check_cart(document: Document, written: Written, at: At) -> None:
@@ -106,14 +106,7 @@ def _check_keys(document: Document, at: At) -> None:
     first: dict[str, At] = {}
     for index, item in enumerate(document.get("items", ())):
         if item is not INVALID and (key := item.get("key")):
-            _refuse_repeated(f"key {quoted(key)}", key, at.child(index).child("key"), first)
-
-
-def _refuse_repeated(what: str, name: str, at: At, first: dict[str, At]) -> None:
-    earlier = first.setdefault(name, at)
-    if earlier is not at:
-        where = f"in line {earlier.place.line}" if earlier.place else f"at {dotted(earlier.path)}"
-        at.refuse(f"{what} is already {where}")
+            refuse_repeated(f"key {quoted(key)}", key, at.child(index).child("key"), first)
 
 
 def _written_items(written: Written) -> Iterator[tuple[int, Written]]:

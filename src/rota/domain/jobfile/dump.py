@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -44,17 +45,20 @@ _Dumper.add_implicit_resolver("tag:rota,not-text", _NOT_TEXT, None)
 
 
 def to_yaml(
-    documents: Iterable[Mapping[str, Any]], calendars: Sequence[Mapping[str, Any]] = ()
+    documents: Iterable[Mapping[str, Any]],
+    beside: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> str:
-    """A job file of these jobs and calendars; the project they share is written at the top."""
+    """A job file of these jobs and of what stands beside them, by field; parts that are empty go.
+
+    The project that the jobs share is written at the top.
+    """
     jobs = [dict(document) for document in documents]
     projects = {job.get("project") for job in jobs}
     head: dict[str, Any] = {}
     if len(projects) == 1 and (project := projects.pop()) is not None:
         head = {"project": project}
         jobs = [{name: job[name] for name in job if name != "project"} for job in jobs]
-    if calendars:
-        head["calendars"] = list(calendars)
+    head |= {name: list(entries) for name, entries in beside.items() if entries}
     return to_block(head | {"jobs": jobs})
 
 

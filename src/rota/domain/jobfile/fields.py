@@ -1,7 +1,7 @@
 """The table of fields: job, defaults and file.
 
 The validator, the JSON Schema and the reference page all come from it, so a field is added here
-(or, inside a section of a job, in `parts`), in `build`, and nowhere else.
+(or, where it has a module of its own, there), in `build`, and nowhere else.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from datetime import timedelta
 from rota.domain.durations import format_duration
 from rota.domain.jobfile.calendars import CALENDARS, CALENDARS_OF_JOB
 from rota.domain.jobfile.cart_fields import CARTS
+from rota.domain.jobfile.declarations import DECLARATIONS
+from rota.domain.jobfile.demands import DEMANDS
 from rota.domain.jobfile.kinds import Choice, Flag, Integer
 from rota.domain.jobfile.measures import Duration, Instant, Size, Zone
 from rota.domain.jobfile.parts import (
@@ -172,10 +174,7 @@ _WHO_GOES_FIRST = (
         "How long a run is expected to take, until there is history.",
         examples=("12m",),
     ),
-    Field("resources", LATER, "What a run occupies while it runs."),
-    Field("rate_limits", LATER, "Limits on how often runs start."),
-    Field("exclusive_by", LATER, "Inputs of which no two runs with equal values run at once."),
-    Field("after", LATER, "Jobs to wait for."),
+    *DEMANDS,
 )
 
 _HOW_IT_ENDS = (
@@ -241,12 +240,11 @@ FILE = Section(
         Field(
             "jobs",
             ListOf(JOB, most=MAX_JOBS),
-            "The jobs; required, unless the file has carts.",
+            "The jobs; required, unless the file has carts, limits or resources.",
         ),
-        Field("limits", LATER, "Rate limits that jobs use."),
-        Field("resources", LATER, "Named resources that jobs use."),
+        *DECLARATIONS,
         CALENDARS,
         CARTS,
     ),
-    needs_one_of=("jobs", "carts"),
+    needs_one_of=("jobs", "carts", "limits", "resources"),
 )

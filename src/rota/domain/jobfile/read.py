@@ -13,12 +13,14 @@ from rota.domain.jobfile.calendars import build_calendar, check_calendars
 from rota.domain.jobfile.cart_filling import ItemDocuments, fill_carts
 from rota.domain.jobfile.cart_rules import check_carts
 from rota.domain.jobfile.carts import CartEntry, cart_entry, check_inputs_of_items
+from rota.domain.jobfile.declarations import Shared, build_declarations, check_declarations
 from rota.domain.jobfile.fields import FILE, JOB
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.report import At, Report
 from rota.domain.jobfile.rules import check_job
 from rota.domain.jobfile.sections import MapOf, Section
 from rota.domain.jobfile.text import Place, parse_text
+from rota.domain.jobfile.uses import Known, Use, cycle_problem, problems_of, uses_of
 from rota.domain.spec import DEFAULT_PROJECT, JobSpec
 
 _MERGED = frozenset(row.name for row in JOB.fields if isinstance(row.kind, MapOf | Section))
@@ -41,6 +43,7 @@ class JobEntry:
     spec: JobSpec
     line: int
     calendars_at: CalendarsAt
+    uses: tuple[Use, ...] = ()  # what it names that is defined elsewhere
 
     @property
     def calendars(self) -> tuple[str, ...]:
@@ -56,6 +59,7 @@ class JobFile:
     warnings: tuple[Problem, ...]
     calendars: tuple[Calendar, ...] = ()  # of the file's project
     carts: tuple[CartEntry, ...] = ()  # of the file's project
+    declarations: tuple[Shared, ...] = ()  # limits and resources, of the file's project
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +101,11 @@ def read_file(
     _refuse_repeated_names(found)
     check_calendars(file, written, root)
     check_carts(file, written, root)
+    check_declarations(file, written, root)
     report.raise_errors("the job file")
     jobs = tuple(_entry(job, root.child("defaults")) for job in found)
+    declarations = build_declarations(file, project)
+    _check_uses(jobs, declarations, project, report)
     carts = tuple(_carts(file, jobs, project, root))
     report.raise_errors("the job file")
     return JobFile(
@@ -108,6 +115,7 @@ def read_file(
         warnings=report.warnings(),
         calendars=tuple(build_calendar(document) for document in file.get("calendars", ())),
         carts=carts,
+        declarations=declarations,
     )
 
 
@@ -166,9 +174,28 @@ def _refuse_repeated_names(found: list[_Found]) -> None:
 
 def _entry(job: _Found, defaults: At) -> JobEntry:
     document = job.document
+    spec = build_job(document)
     return JobEntry(
-        document["name"], document, build_job(document), job.line, _calendars_at(job, defaults)
+        document["name"],
+        document,
+        spec,
+        job.line,
+        _calendars_at(job, defaults),
+        uses_of(spec, document, job.at),
     )
+
+
+def _check_uses(
+    jobs: tuple[JobEntry, ...], declarations: tuple[Shared, ...], project: str, report: Report
+) -> None:
+    """Report what can be told without a server, which may know of more than the file."""
+    ours = {job.name: job.uses for job in jobs if job.spec.project == project}
+    known = Known.of(declarations, is_all=False)
+    problems = [problem for uses in ours.values() for problem in problems_of(uses, known)]
+    if cycle := cycle_problem(ours, {}):
+        problems.append(cycle)
+    for problem in problems:
+        report.add(problem)
 
 
 def _carts(

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from rota.domain.jobfile.calendars import CALENDAR, HOLIDAYS
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM, ITEMS_FROM
+from rota.domain.jobfile.declarations import LIMIT, RESOURCE
+from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
 from rota.domain.jobfile.fields import FILE, JOB_GROUPS
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 from rota.domain.jobfile.sections import Field, Section
@@ -58,6 +60,10 @@ _PARTS = {
     "Daylight saving": DST,
     "Input": INPUT,
     "Source": SOURCE,
+    "Rate limit": RATE_LIMIT,
+    "After": AFTER,
+    "Limit": LIMIT,
+    "Resource": RESOURCE,
     "Calendar": CALENDAR,
     "Holidays": HOLIDAYS,
     "Cart": CART,

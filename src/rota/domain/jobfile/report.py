@@ -105,6 +105,14 @@ class At:
         self.report.add(Problem(message, path, line, column, hint, warning))
 
 
+def refuse_repeated(what: str, name: str, at: At, first: dict[str, At]) -> None:
+    """Refuse a name that is there twice; `first` remembers where each stood first."""
+    earlier = first.setdefault(name, at)
+    if earlier is not at:
+        where = f"in line {earlier.place.line}" if earlier.place else f"at {dotted(earlier.path)}"
+        at.refuse(f"{what} is already {where}")
+
+
 def dotted(path: tuple[str | int, ...]) -> str:
     """`("jobs", 0, "run")` as `jobs[0].run`."""
     return "".join(_step(part) for part in path).removeprefix(".")

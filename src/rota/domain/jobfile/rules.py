@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from rota.domain.durations import parse_duration
 from rota.domain.errors import Invalid, Problem
 from rota.domain.jobfile.build import Document, build_schedule
+from rota.domain.jobfile.demand_rules import check_demands
 from rota.domain.jobfile.inputs import TYPE_WORDS, is_of_type
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.report import At
@@ -36,6 +37,7 @@ def check_job(document: Document, written: Mapping[str, object], at: At) -> None
         if step is not INVALID:
             _check_retry(step.get("retry"), at.child("steps").child(index).child("retry"))
     _check_inputs(document.get("inputs", {}), at.child("inputs"))
+    check_demands(document, written, at)
 
 
 def _check_type(document: Document, written: Mapping[str, object], at: At) -> None:

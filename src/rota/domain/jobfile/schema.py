@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from rota.domain.jobfile.calendars import CALENDAR, HOLIDAYS
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM, ITEMS_FROM
+from rota.domain.jobfile.declarations import LIMIT, RESOURCE
+from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB
 from rota.domain.jobfile.kinds import Schema
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 
 _SECTIONS = (JOB, DEFAULTS, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE, CALENDAR, HOLIDAYS)
+_SECTIONS_OF_ORDER = (RATE_LIMIT, AFTER, LIMIT, RESOURCE)
 _SECTIONS_OF_CARTS = (CART, ITEM, ITEMS_FROM, FAILURES, BETWEEN)
 
 
@@ -23,6 +26,7 @@ def json_schema() -> Schema:
         "title": "Rota job file",
         **FILE.definition(),
         "$defs": {
-            section.title: section.definition() for section in (*_SECTIONS, *_SECTIONS_OF_CARTS)
+            section.title: section.definition()
+            for section in (*_SECTIONS, *_SECTIONS_OF_ORDER, *_SECTIONS_OF_CARTS)
         },
     }

@@ -149,7 +149,7 @@ class Section:
 
     title: str  # what one of them is called: "job", "step"; "" for the file itself
     fields: tuple[Field, ...]
-    shorthand: str = ""  # the field meant by a bare number instead of a mapping
+    shorthand: str = ""  # the field meant by a bare value instead of a mapping
     needs_one_of: tuple[str, ...] = ()  # fields of which one has to be there
     by_name: Mapping[str, Field] = field(init=False, repr=False, compare=False)
 
@@ -166,8 +166,9 @@ class Section:
 
     def check(self, value: object, at: At) -> dict[str, Any] | Rejected:
         """The valid part of the mapping; `INVALID` only if it is no mapping at all."""
-        if self.shorthand and isinstance(value, int) and not isinstance(value, bool):
-            value = {self.shorthand: value}
+        if self._is_bare(value):
+            meant = self.by_name[self.shorthand].kind.check(value, at)
+            return INVALID if meant is INVALID else {self.shorthand: meant}
         if not isinstance(value, Mapping):
             at.refuse(f"{at.name} must be a mapping, not {shown(value)}")
             return INVALID
@@ -187,6 +188,18 @@ class Section:
         elif isinstance(index, int):
             label += f" {index + 1}"
         return f"{label} of {at.scope}" if at.scope else label
+
+    def _is_bare(self, value: object) -> bool:
+        """Whether it stands for a mapping of which only the shorthand is written."""
+        if not self.shorthand:
+            return False
+        match self.by_name[self.shorthand].kind:
+            case ListOf():
+                return isinstance(value, list | tuple)
+            case Text():
+                return isinstance(value, str)
+            case _:
+                return isinstance(value, int) and not isinstance(value, bool)
 
     def _entry(self, key: object, item: object, at: At) -> object:
         """The checked value; a field left empty counts as not written."""

@@ -57,6 +57,20 @@ class LocalTimes:
         found = self.at_or_after(first)
         return found is not None and found < end
 
+    def all_in(self, first: int, end: int) -> list[int]:
+        """The times of first ≤ time < end, many at once."""
+        found: list[int] = []
+        day = self._dates.at_or_after(first // DAY_SECONDS + EPOCH_DAY)
+        while day is not None and (midnight := (day - EPOCH_DAY) * DAY_SECONDS) < end:
+            for hour in self._hours:
+                begin = midnight + hour * 3600
+                if first <= begin and begin + 3600 <= end:
+                    found += [begin + second for second in self._in_hour]
+                elif begin + 3600 > first and begin < end:
+                    found += [t for second in self._in_hour if first <= (t := begin + second) < end]
+            day = self._dates.at_or_after(day + 1)
+        return found
+
     def count(self, first: int, end: int) -> int:
         """How many times lie in first ≤ time < end; by arithmetic, not by walking."""
         first_day, first_second = divmod(first, DAY_SECONDS)

@@ -2,7 +2,8 @@
 
 Every source, `ZonedCron` too, counts in whole microseconds since 1970 UTC, ends with the year
 9999, and answers three questions without walking: the next due time after an instant, the last
-one up to and including it, and how many lie in after < due ≤ through.
+one up to and including it, and how many lie in after < due ≤ through. A fourth, which these are,
+takes as long as there are.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ class Interval:
 
     def count(self, after: int, through: int) -> int:
         return self._through(min(through, LAST_MICROS)) - self._through(after)
+
+    def all_in(self, after: int, through: int) -> list[int]:
+        first = self.next_after(after)
+        return [] if first is None else [*range(first, min(through, LAST_MICROS) + 1, self.length)]
 
     def meet(self, other: Interval) -> Interval | None:
         """The due times that both have, again an interval; None: there are none."""
@@ -113,3 +118,6 @@ class Once:
 
     def count(self, after: int, through: int) -> int:
         return int(after < self.at <= through)
+
+    def all_in(self, after: int, through: int) -> list[int]:
+        return [self.at] if after < self.at <= through else []

@@ -67,6 +67,15 @@ class Timetable:
             due = self._next(due)
         return tuple(found)
 
+    def all_in(self, after: int, through: int) -> list[int]:
+        """All due times of after < due ≤ through, in microseconds; many times faster a piece."""
+        begin, end = max(after, self.first - 1), min(through, self.last)
+        if begin >= end:
+            return []
+        if len(self.sources) == 1:
+            return self.sources[0].all_in(begin, end)
+        return sorted({due for source in self.sources for due in source.all_in(begin, end)})
+
     def upcoming(self, after: datetime, limit: int) -> tuple[datetime, ...]:
         """The next due times as far as they are known now: only one if the next depends on it."""
         known = 1 if self.run_once or self.after_previous else limit

@@ -57,6 +57,18 @@ class ZonedCron:
             second = stop
         return total
 
+    def all_in(self, after: int, through: int) -> list[int]:
+        """The due times of after < due ≤ through."""
+        second = max(after // SECOND_MICROS + 1, 0)
+        end = min(through // SECOND_MICROS, LAST_SECOND) + 1
+        found: list[int] = []
+        while second < end:
+            period = self.zone.period_at(second)
+            stop = min(period.end, end)
+            found += self._all_in(period, second, stop)
+            second = stop
+        return found
+
     def stands_in_for_gap(self, period: Period) -> bool:
         """Whether the first instant of the period is due on behalf of times in the gap."""
         if not (self._runs_after_gap and 0 < period.shift <= LONGEST_GAP):
@@ -90,6 +102,15 @@ class ZonedCron:
             local = second + period.offset
             total += not self.times.any_in(local, local + 1)
         return total
+
+    def _all_in(self, period: Period, second: int, end: int) -> list[int]:
+        first, offset = max(second, self._fresh_from(period)), period.offset
+        local = self.times.all_in(first + offset, end + offset)
+        found = [(time - offset) * SECOND_MICROS for time in local]
+        if second == period.start and self.stands_in_for_gap(period):
+            stand_in = second * SECOND_MICROS
+            return found if found[:1] == [stand_in] else [stand_in, *found]
+        return found
 
     def _fresh_from(self, period: Period) -> int:
         """Where the period stops repeating local times that have already run."""

@@ -21,7 +21,8 @@ from rota.gateway.paging import (
 )
 from rota.gateway.shapes.event import EventShape
 from rota.gateway.shapes.models import Listing
-from rota.gateway.shapes.run import ResolveBody, RunDetail, RunShape, WhyShape
+from rota.gateway.shapes.run import ResolveBody, RunDetail, RunShape
+from rota.gateway.shapes.why import WhyShape
 from rota.gateway.wiring import NamedRun, Project, Settings, UsedBackends, api_router
 from rota.operations import runs
 from rota.operations.carts import find_cart

@@ -14,6 +14,7 @@ from rota.domain.job import Job
 from rota.domain.jobfile import to_yaml
 from rota.domain.run import Run
 from rota.gateway.problems import MAX_DETAIL
+from rota.operations.explaining import in_short
 from rota.operations.timetables import words_if_readable
 from rota.ports.records import Event
 
@@ -57,7 +58,7 @@ def run_message(run: Run) -> pb.Run:
         job_version=run.job_version,
         trigger=run.trigger,
         state=_state(run.state),
-        message=run.reasons[0].message if run.reasons else run.message,
+        message=in_short(run) or run.message,
         cause=run.cause,
         delivery=delivery_value(run.delivery),
         attempt=run.attempt,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import grpc
 import structlog
@@ -27,15 +27,15 @@ from rota.gateway.rpc.messages import (
     event_message,
     job_message,
     run_message,
-    timestamp,
 )
+from rota.gateway.rpc.upcoming_messages import upcoming_job
 from rota.gateway.settings import GatewaySettings
 from rota.operations import definitions, runs
 from rota.operations.backends import Backends
 from rota.operations.following import follow_events
+from rota.operations.forecasting import upcoming_jobs
 from rota.operations.submitting import submit_file
 from rota.operations.tokens import Caller
-from rota.operations.upcoming import upcoming_jobs
 from rota.ports.records import JobQuery, Role, RunQuery
 
 _HORIZON = timedelta(minutes=5)
@@ -137,8 +137,8 @@ class SchedulerService(SchedulerServicer):
         self, request: pb.GetJobsInNext5MinsRequest, _: Caller
     ) -> pb.GetJobsInNext5MinsResponse:
         project = requests.project_of(request.project)
-        found = await upcoming_jobs(self._backends, project, _HORIZON)
-        return pb.GetJobsInNext5MinsResponse(jobs=[_upcoming(job, times) for job, times in found])
+        forecast, found = await upcoming_jobs(self._backends, project, _HORIZON)
+        return pb.GetJobsInNext5MinsResponse(jobs=[upcoming_job(forecast, job) for job in found])
 
     @needs(Role.VIEWER)
     async def GetDueJobs(self, request: pb.GetDueJobsRequest, _: Caller) -> pb.GetDueJobsResponse:
@@ -248,7 +248,3 @@ def _position(request: pb.WatchRequest) -> int | None:
     if request.after > MAX_INTEGER:
         raise requests.malformed("after: not the position of an event")
     return request.after
-
-
-def _upcoming(job: Job, times: Sequence[datetime]) -> pb.UpcomingJob:
-    return pb.UpcomingJob(id=job.id, name=job.name, due_at=map(timestamp, times))

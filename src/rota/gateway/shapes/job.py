@@ -41,6 +41,7 @@ class _Definition(Answer):
     labels: dict[str, str]
     type: str
     schedule: ScheduleShape | None
+    follows: list[str]
     unreadable: str = ""
 
 
@@ -63,6 +64,7 @@ class JobShape(Answer):
     stuck_since: datetime | None  # None: no run of it waits in vain
     finished_at: datetime | None  # a `run_once` job that has fired
     schedule: ScheduleShape | None  # None: on demand only, or unreadable
+    follows: list[str]  # names of the jobs that it comes after
     unreadable: str  # why this server cannot read it, so that it does not fire; "": it can
     next_at: datetime | None  # the next due time that runs, with the offset of the schedule's zone
     set: str
@@ -210,19 +212,19 @@ def _fields(job: Job, next_at: datetime | None) -> dict[str, Any]:
         "last_state": job.last_state,
         "last_ended_at": job.last_ended_at,
         "expected_seconds": job.expected_seconds,
-        "status": _status(job, has_schedule=bool(definition.schedule or definition.unreadable)),
+        "status": _status(job, definition),
     }
 
 
-def _status(job: Job, *, has_schedule: bool) -> Status:
+def _status(job: Job, definition: _Definition) -> Status:
     if job.finished_at is not None:
         return "finished"
     if not job.enabled:
         return "disabled"
     if job.paused:
         return "paused"
-    if not has_schedule:
-        return "on demand"
+    if definition.schedule is None and not definition.unreadable:
+        return "active" if definition.follows else "on demand"
     if job.stuck_since is not None:
         return "stuck"
     return "active" if job.next_at is not None or job.waits else "finished"
@@ -249,7 +251,7 @@ def _read(job: Job) -> _Definition:
     except Invalid as error:
         reasons = "; ".join(map(str, error.problems)) or str(error)
     return _Definition(
-        description="", owner="", labels={}, type="", schedule=None, unreadable=reasons
+        description="", owner="", labels={}, type="", schedule=None, follows=[], unreadable=reasons
     )
 
 
@@ -260,6 +262,7 @@ def _describe(spec: JobSpec, anchor: datetime) -> _Definition:
         labels=dict(spec.labels),
         type=spec.type,
         schedule=_schedule(spec, anchor),
+        follows=list(spec.after.jobs),
     )
 
 

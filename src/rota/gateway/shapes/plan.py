@@ -33,6 +33,15 @@ class PlannedCalendarShape(Answer):
     differences: list[str]
 
 
+class PlannedDeclarationShape(Answer):
+    """One limit or resource of a plan."""
+
+    name: str
+    change: Change
+    words: str
+    differences: list[str]
+
+
 class PlannedCartShape(Answer):
     """One cart of a plan; applying it starts nothing."""
 
@@ -47,6 +56,8 @@ class PlannedCartShape(Answer):
 class PlanShape(Answer):
     changes: list[ChangeShape]
     calendars: list[PlannedCalendarShape]
+    limits: list[PlannedDeclarationShape]
+    resources: list[PlannedDeclarationShape]
     carts: list[PlannedCartShape]
     warnings: list[Fault]
     etag: str  # of everything the plan looked at: give it as If-Match to apply exactly this
@@ -57,6 +68,8 @@ class PlanShape(Answer):
         return cls(
             changes=[ChangeShape.model_validate(change) for change in plan.changes],
             calendars=[PlannedCalendarShape.model_validate(it) for it in plan.calendars],
+            limits=[PlannedDeclarationShape.model_validate(it) for it in plan.limits],
+            resources=[PlannedDeclarationShape.model_validate(it) for it in plan.resources],
             carts=[PlannedCartShape.model_validate(cart) for cart in plan.carts],
             warnings=[Fault.model_validate(warning) for warning in plan.warnings],
             etag=plan.etag,

@@ -1,4 +1,4 @@
-"""Runs, their attempts, and why they wait."""
+"""Runs and their attempts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.domain.spec import Delivery
 from rota.domain.states import RunState
 from rota.gateway.instants import TimeText
 from rota.gateway.shapes.models import Answer, Body
-from rota.operations.explaining import Explanation
+from rota.operations.explaining import in_short
 
 MAX_BATCH = 10_000
 
@@ -70,6 +70,7 @@ class RunShape(Answer):
     outputs: Any
     progress: dict[str, Any] | None
     retry_of: str | None
+    follows: str | None  # the run whose completion it answers
     backfill: str | None  # None: it is of no backfill
     cart: str | None  # None: it is of no cart
     item: str | None  # its key in that cart; None: of no cart, or the check of one
@@ -162,28 +163,6 @@ class RunDetail(RunShape):
         )
 
 
-class WhyShape(Answer):
-    """Where a run stands and what would move it on."""
-
-    state: RunState
-    summary: str
-    reasons: list[ReasonShape]
-    passed: list[str]  # gates that do not hold it
-    position: int | None  # queued runs that go first; None: it is not queued
-    since: datetime | None
-
-    @classmethod
-    def of(cls, explanation: Explanation) -> WhyShape:
-        return cls(
-            state=explanation.run.state,
-            summary=explanation.summary,
-            reasons=[ReasonShape.model_validate(reason) for reason in explanation.reasons],
-            passed=list(explanation.passed),
-            position=explanation.position,
-            since=explanation.since,
-        )
-
-
 class TriggerBody(Body):
     """How a run is asked for."""
 
@@ -202,6 +181,10 @@ class BatchShape(Answer):
     runs: list[str]
 
 
+class PriorityBody(Body):
+    priority: Annotated[int, Field(ge=0, le=9)]  # 9 goes first
+
+
 class ResolveBody(Body):
     """What became of an UNKNOWN run."""
 
@@ -213,7 +196,7 @@ def _fields(run: Run) -> dict[str, Any]:
     fields = {name: getattr(run, name) for name in _SAME}
     return fields | {
         "reasons": [ReasonShape.model_validate(reason) for reason in run.reasons],
-        "waiting": run.reasons[0].message if run.reasons else None,
+        "waiting": in_short(run),
         "duration_seconds": _seconds(run.started_at, run.ended_at),
         "inputs": None if run.inputs is None else dict(run.inputs),
         "progress": None if run.progress is None else dict(run.progress),

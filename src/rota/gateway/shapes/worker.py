@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal
 
+from rota.domain.amounts import format_amount
 from rota.domain.durations import format_duration
+from rota.domain.resources import Vector
 from rota.gateway.shapes.models import Answer
 from rota.ports.records import Session
 
@@ -20,6 +23,8 @@ class WorkerShape(Answer):
     slots: int
     running: int  # attempts it holds now
     labels: dict[str, str]
+    resources: dict[str, str]  # what it offers, as job files write it: 4, 0.5, 8GiB
+    used: dict[str, str]  # what the attempts it holds take of these
     functions: list[str]
     guard_mode: str
     version: str
@@ -39,6 +44,8 @@ class WorkerShape(Answer):
             slots=session.slots,
             running=session.held,
             labels=dict(session.labels),
+            resources=_amounts(session.resources, session.resources),
+            used=_amounts(session.resources, session.used),
             functions=list(session.functions),
             guard_mode=session.guard_mode,
             version=session.version,
@@ -48,6 +55,10 @@ class WorkerShape(Answer):
             registered_at=session.registered_at,
             expires_at=session.expires_at,
         )
+
+
+def _amounts(names: Iterable[str], amounts: Vector) -> dict[str, str]:
+    return {name: format_amount(name, amounts.get(name, 0)) for name in names}
 
 
 def _state(session: Session) -> Literal["alive", "draining", "stopping", "gone"]:

@@ -100,6 +100,14 @@ NONSENSE: dict[str, tuple[list[pb.FromWorker | bytes], grpc.StatusCode]] = {
         grpc.StatusCode.INVALID_ARGUMENT,
     ),
     "slots without end": ([hello_with(slots=2**32 - 1)], grpc.StatusCode.INVALID_ARGUMENT),
+    "resources without end": (
+        [hello_with(resources={str(n): 1 for n in range(101)})],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "more of a resource than there can be": (
+        [hello_with(resources={"memory": 2**64 - 1})],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
     "labels without end": (
         [hello_with(labels={str(n): "" for n in range(101)})],
         grpc.StatusCode.INVALID_ARGUMENT,

@@ -5,11 +5,15 @@ from tests.unit.domain.jobfile.jobfiles import file_of, job
 
 from rota.domain.errors import Invalid
 from rota.domain.jobfile import read_file, read_job
+from rota.domain.jobfile.declarations import LIMIT, RESOURCE
+from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 from rota.domain.jobfile.sections import Field, Section
 
-SECTIONS = (FILE, JOB, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE)
+OF_JOBS = (JOB, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE, RATE_LIMIT, AFTER)
+OF_FILES = (FILE, LIMIT, RESOURCE)
+SECTIONS = (*OF_JOBS, *OF_FILES)
 Row = tuple[Section, Field]
 
 
@@ -32,13 +36,17 @@ def document_with(section: Section, name: str, value: object) -> dict[str, objec
         return scheduled | {name: value}
     if section is STEP:
         return scheduled | {"steps": [{"run": "true", name: value}]}
+    if section is RATE_LIMIT:
+        return scheduled | {"rate_limits": [{"name": "s3-put", name: value}]}
+    if section is AFTER:
+        return scheduled | {"after": {"jobs": ["first"], name: value}}
     if section is INPUT:
         return scheduled | {"inputs": {"given": {name: value}}}
     return scheduled | {section.title: {name: value}}
 
 
 def with_default() -> list[Row]:
-    return [row for row in rows() if row[1].default is not None and row[0] is not FILE]
+    return [row for row in rows() if row[1].default is not None and row[0] in OF_JOBS]
 
 
 def with_example() -> list[tuple[Row, object]]:
@@ -46,7 +54,7 @@ def with_example() -> list[tuple[Row, object]]:
         ((section, row), example)
         for section, row in rows()
         for example in row.examples
-        if section is not FILE
+        if section in OF_JOBS
     ]
 
 

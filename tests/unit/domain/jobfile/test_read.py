@@ -104,16 +104,10 @@ def test_full_file_is_refused_only_for_what_comes_later() -> None:
         "secrets",
         "steps[1].secrets",
         "steps[2].artifacts",
-        "resources",
-        "rate_limits",
-        "exclusive_by",
-        "after",
         "lease",
         "stalled_after",
         "notify",
         "keep",
-        "limits",
-        "resources",
     ]
 
 
@@ -249,7 +243,7 @@ def test_misshapen_file_is_refused(text: str, message: str) -> None:
         ({"retry": {"jitter": float("nan")}}, "jitter must be a number from 0 to 1"),
         ({"retry": {"exit_codes": [256]}}, "exit_codes[0] must be a whole number from 0 to 255"),
         ({"retry": {"when": ["lost"]}}, "when[0] must be failed or timed_out"),
-        ({"retry": 0}, "attempts must be a whole number from 1 to 1,000, not 0"),
+        ({"retry": 0}, "retry must be a whole number from 1 to 1,000, not 0"),
         ({"retry": True}, "retry must be a mapping, not true"),
         ({"inputs": {"a": {"type": "file"}}}, 'type "file" is not available'),
         ({"inputs": {"a": {"default": [1]}}}, "default must be text, a number, true or false"),

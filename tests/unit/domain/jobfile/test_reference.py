@@ -5,6 +5,8 @@ import re
 from rota.domain.jobfile import reference
 from rota.domain.jobfile.calendars import CALENDAR, HOLIDAYS
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM, ITEMS_FROM
+from rota.domain.jobfile.declarations import LIMIT, RESOURCE
+from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
 from rota.domain.jobfile.fields import FILE, JOB
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 
@@ -13,8 +15,9 @@ def test_every_field_is_on_the_page() -> None:
     page = reference()
 
     of_jobs = (FILE, JOB, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE, CALENDAR, HOLIDAYS)
+    of_order = (RATE_LIMIT, AFTER, LIMIT, RESOURCE)
     of_carts = (CART, ITEM, ITEMS_FROM, FAILURES, BETWEEN)
-    for section in (*of_jobs, *of_carts):
+    for section in (*of_jobs, *of_order, *of_carts):
         for row in section.fields:
             assert f"`{row.name}`" in page
             assert row.doc in page or not row.is_available

@@ -38,6 +38,9 @@ def test_every_available_field_has_its_sentence_in_the_schema() -> None:
         {"steps": [{"run": ["a", "b"], "if": "always"}], "log_limit": "1.5GiB"},
         {"inputs": {"n": {"type": "integer", "default": 3}}, "labels": {"tier/x": "gold"}},
         {"schedule": "@daily", "calendars": ["weekends"]},
+        {"resources": {"cpu": 0.5, "memory": "4GiB", "catalog": "read"}},
+        {"rate_limits": ["s3-put", {"name": "api", "tokens": 2}], "after": ["first"]},
+        {"after": {"jobs": ["first"], "within": "2h"}},
     ],
     ids=str,
 )
@@ -61,6 +64,9 @@ def test_valid_job_passes(fields: dict[str, object]) -> None:
         {"timeout": 30},
         {"log_limit": "100"},
         {"calendars": "weekends"},
+        {"resources": {"cpu": "two"}},
+        {"rate_limits": [{"tokens": 1}]},
+        {"after": {"within": "2h"}},
     ],
     ids=str,
 )

@@ -233,7 +233,7 @@ async def test_the_history_of_a_job_has_its_runs_newest_first(calls: Calls) -> N
 async def test_jobs_of_the_next_five_minutes_are_told_with_their_times(calls: Calls) -> None:
     await calls.submit(
         job_file(
-            job("soon", schedule="every 2m"),
+            job("soon", schedule="every 2m", expect="40s"),
             job("later", schedule="every 6m"),
             job("far", schedule=FAR),
             job("never"),
@@ -246,6 +246,17 @@ async def test_jobs_of_the_next_five_minutes_are_told_with_their_times(calls: Ca
     first, second = (due.ToDatetime(UTC) for due in soon.due_at)
     assert soon.name == "soon"
     assert second - first == timedelta(minutes=2)
+    assert soon.expected.ToTimedelta() == timedelta(seconds=40)
+    assert [start.waits_for for start in soon.starts] == ["worker:default", "job"]
+
+
+async def test_the_next_jobs_come_with_their_predicted_starts(calls: Calls) -> None:
+    await calls.submit(job_file(job("soon", schedule="every 4m")))
+    await calls.served.worker()
+
+    [soon] = (await calls("GetJobsInNext5Mins", pb.GetJobsInNext5MinsRequest())).jobs
+
+    assert [start.start_at for start in soon.starts] == list(soon.due_at)
 
 
 async def test_running_jobs_are_those_a_worker_holds(calls: Calls) -> None:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
-from rota.adapters.store.rows import from_json
+from rota.adapters.store.rows import from_json, to_json
 from rota.adapters.store.script import Row, Rows, Script, query
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.gates import hold_free_gates
-from rota.adapters.store.scripts.memory import Look, Memory
+from rota.adapters.store.scripts.keys.taking import take_keys
+from rota.adapters.store.scripts.memory import Memory
+from rota.adapters.store.scripts.offers import capacity_of
+from rota.adapters.store.scripts.picking import Picked, Queue, pick
+from rota.adapters.store.scripts.placing import asks_for_resources, place
 from rota.adapters.store.scripts.punctuality import drop_late, too_late
 from rota.adapters.store.scripts.releasing import release_jobs
+from rota.adapters.store.scripts.reserving import Wanted
 from rota.domain.errors import StaleStream
-from rota.domain.order import DEFAULT_EXPECTED_SECONDS, Chain, allot, cost_of, oldest_slots
+from rota.domain.order import cost_of, entitled
+from rota.domain.resources import Vector
 from rota.domain.shape import unmet
 from rota.ports.records import Room
 from rota.ports.work import Work
+
+_ROUNDS = 3  # looks at the queue in one claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,100 +81,107 @@ def _take_in_time(now: int, session: Row, wish: Wish, effects: Effects) -> Scrip
 
 def take(now: int, session: Row, wish: Wish, late: Rows, effects: Effects) -> Script[list[Work]]:
     """Runs for a session that is present, once those that are too `late` are out of the way."""
-    held = yield from effects.memory.held(session)
-    slots = min(wish.slots, session["slots"] - held["held"])
-    if slots <= 0 or held["draining"]:
-        return []
     dropped = yield from drop_late(now, late, effects)
     yield from release_jobs(now, dropped, effects)  # whoever waited is picked right here
-    chains = yield from effects.lines.serving(session["pool"])
-    if not chains:
-        return []
-    [pool] = yield query("pool_state", pool=session["pool"])
-    capacity = 1 / pool["slots"]
-    shapes = yield from _fitting_shapes(session)
-    named = yield from _named(session["pool"], wish.runs, shapes, slots)
-    look = yield from effects.memory.look(now, [c.id for c in chains], effects.lines.returned)
-    line = _Line(session["pool"], slots, pool["served"] or 0, capacity, look)
-    seqs = yield from _pick(line, chains, shapes, named, effects)
-    if not seqs:
-        return []
-    claimed = yield query(
-        "claim_runs", seqs=seqs, session=session["id"], now=now, capacity=capacity
-    )
-    yield record("run.claimed", now, [row["id"] for row in claimed], actor=session["id"])
-    effects.memory.claimed(session, claimed)
-    _charge(line, claimed, effects)
-    order = {seq: place for place, seq in enumerate(seqs)}
-    return [_work(row) for row in sorted(claimed, key=lambda row: order[row["seq"]])]
+    works, served = list[Work](), _Served()
+    for _ in range(_ROUNDS):
+        rest = replace(wish, slots=wish.slots - len(works), runs=() if works else wish.runs)
+        served = yield from _serve(now, session, rest, effects)
+        works += served.works
+        if not served.refused:  # whoever lost a shared key to another leaves room for the next
+            break
+    if served.wanted is not None:
+        yield from served.wanted.keep(now, served.going)
+    return works
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """One look at the queue for a session."""
+
+    works: Sequence[Work] = ()
+    going: Collection[int] = ()  # their sequence numbers
+    refused: int = 0  # runs that had their turn but did not get a shared key
+    wanted: Wanted | None = None  # None: nobody asks for resources
+
+
+def _serve(now: int, session: Row, wish: Wish, effects: Effects) -> Script[_Served]:
+    queue = yield from _queue(now, session, wish, effects)
+    if queue is None:
+        return _Served()
+    wanted = None
+    if any(map(asks_for_resources, queue.shapes)):
+        picked, wanted = yield from place(now, session, queue, effects)
+    else:
+        picked = yield from pick(queue, effects)
+    going = yield from _with_keys(now, picked, effects)
+    works = (yield from _give(now, session, queue, going, effects)) if going else []
+    return _Served(works, going.keys(), len(picked) - len(going), wanted)
 
 
 def _may_claim(session: Row, now: int) -> bool:
     return session["alive"] and not session["stopping"] and session["expires_at"] > now
 
 
-def _fitting_shapes(session: Row) -> Script[list[str]]:
+def _queue(now: int, session: Row, wish: Wish, effects: Effects) -> Script[Queue | None]:
+    """What the session may choose from; None: it gets nothing."""
+    held = yield from effects.memory.held(session)
+    slots = min(wish.slots, session["slots"] - held["held"])
+    if slots <= 0 or held["draining"]:
+        return None
+    chains = yield from effects.lines.serving(session["pool"])
+    if not chains:
+        return None
+    [pool] = yield query("pool_state", pool=session["pool"])
+    capacity = capacity_of(session)
+    shapes = yield from _fitting_shapes(session, capacity)
+    look = yield from effects.memory.look(now, [c.id for c in chains], effects.lines.returned)
+    return Queue(
+        pool=session["pool"],
+        slots=slots,
+        served=(pool["served"] or 0) + effects.served[session["pool"]],
+        chains=entitled(chains),
+        shapes=shapes,
+        totals=from_json(pool["totals"]) or capacity,
+        look=look,
+        named=wish.runs,
+    )
+
+
+def _fitting_shapes(session: Row, capacity: Vector) -> Script[list[str]]:
+    """The demands that the worker could ever meet."""
     labels, functions = from_json(session["labels"]), set(from_json(session["functions"]))
     rows = yield query("shapes")
-    return [row["id"] for row in rows if not unmet(row["id"], labels, functions)]
+    return [row["id"] for row in rows if not unmet(row["id"], labels, functions, capacity)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """The runs of a pool, from the view of a worker."""
-
-    pool: str
-    slots: int  # free places of the worker
-    served: int
-    capacity: float
-    look: Look
+def _with_keys(now: int, picked: Picked, effects: Effects) -> Script[Picked]:
+    """Those that get the shared keys they need; the others wait for them from now on."""
+    keyed = [row for row in picked.values() if row["keys"] is not None]
+    if not keyed:
+        return picked
+    granted = yield from take_keys(now, keyed, effects)
+    return {seq: row for seq, row in picked.items() if row["keys"] is None or seq in granted}
 
 
-def _named(
-    pool: str, runs: Sequence[str], shapes: Sequence[str], slots: int
-) -> Script[dict[int, None]]:
-    """Sequence numbers of the runs that a ticket named, as far as they can be had."""
-    if not runs:
-        return {}
-    found = yield query("named_runs", ids=runs, pool=pool, shapes=shapes, limit=slots)
-    return dict.fromkeys(row["seq"] for row in found)
+def _give(
+    now: int, session: Row, queue: Queue, going: Picked, effects: Effects
+) -> Script[list[Work]]:
+    rates = queue.rates(going)
+    runs = to_json([{"seq": seq, "capacity": rate} for seq, rate in rates.items()])
+    claimed = yield query("claim_runs", runs=runs, session=session["id"], now=now)
+    yield record("run.claimed", now, [row["id"] for row in claimed], actor=session["id"])
+    effects.memory.claimed(session, claimed)
+    _charge(queue, claimed, effects)
+    order = {seq: place for place, seq in enumerate(going)}
+    return [_work(row) for row in sorted(claimed, key=lambda row: order[row["seq"]])]
 
 
-def _pick(
-    line: _Line,
-    chains: list[Chain],
-    shapes: Sequence[str],
-    named: dict[int, None],
-    effects: Effects,
-) -> Script[list[int]]:
-    """Sequence numbers of the runs to claim: those named, then in order of service."""
-    picked, slots = dict(named), line.slots
-    oldest = oldest_slots(line.served, slots - len(picked))
-    if oldest and len(chains) > 1:  # a single line has that order
-        lines = line.look.as_json()
-        found = yield query("oldest_runs", lines=lines, shapes=shapes, limit=oldest)
-        picked.update(dict.fromkeys(row["seq"] for row in found))
-    cost = cost_of(DEFAULT_EXPECTED_SECONDS, line.capacity)
-    while chains and len(picked) < slots:
-        before = len(picked)
-        exhausted = set()
-        for chain, share in allot(chains, slots - before, cost):
-            first, limit = line.look.firsts[chain], share + before
-            found = yield query("chain_heads", chain=chain, first=first, shapes=shapes, limit=limit)
-            fresh = [row["seq"] for row in found if row["seq"] not in picked][:share]
-            picked.update(dict.fromkeys(fresh))
-            if len(fresh) < share:
-                exhausted.add(chain)
-        effects.lines.leave(exhausted & line.look.whole)
-        chains = [chain for chain in chains if chain.id not in exhausted]
-    return list(picked)
-
-
-def _charge(line: _Line, claimed: Sequence[Row], effects: Effects) -> None:
+def _charge(queue: Queue, claimed: Sequence[Row], effects: Effects) -> None:
     for row in claimed:
-        effects.lines.charge(row["chain"], cost_of(row["expected"], line.capacity))
-    effects.lines.leave({row["chain"] for row in claimed} & line.look.whole)
-    effects.served[line.pool] += len(claimed)
+        effects.lines.charge(row["chain"], cost_of(row["expected"], row["capacity"]))
+    effects.lines.leave({row["chain"] for row in claimed} & queue.look.whole)
+    effects.served[queue.pool] += len(claimed)
     effects.claimed(row["id"] for row in claimed)
 
 

@@ -17,13 +17,16 @@ from rota.adapters.store.scripts.firing import (
     insert_unanswered,
     moved_meanwhile,
 )
+from rota.adapters.store.scripts.following_jobs import forget_jobs, save_dependencies
 from rota.adapters.store.scripts.gates import hold_gates
+from rota.adapters.store.scripts.keys import declaring
 from rota.adapters.store.scripts.queueing import EndOfWait, end_waiting
 from rota.adapters.store.scripts.releasing import hold_job, release_jobs, unhold_job
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.cause import Cause
 from rota.domain.errors import Conflict, StaleTransition
 from rota.domain.ids import JobId, RunId, micros, shard_of
+from rota.domain.limits import Declaration
 from rota.domain.states import RunState
 from rota.ports.calendars import NewCalendar
 from rota.ports.carts import NO_TEMPLATES, TemplateChanges
@@ -38,11 +41,12 @@ class Definitions:
     removed: Sequence[RemovedJob]
     calendars: Sequence[NewCalendar] = ()
     templates: TemplateChanges = NO_TEMPLATES
+    declarations: Sequence[Declaration] = ()
 
 
 def save(now: int, definitions: Definitions, actor: str, book: RulesBook) -> Script[Wakes]:
     """Create, change and delete, all or none."""
-    effects = Effects(times=True)
+    effects = Effects(times=True, keys=bool(definitions.declarations))
     jobs = sorted(definitions.jobs, key=lambda job: (job.project, job.name))
     users = yield from calendars.hold(definitions.calendars, jobs)
     yield from templates.save(now, definitions.templates, actor, effects)
@@ -56,11 +60,13 @@ def save(now: int, definitions: Definitions, actor: str, book: RulesBook) -> Scr
         if job.overdue is not None:
             yield from answer_overdue(now, job.overdue, book, effects)
     yield from calendars.write(now, definitions.calendars, actor)
+    yield from declaring.save(now, definitions.declarations, actor)
     for job in jobs:
         yield from _save(now, job, actor)
     yield from calendars.save_uses(jobs)
+    yield from save_dependencies(now, jobs, book, effects)
     if definitions.removed:
-        yield from _remove(now, definitions.removed, effects, actor)
+        yield from _remove(now, definitions.removed, book, effects, actor)
     changed = [job.id for job in jobs if job.expected_version]
     created = [job.id for job in jobs if not job.expected_version]
     for kind, ids in (("job.created", created), ("job.changed", changed)):
@@ -137,21 +143,25 @@ def _changed_meanwhile(name: str) -> Conflict:
     )
 
 
-def _remove(now: int, removed: Sequence[RemovedJob], effects: Effects, actor: str) -> Script[None]:
-    """What a pause holds ends with its job: nobody could resume it."""
+def _remove(
+    now: int, removed: Sequence[RemovedJob], book: RulesBook, effects: Effects, actor: str
+) -> Script[None]:
+    """What a pause holds, or what waits for other jobs, ends with its job: nobody could free it."""
     for job in removed:
         yield from _require_cursor(job.id, job.claimed_cursor)
     yield from insert_unanswered((job.id, job.unanswered) for job in removed)
     ids = [job.id for job in removed]
     held = yield query("waiting_runs_of_paused_jobs", ids=ids)
-    if held:
-        runs = [RunId(row["id"]) for row in held]
+    following = yield query("waiters_of_jobs", jobs=ids)
+    if held or following:
+        runs = [RunId(row["id"]) for row in (*held, *following)]
         end = EndOfWait(RunState.SKIPPED, Cause.DELETED, actor)
         yield from end_waiting(now, runs, end, effects)
     gone = yield query("delete_jobs", ids=ids, now=now)
     yield query("delete_schedules", ids=ids)
     yield query("forget_calendar_uses", ids=ids)
     if gone:
+        yield from forget_jobs(now, gone, book, effects)
         names = [row["name"] for row in gone]
         yield record("job.deleted", now, [row["id"] for row in gone], actor=actor, names=names)
 
@@ -172,7 +182,7 @@ def move(now: int, moves: Sequence[ScheduleMove], actor: str, book: RulesBook) -
         if item.paused:
             yield from hold_job(now, item.job_id, effects)
         else:
-            yield from unhold_job(now, item.job_id, effects)
+            yield from unhold_job(now, item.job_id, book, effects)
     return (yield from effects.conclude())
 
 

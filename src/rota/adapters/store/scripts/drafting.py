@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from rota.adapters.store.rows import reasons_to
+from rota.adapters.store.rows import from_json, reasons_to, to_json
 from rota.adapters.store.script import Many, Row, Script
+from rota.adapters.store.scripts.crews import Demand
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.gatekeeper import Gatekeeper
+from rota.adapters.store.scripts.keys.admitting import Ask, admit, promise
+from rota.adapters.store.scripts.keys.quotas import refuse_beyond_quota
+from rota.adapters.store.scripts.keys.wanting import ForAll, declared_for_all, wanted_by
 from rota.adapters.store.scripts.lines import Line
+from rota.adapters.store.scripts.punctuality import earliest, end_of_wait
 from rota.adapters.store.scripts.releasing import apply_side_effects
 from rota.adapters.store.scripts.rules import Ref, RulesBook, VersionRules
 from rota.domain.errors import NotFound
 from rota.domain.gates import Admission
 from rota.domain.ids import BackfillId, CartId, RunId
 from rota.domain.job import RunRules
-from rota.domain.order import DEFAULT_EXPECTED_SECONDS, LEAST_CHARGED_SECONDS
+from rota.domain.key_demands import Asker, takes_keys
+from rota.domain.key_gates import reasons_of
+from rota.domain.order import DEFAULT_EXPECTED_SECONDS, LEAST_CHARGED_SECONDS, share_key
 from rota.domain.run import Trigger
+from rota.domain.shared_keys import Demands, Shortage
 from rota.domain.spec import Late
 from rota.domain.states import RunState, is_final
 
 _FOR_LATER = Admission(RunState.SCHEDULED)
+_BY_THE_JOB = frozenset({Trigger.SCHEDULE, Trigger.AFTER})  # nobody asks for these one by one
+_ON_DEMAND = frozenset({Trigger.MANUAL, Trigger.RETRY, Trigger.BACKFILL})
+_PatternKey: TypeAlias = tuple[str, int, int | None, str]  # job, version, priority, user
 
 
 class Draft(NamedTuple):
@@ -44,20 +56,26 @@ class Draft(NamedTuple):
     is_caught_up: bool = False
     cart: CartId | None = None
     item: str | None = None  # its key in the cart
+    follows: RunId | None = None  # the run whose completion it answers
+    previous_due: int | None = None  # the due time before its own
 
 
 class _Pattern(NamedTuple):
-    """What runs of one job version and priority have in common."""
+    """What runs of one user, job version and priority have in common."""
 
     version: VersionRules
     line: Line
     expected: float
+    user: str
+    takes_keys: bool
 
 
 class _Entry(NamedTuple):
     draft: Draft
     pattern: _Pattern
     admission: Admission
+    demands: Demands | None  # what it takes of shared keys; None: nothing
+    eligible_at: int | None = None  # when the key it waits for can be had; None: nobody knows
 
 
 def insert_drafts(
@@ -70,14 +88,49 @@ def insert_drafts(
     gatekeeper = Gatekeeper()
     backfills = {draft.backfill for draft in drafts if draft.backfill is not None}
     yield from gatekeeper.load(now, {draft.job_id for draft in drafts}, backfills=backfills)
-    patterns = {key: _pattern(key, versions, gatekeeper.jobs) for key in map(_key, drafts)}
-    entries = [_Entry(d, patterns[_key(d)], _admit(now, d, gatekeeper)) for d in drafts]
+    for_all = yield from declared_for_all(gatekeeper.jobs)
+    keys = [_key(draft, gatekeeper.jobs) for draft in drafts]
+    patterns = {key: _pattern(key, versions, gatekeeper.jobs, for_all) for key in set(keys)}
+    entries = [
+        _entry(now, draft, patterns[key], gatekeeper, for_all)
+        for draft, key in zip(drafts, keys, strict=True)
+    ]
+    if for_all:
+        yield from refuse_beyond_quota(_submitted(entries), for_all)
+    entries = yield from _ask_for_workers(now, entries, effects)
+    entries = yield from _ask_for_keys(now, entries, effects)
     shapes = {pattern.version.shape for pattern in patterns.values()}
     yield Many("insert_shape", [(shape,) for shape in sorted(shapes)], exactly=False)
     yield Many("insert_run", [_row(now, entry, gatekeeper) for entry in entries])
+    yield from promise([_ask(entry) for entry in entries if _may_take_keys(entry)])
     _enter_lines(entries, effects)
     yield from _tell(now, entries, effects, actor)
     yield from apply_side_effects(now, gatekeeper, effects, actor)
+
+
+def _entry(
+    now: int, draft: Draft, pattern: _Pattern, gatekeeper: Gatekeeper, for_all: ForAll
+) -> _Entry:
+    demands = _demands(draft, pattern, for_all) if pattern.takes_keys else None
+    return _Entry(draft, pattern, _admit(now, draft, gatekeeper), demands)
+
+
+def _ask_for_workers(now: int, entries: Sequence[_Entry], effects: Effects) -> Script[list[_Entry]]:
+    """What no worker could ever take waits for one that could."""
+    going = {_demand(entry) for entry in entries if entry.admission.state is RunState.QUEUED}
+    unfit = yield from effects.memory.crews.unfit(now, going)
+    if not unfit:
+        return list(entries)
+    return [
+        entry._replace(admission=unfit[_demand(entry)])
+        if entry.admission.state is RunState.QUEUED and _demand(entry) in unfit
+        else entry
+        for entry in entries
+    ]
+
+
+def _demand(entry: _Entry) -> Demand:
+    return entry.pattern.line.pool, entry.pattern.version.shape
 
 
 def _enter_lines(entries: Sequence[_Entry], effects: Effects) -> None:
@@ -87,21 +140,28 @@ def _enter_lines(entries: Sequence[_Entry], effects: Effects) -> None:
     effects.times |= any(e.admission.state is RunState.SCHEDULED for e in entries)
 
 
-def _key(draft: Draft) -> tuple[str, int, int | None]:
-    return draft.job_id, draft.job_version, draft.priority
+def _key(draft: Draft, jobs: Mapping[str, Row]) -> _PatternKey:
+    user = draft.created_by
+    if draft.trigger in _BY_THE_JOB and draft.job_id in jobs:
+        user = jobs[draft.job_id]["created_by"]
+    return draft.job_id, draft.job_version, draft.priority, user
 
 
 def _pattern(
-    key: tuple[str, int, int | None],
+    key: _PatternKey,
     versions: Mapping[Ref, VersionRules],
     jobs: Mapping[str, Row],
+    for_all: ForAll,
 ) -> _Pattern:
-    job, number, priority = key
+    job, number, priority, user = key
     version = versions.get((job, number))
     if version is None or jobs[job]["deleted_at"] is not None:
         raise NotFound(f"no job {job} of version {number}", code="job_not_found")
-    line = version.line if priority is None else replace(version.line, priority=priority)
-    return _Pattern(version, line, _expected_seconds(version.rules, jobs[job]["expected_seconds"]))
+    rules = version.rules
+    share = share_key(rules.project, user, rules.share)
+    line = Line(rules.pool, rules.priority if priority is None else priority, share)
+    expected = _expected_seconds(rules, jobs[job]["expected_seconds"])
+    return _Pattern(version, line, expected, user, takes_keys(rules) or rules.project in for_all)
 
 
 def _expected_seconds(rules: RunRules, average: float | None) -> float:
@@ -115,7 +175,7 @@ def _expected_seconds(rules: RunRules, average: float | None) -> float:
 def _admit(now: int, draft: Draft, gatekeeper: Gatekeeper) -> Admission:
     run = gatekeeper.new_run(draft.id, draft.trigger, draft.backfill, draft.is_caught_up)
     if draft.release_at <= now:
-        return gatekeeper.admit(draft.job_id, run)
+        return gatekeeper.admit(draft.job_id, run, draft.previous_due)
     if draft.due_at <= now:
         gatekeeper.remember(draft.job_id, run, RunState.SCHEDULED)
     return _FOR_LATER
@@ -123,11 +183,13 @@ def _admit(now: int, draft: Draft, gatekeeper: Gatekeeper) -> Admission:
 
 def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
     """Values for `insert_run`, in its order."""
-    draft, (version, line, expected), admission = entry
+    draft, pattern, admission = entry.draft, entry.pattern, entry.admission
+    version, line = pattern.version, pattern.line
     rules, state = version.rules, admission.state
     is_punctual = draft.backfill is None  # what is long past cannot be late
     deadline_at = _after(draft.due_at, version.deadline) if is_punctual else None
     late_at = _after(draft.release_at, version.objective) if is_punctual else None
+    late_drop_at = late_at if _is_dropped_when_late(draft, rules) else None
     counts = gatekeeper.counts_at_gate(draft.job_id, draft.trigger, state)
     return (
         draft.id,
@@ -140,17 +202,17 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
         admission.cause,
         draft.due_at,
         draft.release_at,
-        draft.release_at if state is RunState.SCHEDULED else None,
+        draft.release_at if state is RunState.SCHEDULED else entry.eligible_at,
         deadline_at,
         late_at,
-        late_at if _is_dropped_when_late(draft, rules) else None,
+        earliest(late_drop_at, end_of_wait(draft.release_at, admission)),
         line.priority,
         line.pool,
         line.id,
         version.shape,
         rules.delivery,
         rules.retry.attempts,
-        expected,
+        pattern.expected,
         admission.blocked_on or None,
         draft.reasons if admission is _FOR_LATER else reasons_to(admission.reasons),
         draft.inputs,
@@ -164,6 +226,10 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
         int(draft.is_caught_up),
         draft.cart,
         draft.item,
+        draft.follows,
+        draft.previous_due,
+        None if entry.demands is None else to_json(entry.demands),
+        version.timeout,
     )
 
 
@@ -174,6 +240,46 @@ def _after(instant: int, span: int | None) -> int | None:
 def _is_dropped_when_late(draft: Draft, rules: RunRules) -> bool:
     """What a person asked for is never dropped."""
     return rules.late is Late.DROP and draft.trigger is Trigger.SCHEDULE
+
+
+def _demands(draft: Draft, pattern: _Pattern, for_all: ForAll) -> Demands | None:
+    rules = pattern.version.rules
+    given = from_json(draft.inputs) if rules.exclusive_by else None
+    return wanted_by(Asker(rules, pattern.user, given or {}), for_all)
+
+
+def _submitted(entries: Sequence[_Entry]) -> Counter[str]:
+    """How many runs somebody asks for, by project."""
+    asked = [entry for entry in entries if entry.draft.trigger in _ON_DEMAND]
+    return Counter(entry.pattern.version.rules.project for entry in asked)
+
+
+def _ask_for_keys(now: int, entries: list[_Entry], effects: Effects) -> Script[list[_Entry]]:
+    """The same, with those that are short of a key waiting for it."""
+    asks = [_ask(entry, age) for age, entry in enumerate(entries) if _may_take_keys(entry)]
+    if not asks:
+        return entries
+    short = yield from admit(now, asks)
+    effects.keys |= bool(short)
+    return [_short_of(entry, short.get(entry.draft.id)) for entry in entries]
+
+
+def _short_of(entry: _Entry, short: Sequence[Shortage] | None) -> _Entry:
+    if short is None:
+        return entry
+    key, reasons = short[0].key, reasons_of(short)
+    blocked = replace(entry.admission, state=RunState.BLOCKED, blocked_on=key, reasons=reasons)
+    return entry._replace(admission=blocked, eligible_at=short[0].eligible_at)
+
+
+def _may_take_keys(entry: _Entry) -> bool:
+    return entry.demands is not None and entry.admission.state is RunState.QUEUED
+
+
+def _ask(entry: _Entry, age: int = 0) -> Ask:
+    """Runs that have no number yet are younger than all others."""
+    demands, priority = entry.demands or {}, entry.pattern.line.priority
+    return Ask(entry.draft.id, demands, priority, sys.maxsize // 2 + age)
 
 
 def _tell(now: int, entries: Sequence[_Entry], effects: Effects, actor: str) -> Script[None]:

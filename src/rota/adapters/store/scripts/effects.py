@@ -10,6 +10,7 @@ from rota.adapters.store.rows import to_json
 from rota.adapters.store.script import Many, Script, query
 from rota.adapters.store.scripts.lines import Line, Lines
 from rota.adapters.store.scripts.memory import Memory
+from rota.adapters.store.scripts.offers import add_up
 from rota.domain.ids import SessionId
 from rota.ports.queue import MAX_NAMED
 from rota.ports.records import Wakes
@@ -23,9 +24,12 @@ class Effects:
     sessions: set[str] = field(default_factory=set)
     times: bool = False
     carts: bool = False
+    followed: bool = False
+    keys: bool = False
     memory: Memory = field(default_factory=Memory)  # of claims
     lines: Lines = field(default_factory=Lines)
     served: Counter[str] = field(default_factory=Counter)  # by pool
+    offers: set[str] = field(default_factory=set)  # pools whose workers came or went
     ends: Counter[tuple[str, str]] = field(default_factory=Counter)  # by job and state
     delays: defaultdict[tuple[str, float], list[float]] = field(
         default_factory=lambda: defaultdict(list)
@@ -47,6 +51,8 @@ class Effects:
         yield from self.lines.write()
         for pool, served in sorted(self.served.items()):
             yield query("count_served", pool=pool, served=served)
+        for pool in sorted(self.offers):
+            yield from add_up(pool)
         if self.delays:
             delays = [(*key, len(each), sum(each)) for key, each in sorted(self.delays.items())]
             yield Many("count_delays", delays)
@@ -64,6 +70,9 @@ class Effects:
             sessions=frozenset(SessionId(session) for session in self.sessions),
             times=self.times,
             carts=self.carts,
+            followed=self.followed,
+            workers=bool(self.offers),
+            keys=self.keys,
         )
 
 

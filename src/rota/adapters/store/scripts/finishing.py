@@ -377,6 +377,7 @@ def _ended(end: _End) -> Ended:
         _delay(row, first_start),
         row["gate_job"],
         row["cart"],
+        row["keys"],
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from rota.adapters.store.rows import optional_micros, reasons_to
 from rota.adapters.store.script import Many, Script, query
@@ -17,6 +19,13 @@ from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, micros, scheduled_run_id, shard_of
 from rota.domain.run import Trigger
 from rota.ports.records import Fired, Firing, Ownership, Rearmed, Room, Unanswered
+
+
+class _Current(NamedTuple):
+    """A step of a schedule that stands where it is thought to."""
+
+    firing: Firing
+    answered_to: int  # the latest due time before; 0: there was none
 
 
 def fire(
@@ -40,7 +49,7 @@ def fire(
     works = (yield from fill(now, worker, room, effects)) if worker and room else []
     wakes = yield from effects.conclude()
     return Fired(
-        accepted=frozenset(firing.job_id for firing in accepted),
+        accepted=frozenset(each.firing.job_id for each in accepted),
         wakes=wakes,
         run_count=run_count,
         lost_shards=lost,
@@ -61,8 +70,11 @@ def moved_meanwhile(job: str) -> Conflict:
     return Conflict(f"job {job} fired meanwhile", code="schedule_moved", hint="try again")
 
 
-def _answer(now: int, firings: Sequence[Firing], book: RulesBook, effects: Effects) -> Script[int]:
-    drafts = yield from _unknown(draft for firing in firings for draft in _drafts(firing))
+def _answer(
+    now: int, current: Sequence[_Current], book: RulesBook, effects: Effects
+) -> Script[int]:
+    firings = [each.firing for each in current]
+    drafts = yield from _unknown(draft for each in current for draft in _drafts(each))
     yield from insert_drafts(now, drafts, book, effects, actor="scheduler")
     yield Many("advance_schedule", [_advance(firing) for firing in firings])
     yield from insert_unanswered((firing.job_id, firing.unanswered) for firing in firings)
@@ -73,15 +85,16 @@ def _answer(now: int, firings: Sequence[Firing], book: RulesBook, effects: Effec
     return len(drafts)
 
 
-def _current(now: int, firings: Sequence[Firing]) -> Script[list[Firing]]:
+def _current(now: int, firings: Sequence[Firing]) -> Script[list[_Current]]:
     """Those whose time has come and whose schedule stands where they think, one for each job."""
     rows = yield query("claimed_schedules", ids={firing.job_id for firing in firings})
     stands = {row["job_id"]: (row["next_at"], row["version"]) for row in rows}
+    answered = {row["job_id"]: row["answered_to"] for row in rows}
     accepted = []
     for firing in firings:
         claimed = micros(firing.claimed_next_at), firing.schedule_version
         if claimed[0] <= now and stands.get(firing.job_id) == claimed:
-            accepted.append(firing)
+            accepted.append(_Current(firing, answered[firing.job_id]))
             del stands[firing.job_id]
     return accepted
 
@@ -94,27 +107,41 @@ def _unknown(drafts: Iterable[Draft]) -> Script[list[Draft]]:
     return list(wanted.values())
 
 
-def _drafts(firing: Firing) -> Iterable[Draft]:
+def _drafts(current: _Current) -> Iterable[Draft]:
+    firing = current.firing
+    answered = sorted({current.answered_to, *_answered_by(firing)})
     for planned in firing.runs:
+        due_at = micros(planned.due_at)
         yield Draft(
             id=scheduled_run_id(firing.job_id, planned.due_at),
             job_id=firing.job_id,
             job_version=firing.job_version,
             trigger=Trigger.SCHEDULE,
-            due_at=micros(planned.due_at),
+            due_at=due_at,
             release_at=micros(planned.release_at),
             created_by="scheduler",
             reasons=reasons_to((planned.reason,)) if planned.reason else None,
             is_caught_up=planned.is_caught_up,
+            previous_due=_latest_before(due_at, answered),
         )
 
 
-def _advance(firing: Firing) -> tuple[int | None, int, int, str, int, int]:
+def _answered_by(firing: Firing) -> list[int]:
+    """The due times that have their answer with it, or the last ones of their stretch."""
     answered = [run.due_at for run in firing.runs] + [it.last for it in firing.unanswered]
+    return [micros(due) for due in answered]
+
+
+def _latest_before(due_at: int, times: Sequence[int]) -> int | None:
+    place = bisect_left(times, due_at)
+    return (times[place - 1] or None) if place else None
+
+
+def _advance(firing: Firing) -> tuple[int | None, int, int, str, int, int]:
     return (
         optional_micros(firing.next_at),
         int(firing.waits),
-        micros(max(answered)) if answered else 0,
+        max(_answered_by(firing), default=0),
         firing.job_id,
         micros(firing.claimed_next_at),
         firing.schedule_version,

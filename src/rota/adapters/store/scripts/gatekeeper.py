@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from rota.adapters.store.rows import optional_instant, rules_from
 from rota.adapters.store.script import Row, Script, query
+from rota.domain.dependencies import Upstream, missing
 from rota.domain.gates import (
     SLOT_STATES,
     ActiveRun,
@@ -18,7 +19,7 @@ from rota.domain.gates import (
     admit,
     held_by_cart,
 )
-from rota.domain.ids import BackfillId, JobId, RunId
+from rota.domain.ids import BackfillId, JobId, RunId, instant
 from rota.domain.run import Trigger
 from rota.domain.states import RunState
 
@@ -33,6 +34,7 @@ class Gatekeeper:
         self._gates: dict[str, JobRules] = {}
         self._backfills: dict[str, BackfillRules] = {}
         self._held_carts: dict[str | None, Admission] = {}
+        self._upstreams: dict[tuple[str, str], Upstream] = {}  # by project and name
         self._watched: set[str] = set()  # jobs whose runs can keep one another from going
         self._active: dict[str, list[ActiveRun]] = defaultdict(list)
         self._admitted: dict[str, list[tuple[ActiveRun, RunState]]] = defaultdict(list)
@@ -57,6 +59,7 @@ class Gatekeeper:
         self.jobs = {row["id"]: row for row in rows}
         self._gates = {row["id"]: job_rules(row) for row in rows}
         self._watched = {job for job, gate in self._gates.items() if gate.is_gated}
+        yield from self._look_at_upstreams()
         if backfills:
             rows = yield query("select_backfills", ids=backfills)
             self._backfills = {row["id"]: backfill_rules(row) for row in rows}
@@ -69,6 +72,17 @@ class Gatekeeper:
             for row in (yield query("active_runs", ids=self._watched, now=now)):
                 if row["id"] not in hidden:
                     self._active[row["job_id"]].append(active_run(row))
+
+    def _look_at_upstreams(self) -> Script[None]:
+        names: dict[str, set[str]] = defaultdict(set)
+        for gate in self._gates.values():
+            if gate.after:
+                names[gate.project].update(gate.after)
+        for project, wanted in names.items():
+            self._upstreams |= {(project, name): Upstream(name, exists=False) for name in wanted}
+            for row in (yield query("upstreams", project=project, names=wanted)):
+                found = Upstream(row["name"], optional_instant(row["at"]))
+                self._upstreams[project, found.name] = found
 
     def counts_at_gate(self, job: str, trigger: Trigger, state: RunState) -> bool:
         """Whether a run of this kind must be seen by those that come after it."""
@@ -91,13 +105,17 @@ class Gatekeeper:
             is_caught_up=is_caught_up,
         )
 
-    def admit(self, job: str, run: ActiveRun) -> Admission:
-        """What this run becomes; remembered for the next one of its job."""
+    def admit(self, job: str, run: ActiveRun, previous_due: int | None = None) -> Admission:
+        """What this run becomes; remembered for the next one of its job.
+
+        `previous_due` is the due time before that of a scheduled run, if there was one.
+        """
         if run.cart in self._held_carts:
             return self._held_carts[run.cart]
         active = self._active_of(job)
         backfill = None if run.backfill is None else self._backfills[run.backfill]
-        admission = admit(self._gates[job], run, active, backfill)
+        lacks = self._missing(job, previous_due) if run.trigger is Trigger.SCHEDULE else ()
+        admission = admit(self._gates[job], run, active, backfill, lacks)
         self.superseded.extend(admission.supersedes)
         self.to_cancel.extend(admission.cancels)
         if admission.supersedes:
@@ -105,6 +123,14 @@ class Gatekeeper:
         if admission.state is not RunState.SKIPPED:
             self.remember(job, run, admission.state)
         return admission
+
+    def _missing(self, job: str, previous_due: int | None) -> tuple[Upstream, ...]:
+        """The jobs that a due run waits for."""
+        gate = self._gates[job]
+        if not gate.after:
+            return ()
+        since = max(previous_due or 0, self.jobs[job]["created_at"])
+        return missing([self._upstreams[gate.project, name] for name in gate.after], instant(since))
 
     def remember(self, job: str, run: ActiveRun, state: RunState) -> None:
         """Let later runs of the job see this one."""
@@ -128,6 +154,9 @@ def job_rules(row: Row) -> JobRules:
         max_concurrency=rules.max_concurrency,
         is_paused=bool(row["paused"]) and row["deleted_at"] is None,
         paused_until=optional_instant(row["paused_until"]),
+        project=rules.project,
+        after=rules.after if rules.is_scheduled else (),
+        after_within=rules.after_within,
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from rota.adapters.store.script import Many, Row, Script, lock, query
-from rota.domain.order import Chain, PoolTags, activation_tag
+from rota.domain.order import Chain, PoolTags, activation_tag, group_of
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,18 @@ class Line:
 def line_of(row: Row) -> Line:
     """The chain of an existing run."""
     return Line(row["pool"], row["priority"], row["chain"].split("/", 2)[2])
+
+
+def chain_from(row: Row) -> Chain:
+    """A line as the order of service sees it."""
+    return Chain(
+        id=row["id"],
+        priority=row["priority"],
+        tag=row["tag"],
+        weight=row["weight"],
+        group=group_of(row["share"]),
+        group_weight=row["group_weight"],
+    )
 
 
 def pool_of(chain: str) -> str:
@@ -62,17 +74,16 @@ class Lines:
     def serving(self, pool: str) -> Script[list[Chain]]:
         """The lines of a pool that have runs, as they will be once this is written."""
         rows = yield query("active_chains", pool=pool)
-        chains = [Chain(row["id"], row["priority"], row["tag"], row["weight"]) for row in rows]
+        chains = [chain_from(row) for row in rows]
         known = {chain.id for chain in chains}
         entered = {k: line for k, line in self._entered.items() if line.pool == pool}
         if not entered.keys() <= known:
-            for line, tag in (yield from _resting(entered)):
-                chains.append(Chain(line.id, line.priority, tag))
+            chains += [chain for _, chain in (yield from _resting(entered))]
         return [self._charged(chain) for chain in chains]
 
     def _charged(self, chain: Chain) -> Chain:
         charge = self._charges.get(chain.id)
-        return chain if charge is None else replace(chain, tag=chain.tag + charge / chain.weight)
+        return chain if charge is None else replace(chain, tag=chain.tag + charge)
 
     def write(self) -> Script[None]:
         """Runs that entered make a line active, charges move it, and one without runs rests."""
@@ -91,19 +102,20 @@ class Lines:
         if resting and self._charges:
             changed = {line.id for line, _ in resting} | self._charges.keys()
             yield lock("chains", ids=sorted(changed))
-        for line, tag in resting:
+        for line, chain in resting:
             yield query(
                 "activate_chain",
                 id=line.id,
                 pool=line.pool,
                 priority=line.priority,
                 share=line.share,
-                tag=tag,
+                grouped=chain.group,
+                tag=chain.tag,
             )
 
 
-def _resting(lines: Mapping[str, Line]) -> Script[list[tuple[Line, float]]]:
-    """Those of these lines that had no runs, with the tag that each of them starts again with."""
+def _resting(lines: Mapping[str, Line]) -> Script[list[tuple[Line, Chain]]]:
+    """Those of these lines that had no runs, each as it starts again."""
     known = {row["id"]: row for row in (yield query("chains", ids=lines))}
     resting = []
     for chain, line in sorted(lines.items()):
@@ -111,5 +123,13 @@ def _resting(lines: Mapping[str, Line]) -> Script[list[tuple[Line, float]]]:
         if row is None or not row["active"]:
             [tags] = yield query("pool_tags", pool=line.pool, priority=line.priority)
             others = PoolTags(tags["least_of_priority"], tags["least"], tags["greatest"])
-            resting.append((line, activation_tag(0.0 if row is None else row["tag"], others)))
+            resting.append((line, _starting(line, row, others)))
     return resting
+
+
+def _starting(line: Line, row: Row | None, others: PoolTags) -> Chain:
+    group = group_of(line.share)
+    if row is None:
+        return Chain(line.id, line.priority, activation_tag(0.0, others), group=group)
+    tag = activation_tag(row["tag"], others)
+    return Chain(line.id, line.priority, tag, row["weight"], group, row["group_weight"])

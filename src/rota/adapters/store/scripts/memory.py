@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from rota.adapters.store.rows import to_json
 from rota.adapters.store.script import Row, Script, query
+from rota.adapters.store.scripts.crews import Crews
 
 T = TypeVar("T")
 _MAX_ENTRIES = 10_000
@@ -47,6 +48,7 @@ class Memory:
         self._trust = trust  # 0: nothing is remembered
         self._heads: dict[str, _Head] = {}
         self._newest: dict[str, int] = {}  # by line, of the runs that were claimed
+        self.crews = Crews(trust)
         self._held: dict[str, tuple[int, list[int]]] = {}  # by session: its stream, and runs
 
     def look(self, now: int, lines: Collection[str], entered: Mapping[str, int]) -> Script[Look]:

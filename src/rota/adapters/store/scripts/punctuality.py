@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from rota.adapters.store.script import Rows, Script, query
+from collections import defaultdict
+from datetime import timedelta
+
+from rota.adapters.store.script import Row, Rows, Script, query
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.queueing import EndOfWait, end_waiting
 from rota.domain.cause import Cause
+from rota.domain.gates import Admission
 from rota.domain.ids import RunId
 from rota.domain.states import RunState
 
@@ -19,10 +23,29 @@ def too_late(now: int) -> Script[Rows]:
 
 def drop_late(now: int, late: Rows, effects: Effects) -> Script[set[str]]:
     """Miss what is too late, under the gates of its jobs; returns these."""
-    if late:
-        runs = [RunId(row["id"]) for row in late]
-        yield from end_waiting(now, runs, EndOfWait(RunState.MISSED, Cause.TOO_LATE), effects)
+    runs: dict[Cause, list[RunId]] = defaultdict(list)
+    for row in late:
+        runs[_cause(row)].append(RunId(row["id"]))
+    for cause, missed in runs.items():
+        yield from end_waiting(now, missed, EndOfWait(RunState.MISSED, cause), effects)
     return {row["job_id"] for row in late}
+
+
+def _cause(row: Row) -> Cause:
+    """Why it may not start any more: its objective, or the end of its wait for another job."""
+    return Cause.TOO_LATE if row["drop_at"] == row["late_at"] else Cause.DEPENDENCY
+
+
+def end_of_wait(release_at: int, admission: Admission) -> int | None:
+    """When a run is missed that a gate holds; None: it may wait for ever."""
+    if admission.within is None:
+        return None
+    return release_at + admission.within // timedelta(microseconds=1)
+
+
+def earliest(*instants: int | None) -> int | None:
+    """The first of those that are known."""
+    return min((each for each in instants if each is not None), default=None)
 
 
 def judge_lateness(now: int) -> Script[int]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rota.adapters.store.rows import from_json
 from rota.adapters.store.script import Many, Row, Script, query
 from rota.adapters.store.scripts.effects import Effects, record
+from rota.adapters.store.scripts.fitting import fitting
+from rota.adapters.store.scripts.keys.admitting import Ask, admit, promise
+from rota.adapters.store.scripts.keys.waiting import wait_for_keys
 from rota.adapters.store.scripts.lines import line_of
 from rota.domain.cause import Cause
 from rota.domain.ids import RunId
@@ -23,10 +27,32 @@ class EndOfWait:
 
 
 def enqueue(now: int, rows: Sequence[Row], effects: Effects) -> Script[None]:
+    """Waiting runs that passed the gates of their jobs, and now come to those of shared keys.
+
+    What no worker could ever take does not get there.
+    """
+    rows = yield from fitting(now, rows, effects)
+    asks = [ask_of(row) for row in rows if row["keys"] is not None]
+    short = (yield from admit(now, asks)) if asks else {}
+    if short:
+        held = {row["seq"]: short[row["id"]] for row in rows if row["id"] in short}
+        yield from wait_for_keys(held)
+        yield record("run.blocked", now, list(short), actor="scheduler")
+        effects.keys = True
+    yield from let_through(now, [row for row in rows if row["id"] not in short], effects)
+
+
+def ask_of(row: Row) -> Ask:
+    """A waiting run that takes shared keys."""
+    return Ask(row["id"], from_json(row["keys"]), row["priority"], row["seq"])
+
+
+def let_through(now: int, rows: Sequence[Row], effects: Effects) -> Script[None]:
     """Waiting runs that passed every gate."""
     if not rows:
         return
     yield Many("queue_run", [(now, row["id"]) for row in rows])
+    yield from promise([ask_of(row) for row in rows if row["keys"] is not None])
     yield record("run.queued", now, [row["id"] for row in rows], actor="scheduler")
     for row in rows:
         effects.queued(line_of(row), row["id"], row["seq"])
@@ -44,6 +70,7 @@ def end_waiting(now: int, runs: Sequence[RunId], end: EndOfWait, effects: Effect
     effects.ends.update((row["job"], end.state) for row in waiting)
     effects.lines.leave(row["chain"] for row in waiting)
     effects.carts |= any(row["cart"] for row in waiting)
+    effects.keys |= any(row["keys"] for row in waiting)
 
 
 def cancel(

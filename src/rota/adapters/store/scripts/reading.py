@@ -23,6 +23,7 @@ from rota.adapters.store.rows import (
 )
 from rota.adapters.store.script import Query, Script, query
 from rota.adapters.store.scripts.backfilling import with_backfills
+from rota.adapters.store.scripts.offers import used_by
 from rota.domain.ids import JobId, RunId, SessionId, instant, micros
 from rota.domain.job import Job
 from rota.domain.run import Attempt, LateResult, Run
@@ -214,11 +215,6 @@ def late_results(run: RunId) -> Script[list[LateResult]]:
     return [late_result_from(row) for row in rows]
 
 
-def queue_position(run: RunId) -> Script[int | None]:
-    rows = yield query("queue_position", run=run)
-    return None if not rows else rows[0]["ahead"]
-
-
 def chunks(run: RunId, attempt: int) -> Script[list[StoredChunk]]:
     rows = yield query("select_chunks", run=run, attempt=attempt)
     return [
@@ -239,7 +235,8 @@ def inline_output(run: RunId, attempt: int) -> Script[bytes]:
 
 def sessions(alive_only: bool) -> Script[list[Session]]:
     rows = yield query("select_sessions", any=int(not alive_only), limit=_MAX_SESSIONS)
-    return [session_from(row, row["held"]) for row in rows]
+    used = yield from used_by([row["id"] for row in rows if row["held"]])
+    return [session_from(row, row["held"], used.get(row["id"])) for row in rows]
 
 
 def heartbeats() -> Script[list[Heartbeat]]:

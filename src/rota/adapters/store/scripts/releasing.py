@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from rota.adapters.store.rows import reasons_to
 from rota.adapters.store.script import Many, Query, Row, Script, lock, query
@@ -16,10 +17,15 @@ from rota.adapters.store.scripts.gatekeeper import (
     job_rules,
 )
 from rota.adapters.store.scripts.gates import HoldGates
+from rota.adapters.store.scripts.letting_go import let_waiters_go
+from rota.adapters.store.scripts.memory import Memory
+from rota.adapters.store.scripts.punctuality import end_of_wait
 from rota.adapters.store.scripts.queueing import EndOfWait, cancel, end_waiting, enqueue
+from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.cause import Cause
 from rota.domain.gates import (
     ActiveRun,
+    Admission,
     BackfillRules,
     JobRules,
     backfill_key,
@@ -36,10 +42,11 @@ from rota.domain.run import Reason, Trigger
 from rota.domain.states import RunState
 from rota.ports.records import Released, Wakes
 
+Enter: TypeAlias = Callable[[int, Sequence[Row], Effects], Script[None]]
 _PAGE = 200
 
 
-def release_eligible(now: int, limit: int, hold: HoldGates) -> Script[Released]:
+def release_eligible(now: int, limit: int, hold: HoldGates, memory: Memory) -> Script[Released]:
     """Runs whose time or back-off has come pass the gates."""
     concerned = yield query("eligible_jobs", now=now, limit=limit)
     if not concerned:
@@ -50,35 +57,49 @@ def release_eligible(now: int, limit: int, hold: HoldGates) -> Script[Released]:
     held = yield from hold({row["job_id"] for row in concerned})
     found = yield query("eligible_runs", now=now, limit=limit)
     rows = [row for row in found if row["job_id"] in held and row["cart"] in {None, *carts}]
-    effects = Effects()
+    effects = Effects(memory=memory)
+    by_age = sorted(rows, key=lambda row: row["seq"])  # the older goes before
+    yield from pass_gates(now, by_age, effects, enqueue)
+    wakes = yield from effects.conclude()
+    return Released(len(rows), wakes)
+
+
+def pass_gates(now: int, rows: Sequence[Row], effects: Effects, enter: Enter) -> Script[None]:
+    """Runs that wait come to the gates of their jobs in this order; those that pass `enter`."""
     gatekeeper = Gatekeeper()
     yield from gatekeeper.load(
         now,
         {row["job_id"] for row in rows},
         leave_out=[row["id"] for row in rows],
         backfills={row["backfill"] for row in rows if row["backfill"] is not None},
-        carts=carts,
+        carts={row["cart"] for row in rows if row["cart"] is not None},
     )
     going: list[Row] = []
-    blocked: list[tuple[str, str | None, str]] = []
+    blocked: list[tuple[Row, Admission]] = []
     skipped: dict[str, list[RunId]] = defaultdict(list)  # by cause
-    for row in sorted(rows, key=lambda row: row["seq"]):  # by age: the older goes before
-        admission = gatekeeper.admit(row["job_id"], active_run(row))
+    for row in rows:
+        admission = gatekeeper.admit(row["job_id"], active_run(row), row["previous_due"])
         if admission.state is RunState.QUEUED:
             going.append(row)
         elif admission.state is RunState.BLOCKED:
-            blocked.append((admission.blocked_on, reasons_to(admission.reasons), row["id"]))
+            blocked.append((row, admission))
         else:
             skipped[admission.cause].append(RunId(row["id"]))
-    yield from enqueue(now, going, effects)
+    yield from enter(now, going, effects)
     if blocked:
-        yield Many("block_run", blocked)
-        yield record("run.blocked", now, [run for _, _, run in blocked], actor="scheduler")
+        yield from _block(now, blocked)
     for cause, runs in skipped.items():
         yield from end_waiting(now, runs, EndOfWait(RunState.SKIPPED, cause), effects)
     yield from apply_side_effects(now, gatekeeper, effects, "scheduler")
-    wakes = yield from effects.conclude()
-    return Released(len(rows), wakes)
+
+
+def _block(now: int, blocked: Sequence[tuple[Row, Admission]]) -> Script[None]:
+    values = [(a.blocked_on, reasons_to(a.reasons), row["id"]) for row, a in blocked]
+    yield Many("block_run", values)
+    bounds = [(end_of_wait(row["release_at"], a), row["id"]) for row, a in blocked if a.within]
+    if bounds:
+        yield Many("bound_wait", bounds)
+    yield record("run.blocked", now, [row["id"] for row, _ in blocked], actor="scheduler")
 
 
 def apply_side_effects(
@@ -181,10 +202,13 @@ def hold_job(now: int, job: JobId, effects: Effects) -> Script[None]:
     yield query("tell_waiters", key=key, reasons=reasons_to(reasons))
 
 
-def unhold_job(now: int, job: JobId, effects: Effects) -> Script[None]:
+def unhold_job(now: int, job: JobId, book: RulesBook, effects: Effects) -> Script[None]:
     """A pause is over: what it held waits for a slot like any other, and goes if there is one."""
     [row] = yield query("job_gates", ids=[job])
     gate, old_key = job_rules(row), pause_key(job)
+    if gate.after:  # the gate after that of the pause
+        while (yield from let_waiters_go(now, old_key, _PAGE, book, effects)) == _PAGE:
+            pass
     for trigger in (Trigger.SCHEDULE, Trigger.MANUAL):
         yield _move_waiters(old_key, job_key(job), (waiting_reason(gate, trigger),), trigger)
     for held in (yield query("held_backfills", key=old_key)):

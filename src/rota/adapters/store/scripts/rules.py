@@ -8,7 +8,6 @@ from datetime import timedelta
 
 from rota.adapters.store.rows import rules_from
 from rota.adapters.store.script import Script, query
-from rota.adapters.store.scripts.lines import Line
 from rota.domain.job import RunRules
 from rota.domain.shape import shape_of
 
@@ -22,7 +21,7 @@ class VersionRules:
 
     rules: RunRules
     shape: str
-    line: Line  # unless somebody asks for another priority
+    timeout: int | None  # microseconds that an attempt may take
     deadline: int | None  # microseconds after the due time
     objective: int | None  # microseconds after the release
 
@@ -53,7 +52,7 @@ def _compiled(rules: RunRules) -> VersionRules:
     return VersionRules(
         rules,
         shape_of(rules),
-        Line(rules.pool, rules.priority, rules.share or rules.project),
+        _micros(rules.timeout),
         _micros(rules.deadline),
         _micros(rules.start_within),
     )

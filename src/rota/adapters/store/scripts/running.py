@@ -8,6 +8,7 @@ from rota.adapters.store.rows import to_json
 from rota.adapters.store.script import Many, Script, query
 from rota.adapters.store.scripts.carts.advancing import hold_carts_of, judge
 from rota.adapters.store.scripts.effects import Effects, record
+from rota.adapters.store.scripts.following_jobs import leave_ends
 from rota.adapters.store.scripts.gates import hold_gates_of_jobs
 from rota.adapters.store.scripts.queueing import cancel
 from rota.adapters.store.scripts.releasing import release_jobs
@@ -58,9 +59,16 @@ def resolve(now: int, run: RunId, state: RunState, actor: str) -> Script[Wakes]:
     )
     yield Many("resolve_run", [values])
     yield record("run.resolved", now, [run], actor=actor, state=state)
-    effects = Effects(times=not is_final_now, carts=rows[0]["cart"] is not None)
+    effects = Effects(
+        times=not is_final_now,
+        carts=rows[0]["cart"] is not None,
+        keys=rows[0]["keys"] is not None,
+    )
     if is_final_now:
         effects.ends[rows[0]["job"], state] += 1
+    if state is RunState.COMPLETED:
+        awaited = yield query("awaited_jobs", ids=[rows[0]["job_id"]])
+        yield from leave_ends([run] if any(row["is_followed"] for row in awaited) else [], effects)
     yield from judge(now, carts, gates, effects)
     yield from release_jobs(now, [rows[0]["job_id"]], effects)
     return (yield from effects.conclude())

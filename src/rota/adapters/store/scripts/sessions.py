@@ -37,6 +37,7 @@ def register(
         pool=hello.pool,
         slots=hello.slots,
         labels=to_json(dict(hello.labels)),
+        resources=to_json(dict(hello.resources)),
         functions=to_json(hello.functions),
         guard_mode=hello.guard_mode,
         version=hello.version,
@@ -45,6 +46,7 @@ def register(
         expires_at=now + lease_micros,
         server=server,
     )
+    effects.offers.add(hello.pool)
     yield record("worker.registered", now, [session], actor=hello.worker, pool=hello.pool)
     [row] = yield query("session", id=session)
     wakes = yield from effects.conclude()
@@ -146,7 +148,8 @@ def _end(
     if not sessions:
         return
     yield lock("sessions", ids=sorted(sessions))
-    yield query("end_sessions", ids=sessions)
+    ended = yield query("end_sessions", ids=sessions)
+    effects.offers.update(row["pool"] for row in ended)
     held = yield query("held_runs", sessions=sessions)
     pending = yield query("runs_with_pending_output", sessions=sessions)
     yield from lose(now, held, loss, book, effects, beside=[row["id"] for row in pending])

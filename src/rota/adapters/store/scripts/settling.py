@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from rota.adapters.store.script import LookAgain, Many, Script, query
 from rota.adapters.store.scripts.effects import Effects, record
+from rota.adapters.store.scripts.following_jobs import leave_ends
 from rota.adapters.store.scripts.lines import pool_of
 from rota.adapters.store.scripts.releasing import release_jobs
 from rota.domain.lateness import bound_of
@@ -35,6 +36,7 @@ class Ended(NamedTuple):
     delay: int | None  # microseconds from release to first start; None: no start, or a backfill
     gate: str | None  # the job at whose gate the run counts
     cart: str | None
+    keys: str | None  # shared ones that it held
 
     @property
     def seconds(self) -> float:
@@ -52,6 +54,7 @@ def settle(
         return
     if not {end.gate for end in ends} <= {None, *gates}:
         raise LookAgain("a job got a limit before its run was locked")
+    effects.keys |= any(end.keys for end in ends)
     _correct_charges(ends, effects)
     _count_delays(ends, effects)
     yield from _learn_durations(ends)
@@ -63,9 +66,19 @@ def settle(
         if is_final(RunState(state)):
             effects.ends.update((end.job, state) for end in group)
             effects.carts |= any(end.cart for end in group)
-    waiting = yield query("any_waits", ids={end.job_id for end in ends})
-    effects.times |= bool(waiting) or any(state == RunState.SCHEDULED for state, _ in groups)
+    effects.times |= any(state == RunState.SCHEDULED for state, _ in groups)
+    yield from _wake_jobs(ends, effects)
     yield from release_jobs(now, gates, effects)
+
+
+def _wake_jobs(ends: Sequence[Ended], effects: Effects) -> Script[None]:
+    """Schedules that count from the end of a run, and jobs that follow others."""
+    awaited = yield query("awaited_jobs", ids={end.job_id for end in ends})
+    effects.times |= any(row["waits"] for row in awaited)
+    followed = {row["job_id"] for row in awaited if row["is_followed"]}
+    if followed:
+        runs = [e.run for e in ends if e.job_id in followed and e.state == RunState.COMPLETED]
+        yield from leave_ends(runs, effects)
 
 
 def _correct_charges(ends: Sequence[Ended], effects: Effects) -> None:

@@ -10,6 +10,7 @@ from rota.adapters.store.script import Script, query
 from rota.adapters.store.scripts.drafting import Draft, insert_drafts
 from rota.adapters.store.scripts.effects import Effects
 from rota.adapters.store.scripts.gates import hold_gates_to_submit
+from rota.adapters.store.scripts.memory import Memory
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.errors import Conflict
 from rota.domain.ids import BackfillId, RunId, micros
@@ -17,7 +18,11 @@ from rota.ports.records import Idempotency, NewRun, Submitted, Wakes
 
 
 def submit(
-    now: int, runs: Sequence[NewRun], idempotency: Idempotency | None, book: RulesBook
+    now: int,
+    runs: Sequence[NewRun],
+    idempotency: Idempotency | None,
+    book: RulesBook,
+    memory: Memory,
 ) -> Script[Submitted]:
     """Insert runs, or give the first answer again if the caller's key was seen before."""
     ids = tuple(run.id for run in runs)
@@ -25,7 +30,7 @@ def submit(
     if answered is not None:
         return Submitted(tuple(RunId(run) for run in answered), Wakes(), is_repeat=True)
     yield from hold_gates_to_submit({run.job_id for run in runs})
-    effects = Effects()
+    effects = Effects(memory=memory)
     actor = runs[0].created_by if runs else ""
     yield from insert_drafts(now, [draft(run, now) for run in runs], book, effects, actor=actor)
     wakes = yield from effects.conclude()

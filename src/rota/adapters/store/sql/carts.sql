@@ -174,8 +174,9 @@ WHERE cart = :cart AND state = 'QUEUED'
 RETURNING id, chain, job_id;
 
 -- name: move_waiters_of_cart
--- The same of what waited at another gate.
-UPDATE run SET blocked_on = :key, reasons = :reasons WHERE cart = :cart AND state = 'BLOCKED';
+-- The same of what waited at another gate, but for what a person holds.
+UPDATE run SET blocked_on = :key, reasons = :reasons WHERE cart = :cart AND state = 'BLOCKED'
+    AND blocked_on NOT LIKE 'hold:%';
 
 -- name: let_runs_of_cart_go
 -- What waited for the cart passes the gates again; its deadline counts from here.

@@ -1,10 +1,10 @@
 -- name: active_chains
 -- The lines of a pool that have runs.
-SELECT id, priority, tag, weight FROM chain WHERE pool = :pool AND active = 1;
+SELECT id, priority, share, tag, weight, group_weight FROM chain WHERE pool = :pool AND active = 1;
 
 -- name: chains
 -- Where these lines stand, locked.
-SELECT id, tag, active FROM chain WHERE id = ANY(:ids);
+SELECT id, tag, active, weight, group_weight FROM chain WHERE id = ANY(:ids);
 
 -- name: pool_tags
 -- How far the lines of a pool have got.
@@ -15,14 +15,18 @@ SELECT
     (SELECT max(tag) FROM chain WHERE pool = :pool) AS greatest;
 
 -- name: activate_chain
--- A line that has runs again.
-INSERT INTO chain (id, pool, priority, share, tag, active)
-VALUES (:id, :pool, :priority, :share, :tag, 1)
-ON CONFLICT (id) DO UPDATE SET tag = excluded.tag, active = 1 WHERE chain.active = 0;
+-- A line that has runs again, with the weights that its share and group have by now.
+INSERT INTO chain (id, pool, priority, share, tag, active, weight, group_weight)
+VALUES (:id, :pool, :priority, :share, :tag, 1,
+    coalesce((SELECT weight FROM share_weight WHERE share_weight.share = :share), 1),
+    coalesce((SELECT weight FROM share_weight WHERE share_weight.share = :grouped), 1))
+ON CONFLICT (id) DO UPDATE SET tag = excluded.tag, active = 1, weight = excluded.weight,
+    group_weight = excluded.group_weight
+WHERE chain.active = 0;
 
 -- name: charge_chain
 -- Move a line's tag by what its runs cost.
-UPDATE chain SET tag = tag + :cost / weight WHERE id = :id;
+UPDATE chain SET tag = tag + :cost WHERE id = :id;
 
 -- name: empty_chains
 -- Active lines among these that have no run left.
@@ -43,14 +47,55 @@ SELECT id FROM shape;
 INSERT INTO shape (id) VALUES (:id) ON CONFLICT DO NOTHING;
 
 -- name: pool_state
--- How much a pool has served, and how many slots its live workers have.
+-- How much a pool has served, and what all its live workers offer together.
 SELECT (SELECT served FROM pool WHERE name = :pool) AS served,
-    (SELECT sum(slots) FROM session WHERE pool = :pool AND alive = 1) AS slots;
+    (SELECT totals FROM pool WHERE name = :pool) AS totals;
 
 -- name: count_served
 -- How much a pool has served.
 INSERT INTO pool (name, served) VALUES (:pool, :served)
 ON CONFLICT (name) DO UPDATE SET served = pool.served + excluded.served;
+
+-- name: hold_pool
+-- A pool, locked: one transaction at a time adds up what its workers offer.
+INSERT INTO pool (name, served) VALUES (:pool, 0)
+ON CONFLICT (name) DO UPDATE SET served = pool.served;
+
+-- name: offers
+-- What the live workers of a pool offer, by how many offer the same.
+SELECT slots, resources, count(*) AS workers FROM session WHERE pool = :pool AND alive = 1
+GROUP BY slots, resources;
+
+-- name: set_totals
+-- What all workers of a pool offer together.
+UPDATE pool SET totals = :totals WHERE name = :pool;
+
+-- name: lines_of_pool
+-- All lines of a pool.
+SELECT id, priority, share, tag, weight, group_weight, active FROM chain WHERE pool = :pool
+ORDER BY priority DESC, share;
+
+-- name: share_weights
+-- The weights that somebody has set.
+SELECT share, weight, updated_by, updated_at FROM share_weight ORDER BY share;
+
+-- name: set_share_weight
+-- How much of a pool a share gets, against others.
+INSERT INTO share_weight (share, weight, updated_by, updated_at)
+VALUES (:share, :weight, :actor, :now)
+ON CONFLICT (share) DO UPDATE SET weight = excluded.weight, updated_by = excluded.updated_by,
+    updated_at = excluded.updated_at;
+
+-- name: chains_of_share
+-- The lines of a share, and of all that is a part of it.
+SELECT id FROM chain WHERE share = :share OR substr(share, 1, length(:share) + 1) = :share || '/'
+ORDER BY id;
+
+-- name: weigh_chains
+-- Lines of a share, and of all that is a part of it, count by its new weight.
+UPDATE chain SET weight = CASE WHEN share = :share THEN :weight ELSE weight END,
+    group_weight = CASE WHEN :is_group = 1 THEN :weight ELSE group_weight END
+WHERE id = ANY(:ids);
 
 -- name: line_heads
 -- The oldest run of each line, whoever may take it.
@@ -60,13 +105,14 @@ GROUP BY line.value ->> 'id';
 
 -- name: chain_heads
 -- The oldest runs of a line that fit.
-SELECT seq FROM run
+SELECT seq, chain, shape, keys, expected, timeout FROM run
 WHERE state = 'QUEUED' AND chain = :chain AND seq >= :first AND shape = ANY(:shapes)
 ORDER BY seq LIMIT :limit;
 
 -- name: oldest_runs
 -- The oldest runs of a pool that fit, found among the oldest of each of its lines.
-SELECT run.seq FROM json_each(:lines) AS line JOIN run ON run.seq IN (
+SELECT run.seq, run.chain, run.shape, run.keys, run.expected, run.timeout
+FROM json_each(:lines) AS line JOIN run ON run.seq IN (
     SELECT head.seq FROM run AS head
     WHERE head.state = 'QUEUED' AND head.chain = line.value ->> 'id'
         AND head.seq >= line.value ->> 'first' AND head.shape = ANY(:shapes)

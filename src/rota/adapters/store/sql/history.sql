@@ -80,13 +80,6 @@ FROM run LEFT JOIN session ON session.id = run.session WHERE run.id = :run AND a
 -- Reports that were refused.
 SELECT * FROM late_result WHERE run_id = :run ORDER BY received_at;
 
--- name: queue_position
--- Queued runs of the same pool that are in a line of higher priority, or of the same and older.
-SELECT count(other.seq) AS ahead FROM run LEFT JOIN run AS other
-    ON other.state = 'QUEUED' AND other.pool = run.pool
-    AND (other.priority > run.priority OR (other.priority = run.priority AND other.seq < run.seq))
-WHERE run.id = :run AND run.state = 'QUEUED' GROUP BY run.seq;
-
 -- name: count_active
 -- What is not final, by state and pool.
 SELECT state, pool, count(*) AS count FROM active_run GROUP BY state, pool;

@@ -95,14 +95,16 @@ SELECT job_id, version, rules FROM job_version WHERE job_id = ANY(:ids) AND vers
 
 -- name: job_gates
 -- What the gates need to know of jobs.
-SELECT job.id, job.name, job.paused, job.paused_until, job.deleted_at, job.expected_seconds,
-    job_version.rules
+SELECT job.id, job.name, job.paused, job.paused_until, job.deleted_at, job.expected_seconds, job.created_at,
+    job_version.rules, job.project, job.created_by,
+    CASE WHEN job.project IN (SELECT project FROM declaration WHERE kind IN ('rate', 'quota'))
+        THEN 1 ELSE 0 END AS has_limits
 FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
 WHERE job.id = ANY(:ids);
 
 -- name: waited_jobs
 -- The same, of those jobs that have a run waiting for them or for its turn in a backfill of theirs.
-SELECT job.id, job.name, job.paused, job.paused_until, job.deleted_at, job.expected_seconds,
+SELECT job.id, job.name, job.paused, job.paused_until, job.deleted_at, job.expected_seconds, job.created_at,
     job_version.rules
 FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
 WHERE job.id = ANY(:ids) AND (

@@ -6,11 +6,12 @@
 INSERT INTO run (id, project, job_id, job, job_version, trigger, state, cause, due_at, release_at,
     eligible_at, deadline_at, late_at, drop_at, priority, pool, chain, shape, delivery, max_attempts,
     expected, blocked_on, reasons, inputs, created_by, created_at, queued_at, ended_at, retry_of, gate_job,
-    backfill, caught_up, cart, item)
+    backfill, caught_up, cart, item, follows, previous_due, keys, timeout)
 VALUES (:id, :project, :job_id, :job, :job_version, :trigger, :state, :cause, :due_at, :release_at,
     :eligible_at, :deadline_at, :late_at, :drop_at, :priority, :pool, :chain, :shape, :delivery,
     :max_attempts, :expected, :blocked_on, :reasons, :inputs, :created_by, :created_at, :queued_at,
-    :ended_at, :retry_of, :gate_job, :backfill, :caught_up, :cart, :item);
+    :ended_at, :retry_of, :gate_job, :backfill, :caught_up, :cart, :item, :follows,
+    :previous_due, :keys, :timeout);
 
 -- name: known_runs
 -- Which of these ids exist.
@@ -32,12 +33,14 @@ WHERE gate_job IS NULL AND seq IN (SELECT seq FROM active_run WHERE coalesce(job
 
 -- name: waiting_runs
 -- Runs that wait on this key, oldest first.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority FROM run
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, keys, shape
+FROM run
 WHERE state = 'BLOCKED' AND blocked_on = :key AND seq > :after ORDER BY seq LIMIT :limit;
 
 -- name: waiting_triggered_runs
 -- The same, without those that a schedule asked for.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority FROM run
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, keys, shape
+FROM run
 WHERE state = 'BLOCKED' AND blocked_on = :key AND trigger <> 'schedule' AND seq > :after
 ORDER BY seq LIMIT :limit;
 
@@ -56,7 +59,7 @@ WHERE id = :id AND state IN ('SCHEDULED', 'BLOCKED');
 -- A gate holds it.
 UPDATE run SET state = 'BLOCKED', blocked_on = :key, reasons = :reasons, eligible_at = NULL,
     gate_job = CASE WHEN trigger = 'schedule' THEN job_id END
-WHERE id = :id AND state IN ('SCHEDULED', 'QUEUED');
+WHERE id = :id AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
 
 -- name: block_queued_runs
 -- A gate holds what was queued of a job.
@@ -91,7 +94,7 @@ WHERE id = ANY(:ids) AND state IN ('CLAIMED', 'PROCESSING') AND cancel_at IS NUL
 -- What decisions about these runs need, locked.
 SELECT id, seq, job_id, job, job_version, state, attempt, session, result, failures, losses, delivery,
     chain, capacity, expected, cancel_at, deadline_at, claimed_at, started_at, first_started_at,
-    release_at, backfill, gate_job, cart
+    release_at, backfill, gate_job, cart, keys
 FROM run WHERE id = ANY(:ids);
 
 -- name: reported_runs
@@ -125,7 +128,7 @@ ORDER BY deadline_at LIMIT :limit;
 
 -- name: dropped_runs
 -- Waiting runs that may not start any more, so late is it.
-SELECT id, job_id FROM run
+SELECT id, job_id, drop_at, late_at FROM run
 WHERE drop_at IS NOT NULL AND drop_at <= :now AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
 ORDER BY drop_at LIMIT :limit;
 
@@ -148,22 +151,25 @@ SELECT DISTINCT job_id, cart FROM (SELECT job_id, cart FROM run WHERE state = 'S
 
 -- name: eligible_runs
 -- Runs whose time has come.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, keys, shape,
+    previous_due, release_at
 FROM run WHERE state = 'SCHEDULED' AND eligible_at <= :now
 ORDER BY eligible_at, seq LIMIT :limit;
 
 -- name: claim_runs
 -- Give runs to a session, each as a new attempt with nothing to tell yet.
 UPDATE run SET state = 'CLAIMED', attempt = attempt + 1, session = :session, claimed_at = :now,
-    capacity = :capacity, started_at = NULL, result = NULL, cause = '', message = '', exit_code = NULL,
+    capacity = given.capacity, started_at = NULL, result = NULL, cause = '', message = '', exit_code = NULL,
     signal = NULL, steps = NULL, progress = NULL, cpu_seconds = 0, max_memory = 0, output = NULL,
     output_state = 'none', output_bytes = 0, output_lines = 0, truncated = 0
-WHERE seq = ANY(:seqs) AND state = 'QUEUED'
-RETURNING seq, id, attempt, job_id, job_version, due_at, deadline_at, inputs, cart, item, chain, expected;
+FROM (SELECT value ->> 'seq' AS seq, value ->> 'capacity' AS capacity FROM json_each(:runs)) AS given
+WHERE run.seq = given.seq AND run.state = 'QUEUED'
+RETURNING run.seq, id, attempt, job_id, job_version, due_at, deadline_at, inputs, cart, item, chain,
+    expected, run.capacity;
 
 -- name: named_runs
 -- Which of these runs a worker of a pool may take now.
-SELECT seq FROM run
+SELECT seq, chain, shape, keys, expected, timeout FROM run
 WHERE id = ANY(:ids) AND state = 'QUEUED' AND pool = :pool AND shape = ANY(:shapes)
 ORDER BY id LIMIT :limit;
 
@@ -193,7 +199,7 @@ WHERE run.id = report.id AND run.attempt = report.attempt AND coalesce(run.sessi
     AND run.state IN ('CLAIMED', 'PROCESSING')
 RETURNING run.id, run.attempt, job_id, job, chain, capacity, expected, claimed_at, run.started_at,
     run.ended_at, state, cause,
-    CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay, gate_job, cart;
+    CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay, gate_job, cart, keys;
 
 -- name: end_attempt
 -- An attempt ended: the run is final, waits for the next attempt, or is unknown.

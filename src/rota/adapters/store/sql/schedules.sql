@@ -13,7 +13,7 @@ SELECT job_id FROM schedule WHERE job_id = ANY(:ids);
 
 -- name: claimed_schedules
 -- Where these schedules stand, locked.
-SELECT job_id, next_at, held_from, version FROM schedule WHERE job_id = ANY(:ids);
+SELECT job_id, next_at, held_from, answered_to, version FROM schedule WHERE job_id = ANY(:ids);
 
 -- name: advance_schedule
 -- Move a schedule on from the due time that was answered.
@@ -48,9 +48,14 @@ WHERE schedule.waits = 1 AND schedule.next_at IS NULL AND schedule.held_from IS 
     AND run.ended_at IS NOT NULL
 LIMIT :limit;
 
--- name: any_waits
--- Whether one of these jobs' schedules depends on the end of a run.
-SELECT 1 AS found FROM schedule WHERE waits = 1 AND job_id = ANY(:ids) LIMIT 1;
+-- name: awaited_jobs
+-- Which of these jobs somebody waits for the runs of: their own schedules, or jobs that follow them.
+SELECT job_id, waits, is_followed FROM (
+    SELECT schedule.job_id, schedule.waits, coalesce((SELECT 1 FROM job
+        JOIN dependency ON dependency.project = job.project AND dependency.upstream = job.name
+        WHERE job.id = schedule.job_id LIMIT 1), 0) AS is_followed
+    FROM schedule WHERE schedule.job_id = ANY(:ids)) AS awaited
+WHERE waits = 1 OR is_followed = 1;
 
 -- name: rearm_schedule
 -- The due time after a run that has ended; held while the job is paused or disabled.

@@ -10,9 +10,9 @@ SELECT session.* FROM session WHERE id = :id;
 -- name: insert_session
 -- A worker arrives.
 INSERT INTO session (id, worker, pool, slots, labels, functions, guard_mode, version, lease,
-    registered_at, expires_at, server)
+    registered_at, expires_at, server, resources)
 VALUES (:id, :worker, :pool, :slots, :labels, :functions, :guard_mode, :version, :lease,
-    :now, :expires_at, :server);
+    :now, :expires_at, :server, :resources);
 
 -- name: resume_session
 -- A worker has connected anew to the session it had, if that is still alive and its own.
@@ -37,7 +37,7 @@ SELECT id, worker, beats FROM session WHERE id = ANY(:ids) AND alive = 1 AND exp
 
 -- name: end_sessions
 -- These sessions are over.
-UPDATE session SET alive = 0 WHERE id = ANY(:ids) AND alive = 1;
+UPDATE session SET alive = 0 WHERE id = ANY(:ids) AND alive = 1 RETURNING pool;
 
 -- name: held_runs
 -- What sessions hold.
@@ -64,6 +64,16 @@ FROM run WHERE session = :session AND state IN ('CLAIMED', 'PROCESSING');
 SELECT count(*) AS held, (SELECT count(*) FROM drained_worker
     WHERE name = (SELECT worker FROM session WHERE id = :session)) AS draining
 FROM run WHERE seq = ANY(:seqs) AND session = :session AND state IN ('CLAIMED', 'PROCESSING');
+
+-- name: held_demands
+-- What the attempts of a session take of its worker, and until when.
+SELECT seq, shape, coalesce(started_at, claimed_at) AS began_at, timeout, expected FROM run
+WHERE session = :session AND state IN ('CLAIMED', 'PROCESSING');
+
+-- name: held_shapes
+-- The demands of what sessions hold, by how many attempts have the same.
+SELECT session, shape, count(*) AS attempts FROM run
+WHERE session = ANY(:sessions) AND state IN ('CLAIMED', 'PROCESSING') GROUP BY session, shape;
 
 -- name: select_sessions
 -- Workers, the newest first.

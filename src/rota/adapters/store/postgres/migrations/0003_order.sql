@@ -3,6 +3,13 @@
 ALTER TABLE run ADD COLUMN keys TEXT; -- how much of which shared keys it takes; NULL: none
 ALTER TABLE run ADD COLUMN timeout BIGINT; -- microseconds that an attempt may take; NULL: any
 ALTER TABLE run ADD COLUMN follows TEXT COLLATE "C"; -- the run whose completion it answers
+ALTER TABLE run ADD COLUMN previous_due BIGINT; -- the due time before its own; NULL: there was none
+CREATE OR REPLACE VIEW active_run AS -- with the columns that came since
+    SELECT * FROM run WHERE state = 'SCHEDULED'
+    UNION ALL SELECT * FROM run WHERE state = 'BLOCKED'
+    UNION ALL SELECT * FROM run WHERE state = 'QUEUED'
+    UNION ALL SELECT * FROM run WHERE state IN ('CLAIMED', 'PROCESSING')
+    UNION ALL SELECT * FROM run WHERE state = 'UNKNOWN';
 CREATE INDEX run_waits_for_key ON run (blocked_on, priority DESC, seq)
     WHERE state = 'BLOCKED' AND keys IS NOT NULL;
 CREATE INDEX run_key_eligible ON run (eligible_at)
@@ -10,6 +17,8 @@ CREATE INDEX run_key_eligible ON run (eligible_at)
 
 ALTER TABLE session ADD COLUMN resources TEXT NOT NULL DEFAULT '{}'; -- thousandths by name
 ALTER TABLE pool ADD COLUMN totals TEXT NOT NULL DEFAULT '{}'; -- of its live workers: for charges
+-- Who was there a moment ago: what only they could do is not given up yet.
+CREATE INDEX session_ended ON session (pool, expires_at) WHERE alive = 0;
 
 ALTER TABLE chain ADD COLUMN group_weight DOUBLE PRECISION NOT NULL DEFAULT 1;
 CREATE TABLE share_weight (
@@ -52,6 +61,7 @@ CREATE TABLE reservation (
     seq        BIGINT NOT NULL,
     session    TEXT COLLATE "C" NOT NULL,
     shape      TEXT COLLATE "C" NOT NULL,
+    behind     TEXT NOT NULL, -- the runs there whose ends it waits for, by their numbers
     expires_at BIGINT NOT NULL
 );
 
@@ -70,6 +80,14 @@ CREATE TABLE upstream_end (
     project  TEXT COLLATE "C" NOT NULL,
     job      TEXT COLLATE "C" NOT NULL,
     ended_at BIGINT NOT NULL
+);
+
+-- When jobs that others follow were last completed.
+CREATE TABLE completion (
+    project TEXT COLLATE "C" NOT NULL,
+    job     TEXT COLLATE "C" NOT NULL,
+    at      BIGINT NOT NULL,
+    PRIMARY KEY (project, job)
 );
 
 -- When scheduled runs were thought to start: the accuracy of the forecast.

@@ -3,11 +3,11 @@
 
 -- name: chains
 -- Where these lines stand; they do not rest before the transaction has ended.
-SELECT id, tag, active FROM chain WHERE id = ANY(:ids) ORDER BY id FOR KEY SHARE;
+SELECT id, tag, active, weight, group_weight FROM chain WHERE id = ANY(:ids) ORDER BY id FOR KEY SHARE;
 
 -- name: charge_chain
 -- Move a line's tag by what its runs cost.
-UPDATE chain SET tag = tag + charge.cost / weight
+UPDATE chain SET tag = tag + charge.cost
 FROM unnest(:cost::float8[], :id::text[]) AS charge (cost, id)
 WHERE chain.id = charge.id;
 
@@ -33,14 +33,14 @@ CROSS JOIN LATERAL (
 
 -- name: chain_heads
 -- The oldest runs of a line that fit and that nobody else is about to change.
-SELECT seq FROM run
+SELECT seq, chain, shape, keys, expected, timeout FROM run
 WHERE state = 'QUEUED' AND chain >= :chain AND chain <= :chain AND (chain, seq) >= (:chain, :first)
     AND shape = ANY(:shapes)
 ORDER BY chain, seq LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: oldest_runs
 -- The oldest runs of a pool that fit, found among the oldest of each of its lines.
-SELECT seq FROM run WHERE state = 'QUEUED' AND seq IN (
+SELECT seq, chain, shape, keys, expected, timeout FROM run WHERE state = 'QUEUED' AND seq IN (
     SELECT head.seq
     FROM json_to_recordset(CAST(:lines AS TEXT)::json) AS line (id text, first bigint)
     CROSS JOIN LATERAL (

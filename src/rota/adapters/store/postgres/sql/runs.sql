@@ -6,7 +6,7 @@
 INSERT INTO run (id, project, job_id, job, job_version, trigger, state, cause, due_at, release_at,
     eligible_at, deadline_at, late_at, drop_at, priority, pool, chain, shape, delivery, max_attempts,
     expected, blocked_on, reasons, inputs, created_by, created_at, queued_at, ended_at, retry_of, gate_job,
-    backfill, caught_up, cart, item)
+    backfill, caught_up, cart, item, follows, previous_due, keys, timeout)
 SELECT * FROM unnest(:id::text[], :project::text[], :job_id::text[], :job::text[],
     :job_version::integer[], :trigger::text[], :state::text[], :cause::text[], :due_at::bigint[],
     :release_at::bigint[], :eligible_at::bigint[], :deadline_at::bigint[], :late_at::bigint[],
@@ -14,30 +14,34 @@ SELECT * FROM unnest(:id::text[], :project::text[], :job_id::text[], :job::text[
     :delivery::text[], :max_attempts::integer[], :expected::float8[], :blocked_on::text[],
     :reasons::text[], :inputs::text[], :created_by::text[], :created_at::bigint[], :queued_at::bigint[],
     :ended_at::bigint[], :retry_of::text[], :gate_job::text[], :backfill::text[],
-    :caught_up::integer[], :cart::text[], :item::text[]);
+    :caught_up::integer[], :cart::text[], :item::text[], :follows::text[], :previous_due::bigint[],
+    :keys::text[], :timeout::bigint[]);
 
 -- name: runs_to_change
 -- What decisions about these runs need, locked.
 SELECT id, seq, job_id, job, job_version, state, attempt, session, result, failures, losses, delivery,
     chain, capacity, expected, cancel_at, deadline_at, claimed_at, started_at, first_started_at,
-    release_at, backfill, gate_job, cart
+    release_at, backfill, gate_job, cart, keys
 FROM run WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: waiting_runs
 -- Runs that wait on this key and that nobody else is about to change, oldest first.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority FROM run
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, keys, shape
+FROM run
 WHERE state = 'BLOCKED' AND blocked_on = :key AND seq > :after ORDER BY seq LIMIT :limit
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: waiting_triggered_runs
 -- The same, without those that a schedule asked for.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority FROM run
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, keys, shape
+FROM run
 WHERE state = 'BLOCKED' AND blocked_on = :key AND trigger <> 'schedule' AND seq > :after
 ORDER BY seq LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: eligible_runs
 -- Runs whose time has come and that nobody else is about to change.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, keys, shape,
+    previous_due, release_at
 FROM run WHERE state = 'SCHEDULED' AND eligible_at <= :now
 ORDER BY eligible_at, seq LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED;
 
@@ -61,7 +65,7 @@ WHERE run.id = free.id AND coalesce(run.state, '') IN ('SCHEDULED', 'BLOCKED');
 UPDATE run SET state = 'BLOCKED', blocked_on = held.key, reasons = held.reasons, eligible_at = NULL,
     gate_job = CASE WHEN trigger = 'schedule' THEN job_id END
 FROM unnest(:key::text[], :reasons::text[], :id::text[]) AS held (key, reasons, id)
-WHERE run.id = held.id AND coalesce(run.state, '') IN ('SCHEDULED', 'QUEUED');
+WHERE run.id = held.id AND coalesce(run.state, '') IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
 
 -- name: end_waiting_run
 -- A waiting run ends without an attempt: skipped, missed, cancelled or past its deadline.
@@ -73,18 +77,20 @@ WHERE run.id = over.id AND coalesce(run.state, '') IN ('SCHEDULED', 'BLOCKED', '
 
 -- name: named_runs
 -- Which of these runs a worker of a pool may take now; what somebody else has in hand is his.
-SELECT seq FROM run
+SELECT seq, chain, shape, keys, expected, timeout FROM run
 WHERE id = ANY(:ids) AND state = 'QUEUED' AND pool = :pool AND shape = ANY(:shapes)
 ORDER BY id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: claim_runs
 -- Give runs to a session, each as a new attempt with nothing to tell yet.
 UPDATE run SET state = 'CLAIMED', attempt = attempt + 1, session = :session, claimed_at = :now,
-    capacity = :capacity, started_at = NULL, result = NULL, cause = '', message = '', exit_code = NULL,
+    capacity = given.capacity, started_at = NULL, result = NULL, cause = '', message = '', exit_code = NULL,
     signal = NULL, steps = NULL, progress = NULL, cpu_seconds = 0, max_memory = 0, output = NULL,
     output_state = 'none', output_bytes = 0, output_lines = 0, truncated = 0
-WHERE seq = ANY(:seqs) AND coalesce(state, '') = 'QUEUED'
-RETURNING seq, id, attempt, job_id, job_version, due_at, deadline_at, inputs, cart, item, chain, expected;
+FROM json_to_recordset(CAST(:runs AS TEXT)::json) AS given (seq bigint, capacity float8)
+WHERE run.seq = given.seq AND coalesce(run.state, '') = 'QUEUED'
+RETURNING run.seq, id, attempt, job_id, job_version, due_at, deadline_at, inputs, cart, item, chain,
+    expected, run.capacity;
 
 -- name: start_runs
 -- Execution begins.
@@ -110,7 +116,7 @@ WHERE run.id = report.id AND run.attempt = report.attempt AND coalesce(run.sessi
     AND coalesce(run.state, '') IN ('CLAIMED', 'PROCESSING')
 RETURNING run.id, run.attempt, job_id, job, chain, capacity, expected, claimed_at, run.started_at,
     run.ended_at, state, cause,
-    CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay, gate_job, cart;
+    CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay, gate_job, cart, keys;
 
 -- name: end_attempt
 -- An attempt ended: the run is final, waits for the next attempt, or is unknown.

@@ -1,0 +1,103 @@
+"""P9: a forecast of a day over 5,000 jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import cast
+
+from bench.contest import Plan
+from bench.figures import Comparison, Sample, at_most
+from bench.machine import foreign_load, read_cpu, wait_until_quiet
+from bench.rota_up import temporary_home
+from rota.adapters.queue.local import LocalQueue
+from rota.adapters.store.sqlite.opening import open_sqlite
+from rota.domain.jobfile import read_file
+from rota.operations import definitions
+from rota.operations.backends import Backends
+from rota.operations.kept_forecast import KeptForecast
+from rota.operations.outlooks import Outlook, Question, look_ahead
+from rota.ports.blobs import Blobs
+from rota.testing.builders import hello
+
+_SEED = 9
+_WORKERS, _SLOTS = 20, 50
+_LENGTHS = ("1s", "5s", "20s", "1m")
+_APPLIED = 1_000  # jobs of one file
+_FOR_EVER = timedelta(days=365)
+
+Make = Callable[[random.Random], str]
+
+
+def run(plan: Plan) -> list[Comparison]:
+    count = plan.pick(full=5_000, quick=500)
+    return [
+        asyncio.run(_measure(plan, count, "once a day", _daily)),
+        asyncio.run(_measure(plan, count, "60 % daily, 30 % hourly, 10 % every 5 min", _mixed)),
+    ]
+
+
+def _daily(choose: random.Random) -> str:
+    return f"{choose.randrange(60)} {choose.randrange(24)} * * *"
+
+
+def _mixed(choose: random.Random) -> str:
+    kind = choose.random()
+    if kind < 0.6:
+        return _daily(choose)
+    return f"{choose.randrange(60)} * * * *" if kind < 0.9 else "*/5 * * * *"
+
+
+async def _measure(plan: Plan, count: int, words: str, make: Make) -> Comparison:
+    with temporary_home() as home:
+        home.data.mkdir(parents=True, exist_ok=True)
+        store = await open_sqlite(home.store)
+        try:
+            backends = Backends(store, LocalQueue(), cast("Blobs", None))
+            await _fill(backends, count, make)
+            return await _time(plan, backends, f"a day of {count:,} jobs, {words}")
+        finally:
+            await store.close()
+
+
+async def _fill(backends: Backends, count: int, make: Make) -> None:
+    jobs = list(_jobs(count, make))
+    for first in range(0, count, _APPLIED):
+        text = json.dumps({"jobs": jobs[first : first + _APPLIED]})
+        await definitions.apply(backends, read_file(text, name=f"set-{first}"), actor="bench")
+    for number in range(_WORKERS):
+        await backends.store.register(hello(f"worker-{number}", slots=_SLOTS), _FOR_EVER)
+
+
+def _jobs(count: int, make: Make) -> Iterator[dict[str, object]]:
+    choose = random.Random(_SEED)  # noqa: S311 (no secret)
+    for number in range(count):
+        yield {
+            "name": f"job-{number}",
+            "schedule": make(choose),
+            "expect": choose.choice(_LENGTHS),
+            "steps": [{"run": "true"}],
+        }
+
+
+async def _time(plan: Plan, backends: Backends, what: str) -> Comparison:
+    wait_until_quiet(plan.patience_seconds)
+    before = read_cpu()
+    times: list[float] = []
+    for _ in range(plan.repeats):
+        cold = Backends(backends.store, backends.queue, backends.blobs, forecast=KeptForecast())
+        began = time.perf_counter()
+        outlook = await look_ahead(cold, Question("default"))
+        times.append(time.perf_counter() - began)
+        _check(outlook)
+    load = foreign_load(before, read_cpu())
+    return Comparison("P9", what, Sample(tuple(times), "s"), goal=at_most(2), foreign_load=load)
+
+
+def _check(outlook: Outlook) -> None:
+    if outlook.forecast.is_cut or not outlook.starts:
+        raise RuntimeError(f"{outlook.starts:,} starts, not all there are")

@@ -1,0 +1,57 @@
+"""The part of the store port that is about shared keys."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+
+from rota.adapters.store.driving import Driver, Urgency
+from rota.adapters.store.scripts.keys import declaring, releasing
+from rota.adapters.store.scripts.memory import Memory
+from rota.domain.limits import Declaration
+from rota.domain.shared_keys import Key, KeyKind
+from rota.ports.limits import Declared, KeyUse
+from rota.ports.records import Released, Wakes
+
+
+class LimitVerbs:
+    """Implements the part of `rota.ports.limits.LimitStore` that is about keys."""
+
+    _driver: Driver
+    _memory: Memory
+    _key_place = releasing.Place()  # where the next look goes on
+
+    async def declarations(
+        self, project: str | None = None, kind: KeyKind | None = None
+    ) -> list[Declared]:
+        return await self._driver.read(lambda _: declaring.declarations(project, kind))
+
+    async def save_declarations(self, new: Sequence[Declaration], *, actor: str) -> Wakes:
+        return await self._driver.write(lambda now: declaring.save(now, new, actor), Urgency.API)
+
+    async def delete_declaration(
+        self, kind: KeyKind, project: str, name: str, *, actor: str
+    ) -> tuple[bool, Wakes]:
+        return await self._driver.write(
+            lambda now: declaring.delete(now, kind, project, name, actor), Urgency.API
+        )
+
+    async def key_uses(self, keys: Collection[Key]) -> Mapping[Key, KeyUse]:
+        return await self._driver.read(lambda _: declaring.key_uses(keys))
+
+    async def release_keys(self, limit: int) -> Released:
+        """Looks at all there is, a piece at a time, until something is found to do."""
+        while True:
+            released = await self._release_keys(limit, self._key_place)
+            if released.count or self._key_place.is_start:
+                return released
+
+    async def _release_keys(self, limit: int, place: releasing.Place) -> Released:
+        released, self._key_place = await self._driver.write(
+            lambda now: releasing.release(now, limit, place, self._memory), Urgency.CLAIM
+        )
+        return released
+
+    async def next_key_at(self) -> datetime | None:
+        looked_at = self._key_place.at
+        return await self._driver.read(lambda _: declaring.next_key_at(looked_at), Urgency.CLAIM)

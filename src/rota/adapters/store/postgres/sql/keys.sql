@@ -1,0 +1,96 @@
+-- Whoever looks for runs that wait for a key skips those that others are about to change.
+
+-- name: hold_declaration
+-- A declaration that is to change or to go, locked.
+SELECT name FROM declaration WHERE kind = :kind AND project = :project AND name = :name FOR UPDATE;
+
+-- name: users_of_resource
+-- Jobs that use a named resource now.
+SELECT job.name FROM job
+JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
+WHERE job.project = :project AND job.deleted_at IS NULL
+    AND job_version.rules::jsonb -> 'uses' ? CAST(:name AS TEXT)
+ORDER BY job.name LIMIT :limit;
+
+-- name: hold_shared_keys
+-- How full the buckets of these keys were, locked: one transaction at a time takes of them.
+SELECT key, level, at FROM shared_key WHERE key = ANY(:keys) ORDER BY key FOR NO KEY UPDATE;
+
+-- name: add_shared_key
+-- A key that somebody takes for the first time; locked, whoever was first.
+INSERT INTO shared_key (key) SELECT key FROM unnest(:key::text[]) AS new (key) ORDER BY key
+ON CONFLICT (key) DO UPDATE SET key = excluded.key;
+
+-- name: set_bucket
+-- How full a bucket is now.
+UPDATE shared_key SET level = taken.level, at = taken.at
+FROM unnest(:level::float8[], :at::bigint[], :key::text[]) AS taken (level, at, key)
+WHERE shared_key.key = taken.key;
+
+-- name: forget_shared_keys
+-- Those of these keys of which nobody has or wants anything: it is as if they had never been used.
+DELETE FROM shared_key WHERE key IN (SELECT key FROM shared_key
+    WHERE key = ANY(:keys) AND level IS NULL
+        AND NOT EXISTS (SELECT 1 FROM run_key WHERE run_key.key = shared_key.key)
+    ORDER BY key FOR UPDATE SKIP LOCKED);
+
+-- name: promise_key
+-- A run that was let through to the queue will take so much of a key.
+INSERT INTO run_key (key, seq, amount)
+SELECT new.key, run.seq, new.amount
+FROM unnest(:key::text[], :amount::bigint[], :id::text[]) AS new (key, amount, id)
+JOIN run ON run.id = new.id
+ON CONFLICT (key, seq) DO UPDATE SET amount = excluded.amount;
+
+-- name: hold_key
+-- A claimed run has so much of a key.
+INSERT INTO run_key (key, seq, amount)
+SELECT * FROM unnest(:key::text[], :seq::bigint[], :amount::bigint[])
+ON CONFLICT (key, seq) DO UPDATE SET amount = excluded.amount;
+
+-- name: run_key_page
+-- Who has or may take keys, from a place on.
+SELECT page.key, page.seq, run.state FROM (SELECT key, seq FROM run_key
+    WHERE (key, seq) > (:after_key, :after_seq) ORDER BY key, seq LIMIT :limit) AS page
+LEFT JOIN run ON run.seq = page.seq ORDER BY page.key, page.seq;
+
+-- name: forget_run_keys
+-- Of these runs, those that have nothing, wait for no worker, and are not about to.
+DELETE FROM run_key WHERE key = ANY(:keys) AND seq IN (SELECT seq FROM run
+    WHERE seq = ANY(:seqs) AND coalesce(state, '') NOT IN ('QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN')
+    FOR NO KEY UPDATE SKIP LOCKED);
+
+-- name: block_on_keys
+-- These runs wait for keys that are short.
+UPDATE run SET state = 'BLOCKED', blocked_on = short.key, reasons = short.reasons,
+    eligible_at = short.eligible_at, gate_job = CASE WHEN trigger = 'schedule' THEN job_id END
+FROM json_to_recordset(CAST(:runs AS TEXT)::json)
+    AS short (seq bigint, key text, reasons text, eligible_at bigint)
+WHERE run.seq = short.seq AND coalesce(run.state, '') IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
+RETURNING run.id, run.chain;
+
+-- name: key_waiters
+-- Of each key that runs wait for: the first, and when the last may go of those that go before a priority.
+SELECT wanted.key, first.priority, first.seq, last.eligible_at AS last_at
+FROM json_to_recordset(CAST(:keys AS TEXT)::json) AS wanted (key text, priority integer)
+CROSS JOIN LATERAL (SELECT priority, seq FROM run
+    WHERE state = 'BLOCKED' AND keys IS NOT NULL AND blocked_on >= wanted.key AND blocked_on <= wanted.key
+    ORDER BY blocked_on, priority DESC, seq LIMIT 1) AS first
+LEFT JOIN LATERAL (SELECT eligible_at FROM run
+    WHERE state = 'BLOCKED' AND keys IS NOT NULL AND blocked_on >= wanted.key AND blocked_on <= wanted.key
+        AND priority >= wanted.priority
+    ORDER BY blocked_on DESC, priority, seq DESC LIMIT 1) AS last ON true;
+
+-- name: key_candidates
+-- The first of those who wait for each of these keys.
+SELECT waiting.id, waiting.job_id, waiting.cart
+FROM json_array_elements_text(CAST(:keys AS TEXT)::json) AS wanted (key)
+CROSS JOIN LATERAL (SELECT id, job_id, cart FROM run
+    WHERE state = 'BLOCKED' AND keys IS NOT NULL AND blocked_on >= wanted.key AND blocked_on <= wanted.key
+    ORDER BY blocked_on, priority DESC, seq LIMIT :limit) AS waiting;
+
+-- name: key_waiters_to_release
+-- Those of these runs that still wait for one of these keys.
+SELECT * FROM run
+WHERE id = ANY(:ids) AND coalesce(state, '') = 'BLOCKED' AND coalesce(blocked_on, '') = ANY(:keys)
+ORDER BY priority DESC, seq FOR NO KEY UPDATE SKIP LOCKED;

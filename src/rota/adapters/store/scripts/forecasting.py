@@ -1,0 +1,122 @@
+"""What a forecast asks the store, and what is remembered of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
+
+from rota.adapters.store.rows import cart_rules_from, from_json, optional_instant, rules_from
+from rota.adapters.store.script import Many, Row, Script, query
+from rota.domain.carts.states import CartState
+from rota.domain.forecast.accuracy import Outcome
+from rota.domain.ids import CartId, JobId, RunId, SessionId, instant, micros
+from rota.domain.shared_keys import SECOND
+from rota.domain.states import RunState
+from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, PredictedStart
+
+_LOOKED_AT = 2  # times as many runs as are wanted: some did not complete
+
+
+def coming_jobs(before: datetime, limit: int) -> Script[list[ComingJob]]:
+    due = yield query("coming_jobs", before=micros(before), limit=limit)
+    waiting = yield query("waiting_jobs", before=micros(before), limit=limit)
+    by_id = {row["id"]: row for row in (*due, *waiting)}
+    return [_coming_job(row) for row in by_id.values()][:limit]
+
+
+def open_runs(limit: int) -> Script[list[OpenRun]]:
+    rows = yield query("all_open_runs", limit=limit)
+    return [_open_run(row) for row in rows]
+
+
+def open_carts(limit: int) -> Script[list[OpenCart]]:
+    rows = yield query("open_carts", limit=limit)
+    return [_open_cart(list(waves)) for _, waves in groupby(rows, key=itemgetter("id"))]
+
+
+def latest_durations(jobs: Collection[JobId], runs: int) -> Script[dict[JobId, list[float]]]:
+    rows = yield query("latest_durations", ids=jobs, looked_at=runs * _LOOKED_AT)
+    return {
+        JobId(row["id"]): [int(text) / SECOND for text in row["durations"].split(",")[:runs]]
+        for row in rows
+        if row["durations"]
+    }
+
+
+def save_predictions(now: int, starts: Sequence[PredictedStart]) -> Script[None]:
+    rows = [(start.run, now, micros(start.start_at)) for start in starts]
+    yield Many("insert_prediction", rows, exactly=False)
+
+
+def forget_predictions(before: datetime) -> Script[None]:
+    yield query("forget_predictions", before=micros(before))
+
+
+def predicted_starts(since: datetime, limit: int) -> Script[list[Outcome]]:
+    rows = yield query("predicted_starts", since=micros(since), limit=limit)
+    return [
+        Outcome(instant(row["made_at"]), instant(row["start_at"]), instant(row["first_started_at"]))
+        for row in rows
+    ]
+
+
+def _coming_job(row: Row) -> ComingJob:
+    return ComingJob(
+        id=JobId(row["id"]),
+        project=row["project"],
+        name=row["name"],
+        version=row["version"],
+        created_by=row["created_by"],
+        document=from_json(row["document"]),
+        rules=rules_from(row["rules"]),
+        anchor=instant(row["anchor"]),
+        next_at=optional_instant(row["next_at"]),
+        held_from=optional_instant(row["held_from"]),
+        paused_until=optional_instant(row["paused_until"]),
+        waits=bool(row["waits"]),
+    )
+
+
+def _open_cart(waves: Sequence[Row]) -> OpenCart:
+    first = waves[0]
+    return OpenCart(
+        id=CartId(first["id"]),
+        rules=cart_rules_from(first["cart_rules"]),
+        state=CartState(first["state"]),
+        created_by=first["created_by"],
+        starts_at=optional_instant(first["starts_at"]),
+        look_at=optional_instant(first["look_at"]),
+        open=first["open"],
+        job_id=JobId(first["job_id"]),
+        job_rules=rules_from(first["rules"]),
+        waves=tuple(row["items"] for row in waves),
+    )
+
+
+def _open_run(row: Row) -> OpenRun:
+    is_held = row["state"] in (RunState.CLAIMED, RunState.PROCESSING)
+    timeout = row["timeout"]
+    return OpenRun(
+        id=RunId(row["id"]),
+        project=row["project"],
+        job_id=JobId(row["job_id"]),
+        job=row["job"],
+        state=RunState(row["state"]),
+        due_at=instant(row["due_at"]),
+        release_at=instant(row["release_at"]),
+        eligible_at=optional_instant(row["eligible_at"]),
+        began_at=optional_instant(row["started_at"] or row["claimed_at"]) if is_held else None,
+        session=SessionId(row["session"]) if is_held else None,
+        blocked_on=row["blocked_on"] or "",
+        pool=row["pool"],
+        priority=row["priority"],
+        share=row["chain"].split("/", 2)[2],
+        shape=row["shape"],
+        expected=row["expected"],
+        timeout=None if timeout is None else timeout / SECOND,
+        cart=CartId(row["cart"]) if row["cart"] else None,
+        keys=from_json(row["keys"]) or {},
+        is_paused=bool(row["paused"]),
+    )

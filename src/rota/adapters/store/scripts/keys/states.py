@@ -1,0 +1,89 @@
+"""How keys stand, as the transaction at hand sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from rota.adapters.store.rows import to_json
+from rota.adapters.store.script import Many, Row, Rows, Script, query
+from rota.domain.key_demands import DeclarationId, declaration_of, rule_of
+from rota.domain.key_gates import Waiters
+from rota.domain.limits import Declaration, Limit, Quota, Resource
+from rota.domain.shared_keys import Bucket, Key, KeyKind, KeyRule, KeyState, Rate
+
+_DECODERS: Mapping[KeyKind, msgspec.json.Decoder[Declaration]] = {
+    KeyKind.RATE: msgspec.json.Decoder(Limit),
+    KeyKind.RESOURCE: msgspec.json.Decoder(Resource),
+    KeyKind.QUOTA: msgspec.json.Decoder(Quota),
+}
+
+
+def declaration_from(row: Row) -> Declaration:
+    return _DECODERS[KeyKind(row["kind"])].decode(row["document"])
+
+
+def load_states(keys: Collection[Key]) -> Script[dict[Key, KeyState]]:
+    """How these keys stand; those without a rule are left out."""
+    rules = yield from _rules(keys)
+    rates = [key for key, rule in rules.items() if isinstance(rule, Rate)]
+    buckets = (yield query("shared_keys", keys=rates)) if rates else ()
+    return (yield from _states(rules, buckets))
+
+
+def hold_states(keys: Collection[Key]) -> Script[dict[Key, KeyState]]:
+    """The same; nobody else takes of any of these keys before the transaction has ended."""
+    rows = yield from hold_keys(keys)
+    rules = yield from _rules(keys)
+    return (yield from _states(rules, rows))
+
+
+def hold_keys(keys: Collection[Key]) -> Script[Rows]:
+    """Lock keys, in their order."""
+    rows = yield query("hold_shared_keys", keys=sorted(keys))
+    missing = set(keys) - {row["key"] for row in rows}
+    if missing:
+        yield Many("add_shared_key", [(key,) for key in sorted(missing)])
+        rows = yield query("hold_shared_keys", keys=sorted(keys))
+    return rows
+
+
+def load_waiters(wanted: Mapping[Key, int]) -> Script[dict[Key, Waiters]]:
+    """Who waits for these keys and goes before runs of the given priorities."""
+    asked = [{"key": key, "priority": priority} for key, priority in wanted.items()]
+    rows = (yield query("key_waiters", keys=to_json(asked))) if asked else ()
+    return {row["key"]: Waiters((-row["priority"], row["seq"]), row["last_at"]) for row in rows}
+
+
+def _rules(keys: Collection[Key]) -> Script[dict[Key, KeyRule]]:
+    ids = {declaration_of(key) for key in keys}
+    declared = yield from _declared({each for each in ids if each[0] is not KeyKind.EXCLUSIVE})
+    rules = {key: rule_of(key, declared) for key in keys}
+    return {key: rule for key, rule in rules.items() if rule is not None}
+
+
+def _declared(ids: Iterable[DeclarationId]) -> Script[dict[DeclarationId, Declaration]]:
+    kinds, projects, names = ({each[i] for each in ids} for i in range(3))
+    if not kinds:
+        return {}
+    rows = yield query("declarations_of_keys", kinds=kinds, projects=projects, names=names)
+    return {
+        (KeyKind(row["kind"]), row["project"], row["name"]): declaration_from(row) for row in rows
+    }
+
+
+def _states(rules: Mapping[Key, KeyRule], buckets: Rows) -> Script[dict[Key, KeyState]]:
+    rows = (yield query("key_amounts", keys=rules)) if rules else ()
+    amounts = {row["key"]: (row["held"], row["queued"]) for row in rows}
+    levels = {row["key"]: row for row in buckets}
+    return {
+        key: KeyState(rule, *amounts.get(key, (0, 0)), _bucket(rule, levels.get(key)))
+        for key, rule in rules.items()
+    }
+
+
+def _bucket(rule: KeyRule, row: Row | None) -> Bucket | None:
+    if row is None or row["level"] is None or not isinstance(rule, Rate):
+        return None
+    return Bucket(rule, row["level"], row["at"])

@@ -1,0 +1,31 @@
+"""Which keys new runs take."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from rota.adapters.store.script import Row, Script, query
+from rota.adapters.store.scripts.keys.states import declaration_from
+from rota.domain.key_demands import Asker, demands_of, takes_keys
+from rota.domain.limits import Declaration
+from rota.domain.shared_keys import Demands
+
+ForAll = Mapping[str, Sequence[Declaration]]  # by project: what concerns all of its runs
+
+
+def declared_for_all(jobs: Mapping[str, Row]) -> Script[ForAll]:
+    """What is declared for all runs of the projects of these jobs. Most have nothing."""
+    projects = {row["project"] for row in jobs.values() if row["has_limits"]}
+    found: dict[str, list[Declaration]] = defaultdict(list)
+    for row in (yield query("declarations_for_all", projects=projects)) if projects else ():
+        found[row["project"]].append(declaration_from(row))
+    return found
+
+
+def wanted_by(asker: Asker, for_all: ForAll) -> Demands | None:
+    """What a run takes; None: nothing."""
+    declared = for_all.get(asker.rules.project, ())
+    if not declared and not takes_keys(asker.rules):
+        return None
+    return demands_of(asker, declared) or None

@@ -1,0 +1,41 @@
+"""What workers offer and what is in use of it, derived from live sessions and attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.adapters.store.rows import from_json, to_json
+from rota.adapters.store.script import Row, Script, query
+from rota.domain.resources import SLOTS, UNIT, Vector, plus, total
+from rota.domain.shape import demand_of
+
+
+def capacity_of(session: Row) -> dict[str, int]:
+    """All that a worker has: its slots, and the resources that it offers."""
+    return {**from_json(session["resources"]), SLOTS: session["slots"] * UNIT}
+
+
+def add_up(pool: str) -> Script[None]:
+    """Write down what the workers of a pool offer together, now that some of them came or went.
+
+    Whoever comes or goes at the same time waits for the pool, and then counts us too.
+    """
+    yield query("hold_pool", pool=pool)
+    offers = yield query("offers", pool=pool)
+    totals = total(_times(row["workers"], capacity_of(row)) for row in offers)
+    yield query("set_totals", pool=pool, totals=to_json(totals))
+
+
+def used_by(sessions: Sequence[str]) -> Script[dict[str, Vector]]:
+    """What the attempts of these sessions take of their workers, by session."""
+    used: dict[str, Vector] = {}
+    if not sessions:
+        return used
+    for row in (yield query("held_shapes", sessions=sessions)):
+        taken = _times(row["attempts"], demand_of(row["shape"]).resources)
+        used[row["session"]] = plus(used.get(row["session"], {}), taken)
+    return used
+
+
+def _times(count: int, vector: Vector) -> Vector:
+    return {name: amount * count for name, amount in vector.items()}

@@ -1,0 +1,66 @@
+-- name: coming_jobs
+-- Jobs that come by themselves before a time, the next ones first.
+SELECT job.id, job.project, job.name, job.version, job.created_by, job.paused_until,
+    job_version.document, job_version.rules, schedule.anchor, schedule.next_at, schedule.held_from,
+    schedule.waits
+FROM schedule
+JOIN job ON job.id = schedule.job_id
+JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
+WHERE schedule.next_at < :before AND job.deleted_at IS NULL
+ORDER BY schedule.next_at LIMIT :limit;
+
+-- name: waiting_jobs
+-- Jobs that come again once their run has ended, once their pause has, or once another has completed.
+SELECT job.id, job.project, job.name, job.version, job.created_by, job.paused_until,
+    job_version.document, job_version.rules, schedule.anchor, schedule.next_at, schedule.held_from,
+    schedule.waits
+FROM (SELECT job_id FROM schedule WHERE waits = 1
+    UNION SELECT id FROM job WHERE paused_until IS NOT NULL AND paused_until < :before
+    UNION SELECT job_id FROM dependency) AS waiting
+JOIN schedule ON schedule.job_id = waiting.job_id
+JOIN job ON job.id = waiting.job_id
+JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
+WHERE job.deleted_at IS NULL LIMIT :limit;
+
+-- name: all_open_runs
+-- Runs that are not final, the oldest first.
+SELECT id, project, job_id, job, state, due_at, release_at, eligible_at, claimed_at, started_at,
+    session, blocked_on, pool, priority, chain, shape, expected, timeout, keys, cart,
+    (SELECT paused FROM job WHERE job.id = active_run.job_id) AS paused
+FROM active_run WHERE state <> 'UNKNOWN' ORDER BY seq LIMIT :limit;
+
+-- name: open_carts
+-- Carts that go on, with how many items of each wave have no run yet, the oldest first.
+SELECT cart.id, cart.rules AS cart_rules, cart.state, cart.created_by, cart.starts_at, cart.look_at,
+    cart.open, pending.wave, pending.items, pending.job_id, job_version.rules
+FROM (SELECT cart.id, cart_item.wave, count(*) AS items, min(cart_item.job_id) AS job_id,
+        max(cart_item.job_version) AS job_version
+    FROM cart JOIN cart_item ON cart_item.cart = cart.id AND cart_item.state = 'PENDING'
+    WHERE cart.ended_at IS NULL AND cart.state IN ('PLANNED', 'RUNNING', 'WAITING')
+    GROUP BY cart.id, cart_item.wave) AS pending
+JOIN cart ON cart.id = pending.id
+JOIN job_version ON job_version.job_id = pending.job_id AND job_version.version = pending.job_version
+ORDER BY cart.created_at, cart.id, pending.wave LIMIT :limit;
+
+-- name: latest_durations
+-- How long the newest runs of jobs took that completed, in microseconds, as a list in a text.
+SELECT id, (SELECT group_concat(ended_at - started_at) FROM (SELECT state, started_at, ended_at
+    FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT :looked_at) AS newest
+    WHERE state = 'COMPLETED' AND started_at IS NOT NULL) AS durations
+FROM job WHERE id = ANY(:ids);
+
+-- name: insert_prediction
+-- When a run is thought to start.
+INSERT INTO prediction (run_id, made_at, start_at) VALUES (:run, :now, :start_at)
+ON CONFLICT (run_id) DO NOTHING;
+
+-- name: forget_predictions
+-- Those that are too old to be compared.
+DELETE FROM prediction WHERE made_at < :before;
+
+-- name: predicted_starts
+-- Predictions of runs that have started, the newest first.
+SELECT prediction.made_at, prediction.start_at, run.first_started_at
+FROM prediction JOIN run ON run.id = prediction.run_id
+WHERE prediction.made_at >= :since AND run.first_started_at IS NOT NULL
+ORDER BY prediction.made_at DESC LIMIT :limit;

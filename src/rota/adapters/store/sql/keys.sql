@@ -1,0 +1,175 @@
+-- Keys that runs share, and what people declare about them. A row of run_key counts by the state of its
+-- run: QUEUED, it may take the key soon; live, it holds it. Where one key may have many waiters, they are
+-- found from the front of their index.
+
+-- name: select_declarations
+-- Declarations of a project and a kind, or of all.
+SELECT kind, project, name, document, updated_by, updated_at FROM declaration
+WHERE (CAST(:project AS TEXT) IS NULL OR project = :project) AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
+ORDER BY kind, project, name;
+
+-- name: declarations_for_all
+-- What is declared for every run of these projects, among others.
+SELECT kind, document, project FROM declaration WHERE kind IN ('rate', 'quota') AND project = ANY(:projects)
+ORDER BY kind, project, name;
+
+-- name: declarations_of_keys
+-- What is declared under these names, in every combination there is.
+SELECT kind, project, name, document FROM declaration
+WHERE kind = ANY(:kinds) AND project = ANY(:projects) AND name = ANY(:names);
+
+-- name: hold_declaration
+-- A declaration that is to change or to go.
+SELECT name FROM declaration WHERE kind = :kind AND project = :project AND name = :name;
+
+-- name: save_declaration
+-- Create or replace it.
+INSERT INTO declaration (kind, project, name, document, updated_by, updated_at)
+VALUES (:kind, :project, :name, :document, :actor, :now)
+ON CONFLICT (kind, project, name) DO UPDATE SET document = excluded.document,
+    updated_by = excluded.updated_by, updated_at = excluded.updated_at;
+
+-- name: delete_declaration
+-- Forget it.
+DELETE FROM declaration WHERE kind = :kind AND project = :project AND name = :name RETURNING name;
+
+-- name: users_of_resource
+-- Jobs that use a named resource now.
+SELECT job.name FROM job
+JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
+WHERE job.project = :project AND job.deleted_at IS NULL
+    AND EXISTS (SELECT 1 FROM json_each(job_version.rules, '$.uses') WHERE json_each.key = :name)
+ORDER BY job.name LIMIT :limit;
+
+-- name: count_waiting
+-- How many runs of a project wait, up to a limit.
+SELECT count(*) AS runs FROM (SELECT 1 FROM active_run
+    WHERE coalesce(project, '') = :project AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
+    LIMIT :limit) AS waiting;
+
+-- name: key_amounts
+-- How much of these keys live runs hold, and how much those in the queue will take. A run of which
+-- nobody knows whether it still runs keeps others with equal inputs away.
+SELECT run_key.key,
+    CAST(sum(CASE WHEN run.state = 'QUEUED' THEN run_key.amount ELSE 0 END) AS BIGINT) AS queued,
+    CAST(sum(CASE WHEN run.state IN ('CLAIMED', 'PROCESSING')
+        OR (run.state = 'UNKNOWN' AND run_key.key LIKE 'exclusive:%') THEN run_key.amount ELSE 0 END)
+        AS BIGINT) AS held
+FROM run_key JOIN run ON run.seq = run_key.seq
+WHERE run_key.key = ANY(:keys) GROUP BY run_key.key;
+
+-- name: shared_keys
+-- How full the buckets of these keys were.
+SELECT key, level, at FROM shared_key WHERE key = ANY(:keys) AND level IS NOT NULL;
+
+-- name: hold_shared_keys
+-- The same of all of them; one transaction at a time takes of them.
+SELECT key, level, at FROM shared_key WHERE key = ANY(:keys);
+
+-- name: add_shared_key
+-- A key that somebody takes for the first time.
+INSERT INTO shared_key (key) VALUES (:key) ON CONFLICT (key) DO UPDATE SET key = excluded.key;
+
+-- name: set_bucket
+-- How full a bucket is now.
+UPDATE shared_key SET level = :level, at = :at WHERE key = :key;
+
+-- name: forget_shared_keys
+-- Those of these keys of which nobody has or wants anything: it is as if they had never been used.
+DELETE FROM shared_key WHERE key = ANY(:keys) AND level IS NULL
+    AND NOT EXISTS (SELECT 1 FROM run_key WHERE run_key.key = shared_key.key);
+
+-- name: promise_key
+-- A run that was let through to the queue will take so much of a key.
+INSERT INTO run_key (key, seq, amount) SELECT :key, seq, :amount FROM run WHERE id = :id
+ON CONFLICT (key, seq) DO UPDATE SET amount = excluded.amount;
+
+-- name: hold_key
+-- A claimed run has so much of a key.
+INSERT INTO run_key (key, seq, amount) VALUES (:key, :seq, :amount)
+ON CONFLICT (key, seq) DO UPDATE SET amount = excluded.amount;
+
+-- name: drop_run_keys
+-- What runs neither have nor may take any more.
+DELETE FROM run_key WHERE key = ANY(:keys) AND seq = ANY(:seqs);
+
+-- name: run_key_page
+-- Who has or may take keys, from a place on.
+SELECT page.key, page.seq, run.state FROM (SELECT key, seq FROM run_key
+    WHERE key >= :after_key AND (key > :after_key OR seq > :after_seq)
+    ORDER BY key, seq LIMIT :limit) AS page
+LEFT JOIN run ON run.seq = page.seq ORDER BY page.key, page.seq;
+
+-- name: forget_run_keys
+-- Of these runs, those that have nothing and wait for no worker.
+DELETE FROM run_key WHERE key = ANY(:keys) AND seq IN (SELECT seq FROM run
+    WHERE seq = ANY(:seqs) AND state NOT IN ('QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN'));
+
+-- name: block_on_keys
+-- These runs wait for keys that are short.
+UPDATE run SET state = 'BLOCKED', blocked_on = short.key, reasons = short.reasons,
+    eligible_at = short.eligible_at, gate_job = CASE WHEN trigger = 'schedule' THEN job_id END
+FROM (SELECT value ->> 'seq' AS seq, value ->> 'key' AS key, value ->> 'reasons' AS reasons,
+        value ->> 'eligible_at' AS eligible_at FROM json_each(:runs)) AS short
+WHERE run.seq = short.seq AND run.state IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
+RETURNING run.id, run.chain;
+
+-- name: key_waiters
+-- Of each key that runs wait for: the first, and when the last may go of those that go before a priority.
+SELECT wanted.key, first.priority, first.seq, (SELECT last.eligible_at FROM run AS last
+    WHERE last.state = 'BLOCKED' AND last.keys IS NOT NULL AND last.blocked_on = wanted.key
+        AND last.priority >= wanted.priority
+    ORDER BY last.priority, last.seq DESC LIMIT 1) AS last_at
+FROM (SELECT value ->> 'key' AS key, value ->> 'priority' AS priority FROM json_each(:keys)) AS wanted
+JOIN run AS first ON first.seq = (SELECT run.seq FROM run
+    WHERE run.state = 'BLOCKED' AND run.keys IS NOT NULL AND run.blocked_on = wanted.key
+    ORDER BY run.priority DESC, run.seq LIMIT 1);
+
+-- name: waited_shared_keys
+-- Keys between two ends that runs wait for, each found from the one before it.
+WITH RECURSIVE waited (key) AS (
+    SELECT (SELECT blocked_on FROM run
+        WHERE state = 'BLOCKED' AND keys IS NOT NULL AND blocked_on > :after AND blocked_on < :until
+        ORDER BY blocked_on LIMIT 1)
+    UNION ALL
+    SELECT (SELECT blocked_on FROM run
+        WHERE state = 'BLOCKED' AND keys IS NOT NULL AND blocked_on > waited.key AND blocked_on < :until
+        ORDER BY blocked_on LIMIT 1)
+    FROM waited WHERE waited.key IS NOT NULL)
+SELECT key FROM waited WHERE key IS NOT NULL LIMIT :limit;
+
+-- name: due_keys
+-- Keys for which the time of somebody who waits has come, the latest first.
+SELECT DISTINCT due.key FROM (SELECT blocked_on AS key FROM run
+    WHERE state = 'BLOCKED' AND keys IS NOT NULL AND eligible_at <= :now
+        AND (blocked_on LIKE 'rate:%' OR blocked_on LIKE 'quota:%')
+    ORDER BY eligible_at DESC LIMIT :limit) AS due;
+
+-- name: next_key_at
+-- When the next run that waits for tokens may go, of those whose time had not come before.
+SELECT min(eligible_at) AS eligible_at FROM run
+WHERE state = 'BLOCKED' AND keys IS NOT NULL AND eligible_at > :after;
+
+-- name: key_candidates
+-- The first of those who wait for each of these keys.
+SELECT run.id, run.job_id, run.cart FROM json_each(:keys) AS wanted
+JOIN run ON run.seq IN (SELECT waiting.seq FROM run AS waiting
+    WHERE waiting.state = 'BLOCKED' AND waiting.keys IS NOT NULL AND waiting.blocked_on = wanted.value
+    ORDER BY waiting.priority DESC, waiting.seq LIMIT :limit);
+
+-- name: key_waiters_to_release
+-- Those of these runs that still wait for one of these keys.
+SELECT * FROM run
+WHERE id = ANY(:ids) AND state = 'BLOCKED' AND coalesce(blocked_on, '') = ANY(:keys)
+ORDER BY priority DESC, seq;
+
+-- name: key_holders
+-- Live runs that hold a key, the oldest first.
+SELECT run.id FROM run_key JOIN run ON run.seq = run_key.seq
+WHERE run_key.key = :key AND coalesce(run.state, '') IN ('CLAIMED', 'PROCESSING')
+ORDER BY run_key.seq LIMIT :limit;
+
+-- name: count_key_waiters
+-- How many runs wait for each of these keys.
+SELECT blocked_on AS key, count(*) AS runs FROM run
+WHERE state = 'BLOCKED' AND keys IS NOT NULL AND blocked_on = ANY(:keys) GROUP BY blocked_on;

@@ -1,0 +1,33 @@
+-- The places of runs that wait, for people to read.
+
+-- name: waiting_run
+-- A run that waits, as the order of service and the shared keys see it.
+SELECT seq, state, pool, priority, chain, shape, expected, keys, blocked_on FROM run
+WHERE id = :run AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
+
+-- name: queued_in_lines
+-- What waits in these lines, and how much of it came before a run.
+SELECT chain, shape, count(*) AS runs, count(CASE WHEN seq < :seq THEN 1 END) AS older,
+    sum(expected) AS expected
+FROM run WHERE state = 'QUEUED' AND chain = ANY(:chains) GROUP BY chain, shape;
+
+-- name: going_in_pool
+-- The live attempts of a pool by line.
+SELECT chain, shape, count(*) AS runs FROM run
+WHERE state IN ('CLAIMED', 'PROCESSING') AND pool = :pool GROUP BY chain, shape;
+
+-- name: waiting_before
+-- Runs that wait for the same as another one and are older.
+SELECT count(*) AS runs FROM run WHERE state = 'BLOCKED' AND blocked_on = :key AND seq < :seq;
+
+-- name: key_waiting_before
+-- Runs that wait for the same shared key as another one and go before it.
+SELECT count(*) AS runs FROM run WHERE state = 'BLOCKED' AND keys IS NOT NULL AND blocked_on = :key
+    AND (priority > :priority OR (priority = :priority AND seq < :seq));
+
+-- name: kept_free
+-- The worker of a pool that is kept free, and for which run.
+SELECT run.id, session.worker, reservation.expires_at FROM reservation
+JOIN run ON run.seq = reservation.seq JOIN session ON session.id = reservation.session
+WHERE reservation.pool = :pool AND reservation.expires_at > :now AND run.state = 'QUEUED'
+    AND session.alive = 1 AND session.stopping = 0;

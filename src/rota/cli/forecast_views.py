@@ -1,0 +1,141 @@
+"""A forecast as tables and lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from rota.cli.inert import inert
+from rota.cli.table import Column, write_table
+from rota.cli.terminal import Terminal
+from rota.sdk.forecast_answers import (
+    Forecast,
+    ForecastAccuracy,
+    ForecastStart,
+    JobForecast,
+    Load,
+    Saturation,
+)
+
+_MOST_SATURATIONS = 10
+_KINDS = {
+    "rate": "rate limit",
+    "resource": "resource",
+    "quota": "quota",
+    "exclusive": "exclusive_by",
+}
+
+
+def write_forecast(terminal: Terminal, ahead: Forecast, present: datetime, limit: int) -> None:
+    """Who starts when, the peak, what runs out, and how far to trust it."""
+    shown = ahead.runs or ahead.jobs
+    if ahead.runs:
+        write_table(terminal, _starts(present), ahead.runs[:limit])
+    elif ahead.jobs:
+        write_table(terminal, _jobs(present), ahead.jobs[:limit])
+    else:
+        terminal.tell("nothing starts in that time")
+    if len(shown) > limit:
+        terminal.tell(f"the first {limit:,}; more with --limit")
+    terminal.write(_peak(ahead.load, present))
+    for saturation in ahead.saturations[:_MOST_SATURATIONS]:
+        terminal.write(inert(_saturation(saturation, present)))
+    if len(ahead.saturations) > _MOST_SATURATIONS:
+        terminal.tell(f"and {len(ahead.saturations) - _MOST_SATURATIONS:,} more times")
+    for note in _notes(ahead):
+        terminal.tell(note)
+
+
+def write_quiet(terminal: Terminal, ahead: Forecast) -> None:
+    """Where one more job would find the most room."""
+    quiet = ahead.load.quiet
+    if not quiet.minutes:
+        terminal.tell("look further ahead: --for 1h at least, --for 24h for times of the day")
+        return
+    minutes = " ".join(f":{minute:02}" for minute in quiet.minutes)
+    terminal.write(f"quiet minutes of the hour: {minutes}")
+    if quiet.times:
+        terminal.write(f"quiet times of the day (UTC): {' '.join(quiet.times)}")
+
+
+def _jobs(present: datetime) -> tuple[Column[JobForecast], ...]:
+    return (
+        Column("START", lambda job: _start(job.first_start_at, present)),
+        Column("JOB", lambda job: f"{job.job} ×{job.starts:,}" if job.starts > 1 else job.job),
+        Column("TAKES", lambda job: _takes(job)),
+        Column("WAITS", lambda job: _waits(job.longest_wait, job.waits_for)),
+        Column("NOTE", lambda job: job.remark),
+    )
+
+
+def _starts(present: datetime) -> tuple[Column[ForecastStart], ...]:
+    return (
+        Column("START", lambda run: _start(run.start_at, present)),
+        Column("DUE", lambda run: _clock(run.due_at, present)),
+        Column("RUN", lambda run: run.run or "–", is_whole=True),
+        Column("WAITS", lambda run: _waits(run.wait or "", run.waits_for)),
+        Column("NOTE", lambda run: run.remark),
+    )
+
+
+def _start(at: datetime | None, present: datetime) -> str:
+    return "later" if at is None else _clock(at, present)
+
+
+def _clock(at: datetime, present: datetime) -> str:
+    """UTC; with the day where that is not today."""
+    is_today = at.date() == present.astimezone(at.tzinfo).date()
+    return f"{at:%H:%M:%S}" if is_today else f"{at:%a %H:%M:%S}"
+
+
+def _takes(job: JobForecast) -> str:
+    mark = " (guessed)" if job.expected.source == "guess" else ""
+    return f"~{job.expected.usual}{mark}"
+
+
+def _waits(wait: str, waits_for: str) -> str:
+    return f"{wait} for {_what(waits_for)}" if waits_for else ""
+
+
+def _what(waits_for: str) -> str:
+    """`a worker of pool default`, `rate limit s3-put`."""
+    kind, _, name = waits_for.partition(":")
+    if kind == "worker":
+        return f"a worker of pool {name}"
+    if kind == "job":
+        return "another run of its job"
+    return f"{_KINDS.get(kind, kind)} {name.partition('/')[2]}"
+
+
+def _peak(load: Load, present: datetime) -> str:
+    at = _clock(load.peak.at, present)
+    return f"peak {load.peak.amount:g} of {load.capacity:g} {inert(load.measure)} at {at}"
+
+
+def _saturation(found: Saturation, present: datetime) -> str:
+    runs = "1 run waits" if found.waiting == 1 else f"{found.waiting:,} runs wait"
+    span = f"{_clock(found.begins_at, present)}–{_clock(found.ends_at, present)}"
+    names = ", ".join(found.jobs)
+    return f"! {span}  {runs} up to {found.longest_wait} for {_what(found.what)}: {names}"
+
+
+def _notes(ahead: Forecast) -> Iterator[str]:
+    if ahead.cut:
+        yield "there is more to come than was looked at: this is what comes first"
+    yield from _trust(ahead.accuracy) if ahead.accuracy else ()
+    guessed = _guessed(ahead.jobs)
+    if guessed:
+        yield f"{guessed} without history or expect: taken to last 1 s"
+
+
+def _trust(accuracy: ForecastAccuracy) -> Iterator[str]:
+    share = accuracy.near / accuracy.starts
+    yield (
+        f"of {accuracy.starts:,} starts predicted in the last day {share:.0%} came within 2 s or"
+        f" 10 %; half of them within {accuracy.usual_error}"
+    )
+
+
+def _guessed(jobs: Sequence[JobForecast]) -> str:
+    count = sum(job.expected.source == "guess" for job in jobs)
+    return "" if not count else "1 job is" if count == 1 else f"{count:,} jobs are"

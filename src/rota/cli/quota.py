@@ -1,0 +1,80 @@
+"""`rota quota`: what a project may have."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from rota.cli import times
+from rota.cli.asking import ask
+from rota.cli.declaring import is_agreed, set_declared
+from rota.cli.exits import CommandFailed, Exit
+from rota.cli.inert import inert
+from rota.cli.limit_views import write_quota
+from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Remote, Writing
+from rota.cli.printing import print_one
+from rota.sdk import limit_calls
+from rota.sdk.limit_answers import Quota
+
+app = App(name="quota", help="What a project may have: show, set, clear.")
+
+Most = int | Literal["unlimited"] | None  # None: as it is
+_NUMBER = Parameter(metavar="N", show_choices=False)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is to be different."""
+
+    running: Annotated[Most, _NUMBER, Parameter(help="Runs at a time.")] = None
+    queued: Annotated[Most, _NUMBER, Parameter(help="Runs that wait; more are refused.")] = None
+    runs_per_minute: Annotated[Most, _NUMBER, Parameter(help="Runs started a minute.")] = None
+    jobs: Annotated[Most, _NUMBER, Parameter(help="Jobs.")] = None
+
+    def of(self, quota: Quota) -> dict[str, int | None]:
+        """The whole quota with them."""
+        return {
+            name: getattr(quota, name) if most is None else None if most == "unlimited" else most
+            for name, most in asdict(self).items()
+        }
+
+
+_AS_IT_IS = Changes()
+
+
+@app.command
+def show(*, remote: Remote = REMOTE) -> None:
+    """Show the quota of a project, and what it has of it."""
+    with remote.connect() as client:
+        found = ask(client, limit_calls.get_quota())
+    print_one(
+        remote,
+        found,
+        name=lambda quota: quota.project,
+        page=lambda terminal, quota: write_quota(terminal, quota, times.now()),
+    )
+
+
+@app.command(name="set")
+def set_(*, changes: Changes = _AS_IT_IS, writing: Writing = WRITING) -> None:
+    """Change the quota of a project; what is not named stays, `unlimited` takes a number away."""
+    if changes == _AS_IT_IS:
+        hint = "--running N, --queued N, --runs-per-minute N or --jobs N"
+        raise CommandFailed("say what is to be different", code=Exit.USAGE, hint=hint)
+    with writing.connect() as client:
+        quota = client.get_quota()
+    call = limit_calls.put_quota(**changes.of(quota), plan=writing.dry_run)
+    set_declared(writing, f"quota of project {quota.project}", call)
+
+
+@app.command
+def clear(*, destroying: Destroying = DESTROYING) -> None:
+    """Let a project have as much as it likes."""
+    with destroying.connect() as client:
+        project = client.get_quota().project
+        if is_agreed(destroying, f"clear the quota of project {project}"):
+            client.delete_quota()
+            destroying.terminal().tell(f"cleared the quota of project {inert(project)}")

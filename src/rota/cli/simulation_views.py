@@ -1,0 +1,176 @@
+"""What a simulation found, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+
+from rota.cli import times
+from rota.cli.failures import counted
+from rota.cli.inert import inert
+from rota.cli.table import Column, write_table
+from rota.cli.terminal import Terminal
+from rota.runtime.simulation import JobResult, Report, Saturation, Throughput, Waits
+from rota.sdk.simulation_answers import Comparison, SimulatedJob, SimulationReport
+
+_MOST_STRETCHES = 10
+_MEBIBYTE = 1024 * 1024
+_KINDS = {"rate": "rate limit", "exclusive": "exclusive_by"}
+_WAITS = ("RUNS", "WAIT p50", "p90", "p99", "LONGEST")
+
+
+def write_report(terminal: Terminal, report: Report) -> None:
+    """The whole report, most wanted first."""
+    for line in _summary(report):
+        terminal.write(line)
+    for headings, rows in _tables(report):
+        terminal.write("")
+        write_rows(terminal, headings, rows)
+    terminal.write("")
+    for line in _stretches(report.saturations):
+        terminal.write(inert(line))
+    terminal.write(_throughput(report.throughput))
+
+
+def write_rows(terminal: Terminal, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Cells that are text already; the first one is a name."""
+    columns = [
+        Column(heading, itemgetter(place), is_whole=not place)
+        for place, heading in enumerate(headings)
+    ]
+    write_table(terminal, columns, rows)
+
+
+def write_comparison(terminal: Terminal, found: Comparison) -> None:
+    """As it is and as it would be, side by side where something differs."""
+    before, after = found.before, found.after
+    write_rows(terminal, ("", "NOW", "THEN"), _totals(before, after))
+    terminal.write("")
+    headings = ("JOB", "RUNS", "THEN", "WAIT p90", "THEN", "LONGEST", "THEN", "LATE", "THEN")
+    write_rows(terminal, headings, _changed_jobs(before, after))
+    terminal.write("")
+    write_rows(terminal, ("POOL", "RESOURCE", "USED", "THEN"), _changed_uses(before, after))
+
+
+def _totals(before: SimulationReport, after: SimulationReport) -> list[Sequence[str]]:
+    both = (before, after)
+    return [
+        ("workers", *(f"{each.workers:,}" for each in both)),
+        ("runs started", *(f"{each.started:,}" for each in both)),
+        ("still waiting", *(f"{each.still_waiting:,}" for each in both)),
+        ("wait p90", *(times.length(each.waits.p90) for each in both)),
+        ("longest wait", *(times.length(each.waits.longest) for each in both)),
+        ("late", *(f"{sum(job.late for job in each.jobs):,}" for each in both)),
+    ]
+
+
+def _changed_jobs(before: SimulationReport, after: SimulationReport) -> Iterator[Sequence[str]]:
+    now, then = ({job.name: job for job in each.jobs} for each in (before, after))
+    for name in sorted(now | then):
+        cells = (_cells_of_job(now.get(name)), _cells_of_job(then.get(name)))
+        yield (name, *(cell for pair in zip(*cells, strict=True) for cell in pair))
+
+
+def _cells_of_job(job: SimulatedJob | None) -> Sequence[str]:
+    if job is None:
+        return ("–",) * 4
+    lengths = times.length(job.waits.p90), times.length(job.waits.longest)
+    late = "–" if job.start_within is None else f"{job.late:,}"
+    return (f"{job.waits.runs:,}", *lengths, late)
+
+
+def _changed_uses(before: SimulationReport, after: SimulationReport) -> Iterator[Sequence[str]]:
+    then = {(use.pool, use.resource): use for use in after.uses}
+    for use in before.uses:
+        later = then.get((use.pool, use.resource))
+        yield use.pool, use.resource, percent(use.mean), percent(later.mean) if later else "–"
+
+
+def percent(fraction: float) -> str:
+    return f"{fraction * 100:.1f} %"
+
+
+def waits_in_cells(waits: Waits) -> list[str]:
+    lengths = (waits.p50, waits.p90, waits.p99, waits.longest)
+    return [f"{waits.runs:,}", *(times.length(seconds) for seconds in lengths)]
+
+
+def _summary(report: Report) -> Iterator[str]:
+    yield (
+        f"{times.length(report.seconds)} of {counted(report.workers, 'worker')}: "
+        f"{counted(report.started, 'run')} started, {report.ended:,} ended, "
+        f"{report.still_waiting:,} still waiting"
+    )
+    if report.part < 1:
+        yield (
+            f"a sample: {report.part * 100:g} % of workers, runs and limits; "
+            "in the whole, waits are rather shorter"
+        )
+
+
+def _tables(report: Report) -> Iterator[tuple[Sequence[str], Iterable[Sequence[str]]]]:
+    jobs = report.jobs.items()
+    yield (
+        ("JOB", *_WAITS, "LATE"),
+        [(name, *waits_in_cells(each.waits), late_in_words(each)) for name, each in jobs],
+    )
+    if len(report.priorities) > 1:
+        priorities = sorted(report.priorities.items(), reverse=True)
+        yield (
+            ("PRIORITY", *_WAITS),
+            [(str(priority), *waits_in_cells(waits)) for priority, waits in priorities],
+        )
+    if len(report.shares) > 1:
+        yield (
+            ("SHARE", *_WAITS, "GOT", "ENTITLED"),
+            [
+                (name, *waits_in_cells(each.waits), percent(each.got), percent(each.entitled))
+                for name, each in report.shares.items()
+            ],
+        )
+    yield (
+        ("POOL", "RESOURCE", "USED", "AT MOST"),
+        [(use.pool, use.resource, percent(use.mean), percent(use.peak)) for use in report.uses],
+    )
+
+
+def late_in_words(job: JobResult) -> str:
+    return "–" if job.start_within is None else f"{job.late:,}"
+
+
+def _stretches(found: Sequence[Saturation]) -> Iterator[str]:
+    """The longest times in which somebody waited, in their order."""
+    longest = sorted(found, key=lambda each: each.begins_at - each.ends_at)[:_MOST_STRETCHES]
+    for each in sorted(longest, key=lambda each: each.begins_at):
+        begin, length = _clock(each.begins_at), times.length(each.ends_at - each.begins_at)
+        yield f"from {begin} for {length}: up to {each.most_waiting:,} wait for {_thing(each.what)}"
+    if len(found) > len(longest):
+        yield f"and {len(found) - len(longest):,} shorter times in which somebody waited"
+
+
+def _thing(what: str) -> str:
+    """`rate:default/s3-put` as `rate limit s3-put`."""
+    kind, is_key, rest = what.partition(":")
+    if not is_key:
+        return what
+    match kind:
+        case "worker":
+            return f"a worker of pool {rest} that could take them"
+        case "job":
+            return f"other runs of job {rest}"
+        case _:
+            return f"{_KINDS.get(kind, kind)} {rest.partition('/')[2]}"
+
+
+def _clock(seconds: float) -> str:
+    days, rest = divmod(int(seconds), 86_400)
+    clock = f"{rest // 3_600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"day {days + 1}, {clock}" if days else clock
+
+
+def _throughput(found: Throughput) -> str:
+    return (
+        f"{found.runs_per_second:,.2f} runs/s, {found.busiest_minute:,.2f} in the busiest minute; "
+        f"a day makes {found.rows_per_day:,.0f} rows "
+        f"and {found.output_bytes_per_day / _MEBIBYTE:,.1f} MiB of output"
+    )

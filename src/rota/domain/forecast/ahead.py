@@ -1,0 +1,100 @@
+"""What is known of the time ahead: jobs, their runs, and who could take them.
+
+Instants are seconds since the forecast was made, so that what is under way began below 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Protocol
+
+from rota.domain.forecast.durations import Durations
+from rota.domain.ids import CartId, JobId, RunId
+from rota.domain.resources import SLOTS, UNIT, lacking
+from rota.domain.shape import demand_of, unmet
+from rota.domain.shared_keys import Demands, Key, KeyRule
+from rota.domain.simulation.model import SimWorker
+from rota.domain.spec import DEFAULT_POOL, DEFAULT_PRIORITY
+
+JOB_GATE = "job"  # what a run waits for whose job has as many runs going as it may
+WORKER_GATE = "worker"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobAhead:
+    """Runs that are alike: of one job, pool, priority and share."""
+
+    id: JobId
+    project: str
+    name: str
+    durations: Durations
+    pool: str = DEFAULT_POOL
+    priority: int = DEFAULT_PRIORITY
+    share: str = ""
+    shape: str = ""
+    timeout: float | None = None
+    demands: Demands = field(default_factory=dict)
+    group: str = ""  # runs that count together
+    limit: int | None = None  # how many of these may go at once; None: any number
+    cart: CartId | None = None
+    is_plain: bool = False  # a free slot is all it needs: see `is_slot_enough`
+
+
+@dataclass(slots=True, eq=False)
+class RunAhead:
+    """One run that comes, waits or goes on."""
+
+    job: JobAhead
+    due_at: float
+    ready_at: float  # when its time has come
+    seconds: float
+    start_at: float = inf  # infinity: not in the time ahead
+    waits_for: str = ""  # the first gate that made it wait: JOB_GATE, WORKER_GATE, or a key
+    id: RunId | None = None  # None: not known before it comes
+    worker: str = ""  # that has it already
+
+    @property
+    def end_at(self) -> float:
+        return self.start_at + self.seconds
+
+    @property
+    def wait(self) -> float:
+        return max(self.start_at - self.ready_at, 0.0)
+
+
+class Successors(Protocol):
+    """What comes because of others."""
+
+    def follow(self, run: RunAhead) -> Sequence[RunAhead]:
+        """The runs that come when this one, which has just started, ends."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What runs are placed on."""
+
+    workers: Sequence[SimWorker]
+    rules: Mapping[Key, KeyRule] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    def is_slot_enough(self, pool: str, shape: str) -> bool:
+        """Whether any worker of the pool with a free slot can take a run of this shape.
+
+        That is so if it could take as many of them as it has slots.
+        """
+        if not shape:
+            return True
+        demand = demand_of(shape).resources
+        return not any(
+            unmet(shape, worker.labels, worker.functions)
+            or lacking({n: a * _slots(worker) for n, a in demand.items()}, worker.capacity)
+            for worker in self.workers
+            if worker.pool == pool
+        )
+
+
+def _slots(worker: SimWorker) -> int:
+    return worker.capacity.get(SLOTS, 0) // UNIT

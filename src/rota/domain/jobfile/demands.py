@@ -1,0 +1,142 @@
+"""The fields by which a job says what its runs take and wait for, and how they are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from rota.domain.amounts import MOST_UNITS, parse_amount
+from rota.domain.durations import parse_duration
+from rota.domain.jobfile.kinds import Integer, Refused, Scalar, Schema
+from rota.domain.jobfile.measures import Duration
+from rota.domain.jobfile.report import At
+from rota.domain.jobfile.sections import Field, ListOf, MapOf, Section
+from rota.domain.jobfile.vocabulary import NAME, VARIABLE
+from rota.domain.jobfile.wording import did_you_mean
+from rota.domain.limits import READERS
+from rota.domain.resources import UNIT
+from rota.domain.sizes import PATTERN as SIZE
+from rota.domain.spec import After
+
+MOST_TOKENS = 1_000_000
+
+
+class Access(StrEnum):
+    """What a run does with a resource that many may read, or one write."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+_UNITS = {Access.READ: 1, Access.WRITE: READERS}
+
+
+@dataclass(frozen=True, slots=True)
+class Amount(Scalar):
+    """How much a run takes of a resource."""
+
+    words: str = "a number with at most 3 decimals, a size such as 4GiB, or read or write"
+
+    def accept(self, value: object, at: At) -> object:
+        if isinstance(value, str) and value in list(Access):
+            return value
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise Refused
+        if isinstance(value, str) and not re.fullmatch(SIZE, value):
+            raise Refused(hint=did_you_mean(value, list(Access)))
+        try:
+            parse_amount(value)
+        except ValueError as error:
+            raise Refused from error
+        return value
+
+    def schema(self) -> Schema:
+        number = {"type": "number", "minimum": 0, "maximum": MOST_UNITS}
+        size = {"type": "string", "pattern": f"^({SIZE}|read|write)$"}
+        return {"anyOf": [number, size]}
+
+
+RATE_LIMIT = Section(
+    "rate_limit",
+    (
+        Field("name", NAME, "The limit.", required=True),
+        Field("tokens", Integer(1, MOST_TOKENS), "How many of its tokens a run takes.", 1),
+    ),
+    shorthand="name",
+)
+
+AFTER = Section(
+    "after",
+    (
+        Field(
+            "jobs",
+            ListOf(NAME, most=100, least=1),
+            "Names of jobs of the same project.",
+            required=True,
+        ),
+        Field(
+            "within",
+            Duration(timedelta(milliseconds=1)),
+            "How long a due run waits for them before it is MISSED; for ever, unless given.",
+            examples=("2h",),
+        ),
+    ),
+    shorthand="jobs",
+)
+
+DEMANDS = (
+    Field(
+        "resources",
+        MapOf(NAME, Amount(), most=64),
+        "What a run occupies while it runs, of its worker (`cpu`, `memory`, `gpu`, …) and of the "
+        "named resources that all share; those of kind `read_write` are taken to `read` or to "
+        "`write`.",
+        examples=({"cpu": 2, "memory": "4GiB", "pg-license": 1}, {"catalog": "read"}),
+    ),
+    Field(
+        "rate_limits",
+        ListOf(RATE_LIMIT, most=50),
+        "Limits on how often runs start; a bare name takes one token.",
+        examples=([{"name": "s3-put", "tokens": 2}], ["s3-put"]),
+    ),
+    Field(
+        "exclusive_by",
+        ListOf(VARIABLE, most=20),
+        "Inputs of which no two runs with equal values run at once, also of other jobs of the "
+        "project that name the same inputs.",
+    ),
+    Field(
+        "after",
+        AFTER,
+        "Jobs to follow: without a schedule a run for each of their completed runs, with one a due "
+        "run waits until each has completed since the due time before; a bare list means `jobs`.",
+        examples=(["nightly-vacuum"], {"jobs": ["nightly-vacuum"], "within": "2h"}),
+        shared=False,
+    ),
+)
+
+
+def build_resources(document: Mapping[str, Any]) -> dict[str, int]:
+    """Thousandths by name, without what is not needed at all."""
+    amounts = {name: _thousandths(written) for name, written in document.items()}
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+def build_rate_limits(documents: list[Mapping[str, Any]]) -> dict[str, int]:
+    """Tokens by name."""
+    return {document["name"]: document.get("tokens", 1) for document in documents}
+
+
+def build_after(document: Mapping[str, Any]) -> After:
+    within = document.get("within")
+    return After(tuple(document["jobs"]), parse_duration(within) if within else None)
+
+
+def _thousandths(written: float | str) -> int:
+    if isinstance(written, str) and written in list(Access):
+        return _UNITS[Access(written)] * UNIT
+    return parse_amount(written)

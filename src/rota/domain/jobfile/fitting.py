@@ -1,0 +1,48 @@
+"""Whether a pool and its workers could run a job that asks for so much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rota.domain.amounts import format_amount
+from rota.domain.errors import Problem
+from rota.domain.jobfile.uses import Known, Use, UsedResource
+from rota.domain.resources import Vector, fits
+
+
+def beyond(demand: Vector, most: Vector) -> list[str]:
+    """The names of which a run may not have so much; `most` says nothing of others."""
+    return [name for name, amount in demand.items() if amount > most.get(name, amount)]
+
+
+def refusal_of(pool: str, name: str, demand: Vector, most: Vector) -> str:
+    """Why a pool does not take a run that asks for so much of a resource."""
+    asked, allowed = (format_amount(name, vector[name]) for vector in (demand, most))
+    return f"pool {pool} takes runs of at most {allowed} {name}, not {asked}"
+
+
+def refusals_of(uses: Sequence[Use], pool: str, most: Vector) -> Iterator[Problem]:
+    """What is wrong with a job whose pool takes only smaller runs."""
+    demand = {use.name: use.amount for use in uses if isinstance(use, UsedResource)}
+    refused = beyond(demand, most)
+    for use in uses:
+        if isinstance(use, UsedResource) and use.name in refused:
+            yield use.problem(refusal_of(pool, use.name, demand, most))
+
+
+def too_large(
+    uses: Sequence[Use], known: Known, pool: str, offers: Sequence[Vector]
+) -> Problem | None:
+    """A warning if none of a pool's workers, as far as any are known, could run the job."""
+    own = [use for use in uses if isinstance(use, UsedResource) and use.name not in known.resources]
+    demand = {use.name: use.amount for use in own}
+    if not own or not offers or any(fits(demand, offer) for offer in offers):
+        return None
+    most = {use.name: max(offer.get(use.name, 0) for offer in offers) for use in own}
+    use = next((use for use in own if use.amount > most[use.name]), None)
+    if use is None:
+        message = f"no worker of pool {pool} has all of this at once: runs will wait for one"
+        return own[0].problem(message, warning=True)
+    asked, offered = (format_amount(use.name, it) for it in (use.amount, most[use.name]))
+    message = f"no worker of pool {pool} has {asked} {use.name}, the largest {offered}"
+    return use.problem(f"{message}: runs will wait for one", warning=True)

@@ -1,0 +1,188 @@
+"""What jobs use that is defined elsewhere: resources, limits and other jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeAlias
+
+from rota.domain.amounts import format_amount
+from rota.domain.dependencies import cycle_text, find_cycle
+from rota.domain.errors import Problem
+from rota.domain.jobfile.demand_rules import jobs_of_after
+from rota.domain.jobfile.demands import Access
+from rota.domain.jobfile.report import At, dotted
+from rota.domain.jobfile.text import Place
+from rota.domain.jobfile.wording import did_you_mean
+from rota.domain.limits import Declaration, Limit, Resource, Sharing
+from rota.domain.resources import UNIT, USUAL_NAMES
+from rota.domain.schedule.quoting import quoted
+from rota.domain.spec import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where a name stands in a file."""
+
+    name: str
+    path: str
+    place: Place
+
+    def problem(self, message: str, hint: str = "", *, warning: bool = False) -> Problem:
+        return Problem(message, self.path, *self.place, hint=hint, warning=warning)
+
+
+@dataclass(frozen=True, slots=True)
+class UsedResource(Written):
+    amount: int  # thousandths
+    access: Access | None  # None: it was written as an amount
+
+
+@dataclass(frozen=True, slots=True)
+class UsedLimit(Written):
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsedJob(Written):
+    """A job that is followed."""
+
+
+Use: TypeAlias = UsedResource | UsedLimit | UsedJob
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the jobs of a project may use."""
+
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    resources: Mapping[str, Resource] = field(default_factory=dict)
+    offered: Collection[str] = ()  # resources of workers, beside the usual
+    jobs: Collection[str] = ()
+    is_all: bool = True  # False: there may be more that only a server knows
+
+    @classmethod
+    def of(cls, declarations: Sequence[Declaration], *, is_all: bool) -> Known:
+        return cls(
+            limits={each.name: each for each in declarations if isinstance(each, Limit)},
+            resources={each.name: each for each in declarations if isinstance(each, Resource)},
+            is_all=is_all,
+        )
+
+
+def uses_of(spec: JobSpec, document: Mapping[str, object], at: At) -> tuple[Use, ...]:
+    """What a job uses that has passed every check."""
+    return tuple(_uses(spec, document, at))
+
+
+def problems_of(uses: Sequence[Use], known: Known) -> Iterator[Problem]:
+    """What is wrong with what a job uses."""
+    for use in uses:
+        if problem := _problem_of(use, known):
+            yield problem
+
+
+def cycle_problem(
+    ours: Mapping[str, Sequence[Use]], others: Mapping[str, Collection[str]]
+) -> Problem | None:
+    """What is wrong if jobs of a file wait for each other, perhaps by way of others.
+
+    `others` are jobs that are not in the file, each with those that it follows.
+    """
+    followed = {
+        name: [use for use in uses if isinstance(use, UsedJob)] for name, uses in ours.items()
+    }
+    edges = {**others, **{name: [use.name for use in uses] for name, uses in followed.items()}}
+    cycle = find_cycle(edges)
+    if cycle is None:
+        return None
+    steps = set(pairwise(cycle))
+    blamed = (use for name, uses in followed.items() for use in uses if (name, use.name) in steps)
+    message = f"these jobs would wait for each other: {cycle_text(cycle)}"
+    return next((use.problem(message) for use in blamed), None)
+
+
+def _uses(spec: JobSpec, document: Mapping[str, object], at: At) -> Iterator[Use]:
+    written = document.get("resources")
+    modes = written if isinstance(written, Mapping) else {}
+    for name, amount in spec.resources.items():
+        position = at.child("resources").child(name)
+        access = Access(modes[name]) if modes.get(name) in list(Access) else None
+        yield UsedResource(name, *_where(position, is_key=True), amount, access)
+    for index, (name, tokens) in enumerate(spec.rate_limits.items()):
+        yield UsedLimit(name, *_where(at.child("rate_limits").child(index)), tokens)
+    followed = jobs_of_after(at.child("after"))
+    for index, name in enumerate(spec.after.jobs):
+        yield UsedJob(name, *_where(followed.child(index)))
+
+
+def _where(at: At, *, is_key: bool = False) -> tuple[str, Place]:
+    place = at.mark.key if is_key and at.mark else at.place
+    return dotted(at.path), place or Place(1, 1)
+
+
+def _problem_of(use: Use, known: Known) -> Problem | None:
+    match use:
+        case UsedResource():
+            return _problem_of_resource(use, known)
+        case UsedLimit():
+            return _problem_of_limit(use, known)
+        case UsedJob():
+            return _problem_of_job(use, known)
+
+
+def _problem_of_resource(use: UsedResource, known: Known) -> Problem | None:
+    resource = known.resources.get(use.name)
+    if resource is not None:
+        return _problem_of_shared(use, resource)
+    if use.access is not None and (known.is_all or use.name in USUAL_NAMES):
+        return use.problem(
+            f"there is no resource {quoted(use.name)} of kind read_write",
+            did_you_mean(use.name, known.resources)
+            or f"declare it: resources: [{{name: {use.name}, kind: read_write}}]",
+        )
+    if not known.is_all or use.name in USUAL_NAMES or use.name in known.offered:
+        return None
+    candidates = [*known.resources, *known.offered, *sorted(USUAL_NAMES)]
+    return use.problem(
+        f"there is no resource {quoted(use.name)}, and no worker offers it",
+        did_you_mean(use.name, candidates)
+        or f"declare it: resources: [{{name: {use.name}, total: 1}}]",
+    )
+
+
+def _problem_of_shared(use: UsedResource, resource: Resource) -> Problem | None:
+    name, total = use.name, resource.total
+    if resource.sharing is Sharing.READ_WRITE:
+        hint = f"write {name}: read, or {name}: write"
+        return None if use.access else use.problem(f"{name} is taken to read or to write", hint)
+    if use.access is not None:
+        return use.problem(f"{name} is not of kind read_write", f"write {name}: 1")
+    if use.amount % UNIT:
+        written = format_amount(name, use.amount)
+        return use.problem(f"{name} is taken in whole units, not {written}")
+    if use.amount > total * UNIT:
+        return use.problem(f"takes {use.amount // UNIT:,} of {name}, of which there is {total:,}")
+    return None
+
+
+def _problem_of_limit(use: UsedLimit, known: Known) -> Problem | None:
+    limit = known.limits.get(use.name)
+    if limit is None:
+        hint = did_you_mean(use.name, known.limits) or (
+            f"declare it: limits: [{{name: {use.name}, tokens: 10, per: 1s}}]"
+        )
+        return use.problem(f"there is no limit {quoted(use.name)}", hint) if known.is_all else None
+    if use.tokens > limit.burst:
+        return use.problem(
+            f"takes {use.tokens:,} tokens of {use.name}, which never has more than {limit.burst:,}",
+            f"give the limit a burst of {use.tokens}",
+        )
+    return None
+
+
+def _problem_of_job(use: UsedJob, known: Known) -> Problem | None:
+    if not known.is_all or use.name in known.jobs:
+        return None
+    return use.problem(f"there is no job {quoted(use.name)}", did_you_mean(use.name, known.jobs))

@@ -1,0 +1,181 @@
+"""The gate of shared keys: who may have them now, and what the others are told.
+
+Whoever waits for a key goes by priority, then by age. As long as the first of them cannot go,
+nobody of lower rank passes it: a writer is not kept waiting by ever new readers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from rota.domain.ids import instant
+from rota.domain.limits import MINUTE_QUOTA, READERS
+from rota.domain.run import Reason
+from rota.domain.shared_keys import (
+    Bucket,
+    Counted,
+    Demands,
+    Key,
+    KeyKind,
+    KeyState,
+    Rate,
+    Shortage,
+    behind,
+    kind_of,
+    name_of,
+    shortage,
+    wanted,
+)
+
+Rank: TypeAlias = tuple[int, int]  # minus the priority, then the age: the lowest goes first
+GATES = {
+    KeyKind.EXCLUSIVE: "exclusive_by",
+    KeyKind.RATE: "rate_limit",
+    KeyKind.QUOTA: "quota",
+    KeyKind.RESOURCE: "resource",
+}
+_ORDER = {kind: place for place, kind in enumerate(KeyKind)}
+
+
+@dataclass(frozen=True, slots=True)
+class Waiters:
+    """Who waits for a key already."""
+
+    first: Rank
+    last_at: int | None = None  # when the last of them may go; None: nobody knows
+
+
+class KeyGate:
+    """Gives keys to runs one after another, seeing those that asked before.
+
+    Runs that `claim` take keys for good; others are only let through to the queue. A key without
+    a state has no rule, and everybody may have it.
+    """
+
+    def __init__(
+        self,
+        now: int,
+        states: Mapping[Key, KeyState],
+        waiters: Mapping[Key, Waiters] | None = None,
+        *,
+        claims: bool = False,
+    ) -> None:
+        self._now = now
+        self._states = dict(states)
+        self._waiters = dict(waiters or {})
+        self._claims = claims
+        self.buckets: dict[Key, Bucket] = {}  # of which tokens were taken
+
+    def ask(self, demands: Demands, rank: Rank) -> tuple[Shortage, ...]:
+        """All that a run is short of, in the order of the gates; nothing: it has all of them."""
+        found = (self._short(key, demands[key], rank) for key in sorted(demands, key=_gate_order))
+        short = tuple(each for each in found if each is not None)
+        if short:
+            self._let_wait(short[0], rank)
+        else:
+            self._give(demands)
+        return short
+
+    def _short(self, key: Key, amount: int, rank: Rank) -> Shortage | None:
+        state = self._states.get(key)
+        if state is None:
+            return None
+        waiters = self._waiters.get(key)
+        if self._claims or waiters is None or rank <= waiters.first:
+            return shortage(key, amount, state, self._now, claims=self._claims)
+        return behind(key, amount, state, self._now, waiters.last_at)
+
+    def _let_wait(self, short: Shortage, rank: Rank) -> None:
+        known = self._waiters.get(short.key)
+        if known is None:
+            self._waiters[short.key] = Waiters(rank, short.eligible_at)
+        else:
+            times = [at for at in (known.last_at, short.eligible_at) if at is not None]
+            self._waiters[short.key] = Waiters(min(known.first, rank), max(times, default=None))
+
+    def _give(self, demands: Demands) -> None:
+        for key, amount in demands.items():
+            state = self._states.get(key)
+            if state is not None:
+                self._states[key] = self._given(key, amount, state)
+
+    def _given(self, key: Key, amount: int, state: KeyState) -> KeyState:
+        if not self._claims:
+            return replace(state, queued=state.queued + amount)
+        match state.rule:
+            case Counted():
+                return replace(state, held=state.held + amount)
+            case Rate() as rule:
+                bucket = state.bucket or Bucket.full(rule, self._now)
+                taken = bucket.take(wanted(amount, rule), self._now)
+                self.buckets[key] = taken
+                return replace(state, bucket=taken)
+
+
+def room_of(state: KeyState, now: int) -> int:
+    """How many runs that take one of it may come to the queue now."""
+    match state.rule:
+        case Counted(total):
+            return max(total - state.held - state.queued, 0)
+        case Rate() as rule:
+            level = (state.bucket or Bucket.full(rule, now)).level_at(now)
+            return max(int(level) - state.queued, 0)
+
+
+def reasons_of(short: Iterable[Shortage]) -> tuple[Reason, ...]:
+    """What a run that waits is told."""
+    return tuple(_reason(each) for each in short)
+
+
+def _reason(short: Shortage) -> Reason:
+    kind, name = kind_of(short.key), name_of(short.key)
+    eligible_at = None if short.eligible_at is None else instant(short.eligible_at)
+    return Reason(GATES[kind], _message(short), short.key, eligible_at, _action(kind, name))
+
+
+def _message(short: Shortage) -> str:
+    kind, name = kind_of(short.key), name_of(short.key)
+    if kind is KeyKind.EXCLUSIVE:
+        return f"another run with {_values_in_words(name)} goes first (exclusive_by)"
+    return f"{GATES[kind].replace('_', ' ')} {name}: {_in_words(short)}"
+
+
+def _action(kind: KeyKind, name: str) -> str:
+    match kind:
+        case KeyKind.EXCLUSIVE:
+            return "rota run list --active"
+        case KeyKind.RATE:
+            return f"rota limit show {name.split('/', 1)[0]}"
+        case KeyKind.QUOTA:
+            return "rota quota show"
+        case KeyKind.RESOURCE:
+            return f"rota resource show {name}"
+
+
+def _in_words(short: Shortage) -> str:
+    turn = ", others wait before it" if short.is_behind else ""
+    if _has_tokens(short.key):
+        return f"{short.total - short.used} of {short.total} tokens{turn}"
+    if short.total == READERS:
+        use = "in use by a writer" if short.used >= READERS else f"{short.used} readers have it"
+        return f"{use}{turn}"
+    return f"{short.used} of {short.total} in use{turn}"
+
+
+def _has_tokens(key: Key) -> bool:
+    kind = kind_of(key)
+    return kind is KeyKind.RATE or (kind is KeyKind.QUOTA and name_of(key) == MINUTE_QUOTA)
+
+
+def _values_in_words(name: str) -> str:
+    """The values of an `exclusive_by` key; the names alone where the values are too long."""
+    if not name.startswith("{"):
+        return f"the same {name.split('#', 1)[0]}"
+    return ", ".join(f"{input_}={value}" for input_, value in json.loads(name).items())
+
+
+def _gate_order(key: Key) -> tuple[int, Key]:
+    return _ORDER[kind_of(key)], key

@@ -1,0 +1,195 @@
+"""The lines of one pool: which waiting run is served next.
+
+The decisions are those of `rota.domain.order`. It ranks all lines for every claim; here the ranks
+are kept from one claim to the next, in heaps whose outdated members are dropped when they come up.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from rota.domain.order import (
+    Chain,
+    PoolTags,
+    activation_tag,
+    cost_of,
+    entitled,
+    group_of,
+    oldest_slots,
+)
+from rota.domain.simulation.line import Entry, Line, Sort
+
+_NOTHING = 1e-9  # of a weight, but for rounding
+
+
+@dataclass(slots=True)
+class _Crowd:
+    """All waiting runs of a sort, whatever their line."""
+
+    by_age: deque[Entry] = field(default_factory=deque)  # those served linger, but the first
+    by_rank: list[tuple[float, str]] = field(default_factory=list)  # place and name of lines
+
+
+class Lines:
+    """All lines of a pool."""
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        self._weights = weights
+        self._lines: dict[str, Line] = {}
+        self._active: dict[str, Line] = {}
+        self._crowds: dict[Sort, _Crowd] = {}  # no empty ones
+        self._by_tag: dict[int, list[tuple[float, str]]] = {}  # names of lines, of each priority
+        self._group_weights: dict[tuple[int, str], float] = {}  # sums over active lines
+        self._greatest: float | None = None  # tag of all lines; None: to be looked for
+        self._served = 0
+
+    @property
+    def waiting(self) -> Collection[Sort]:
+        """The sorts of which runs wait."""
+        return self._crowds.keys()
+
+    def line(self, priority: int, share: str) -> Line:
+        name = f"{priority}/{share}"
+        line = self._lines.get(name)
+        if line is None:
+            group = group_of(share)
+            weight, group_weight = self._weights.get(share, 1.0), self._weights.get(group, 1.0)
+            line = Line(Chain(name, priority, 0.0, weight, group, group_weight))
+            self._lines[name] = line
+        return line
+
+    def enter(self, entry: Entry) -> None:
+        """A run waits from now on."""
+        line, sort = entry.line, entry.sort
+        crowd = self._crowds.get(sort)
+        if crowd is None:
+            crowd = self._crowds[sort] = _Crowd()
+        crowd.by_age.append(entry)
+        if not line.waiting:
+            self._activate(line)
+        queue = line.waiting.get(sort)
+        if queue is None:
+            queue = line.waiting[sort] = deque()
+            heapq.heappush(crowd.by_rank, (line.place, line.chain.id))
+        queue.append(entry)
+
+    def next(self, sorts: Collection[Sort]) -> Entry | None:
+        """Whose turn it is, among the waiting runs of these sorts."""
+        crowds = [(sort, self._crowds[sort]) for sort in sorts if sort in self._crowds]
+        if not crowds:
+            return None
+        if len(self._active) > 1 and oldest_slots(self._served, 1):
+            return min((crowd.by_age[0] for _, crowd in crowds), key=lambda entry: entry.seq)
+        _, name = min(self._first(sort, crowd) for sort, crowd in crowds)
+        return self._lines[name].head(sorts)
+
+    def take(self, entry: Entry) -> None:
+        """The oldest of its sort and line is served and charged."""
+        line, sort = entry.line, entry.sort
+        entry.is_served = True
+        entry.rate = sort.pool_share / self._entitled(line.chain)
+        self._served += 1
+        self._leave_crowd(sort)
+        queue = line.waiting[sort]
+        queue.popleft()
+        if not queue:
+            del line.waiting[sort]
+        if not line.waiting:
+            self._rest(line)
+        self._charge(line, cost_of(entry.expected, entry.rate))
+
+    def correct(self, entry: Entry) -> None:
+        """What was charged was expected; the truth acts on what still waits."""
+        charged = cost_of(entry.expected, entry.rate)
+        actual = cost_of(entry.run.seconds, entry.rate)
+        if actual != charged:
+            self._charge(entry.line, actual - charged)
+
+    def _leave_crowd(self, sort: Sort) -> None:
+        by_age = self._crowds[sort].by_age
+        while by_age and by_age[0].is_served:
+            by_age.popleft()
+        if not by_age:
+            del self._crowds[sort]
+
+    def _charge(self, line: Line, cost: float) -> None:
+        before = line.tag
+        line.tag += cost
+        if self._greatest is not None:
+            if line.tag >= self._greatest:
+                self._greatest = line.tag
+            elif before == self._greatest:
+                self._greatest = None
+        if line.waiting:
+            self._rank(line)
+
+    def _rank(self, line: Line) -> None:
+        name, place = line.chain.id, line.place
+        heapq.heappush(self._by_tag.setdefault(line.chain.priority, []), (line.tag, name))
+        for sort in line.waiting:
+            heapq.heappush(self._crowds[sort].by_rank, (place, name))
+
+    def _first(self, sort: Sort, crowd: _Crowd) -> tuple[float, str]:
+        """The best-ranked line that has such runs."""
+        ranks = crowd.by_rank
+        while True:
+            place, name = ranks[0]
+            line = self._lines[name]
+            if sort in line.waiting and line.place == place:
+                return ranks[0]
+            heapq.heappop(ranks)
+
+    def _activate(self, line: Line) -> None:
+        chain = line.chain
+        line.tag = activation_tag(line.tag, self._tags(chain.priority))
+        self._active[chain.id] = line
+        key = chain.priority, chain.group
+        self._group_weights[key] = self._group_weights.get(key, 0.0) + chain.weight
+        self._rank(line)
+
+    def _rest(self, line: Line) -> None:
+        chain = line.chain
+        del self._active[chain.id]
+        self._group_weights[chain.priority, chain.group] -= chain.weight
+        if not self._active:
+            self._group_weights.clear()
+            self._by_tag.clear()
+
+    def _entitled(self, chain: Chain) -> float:
+        """Its weight among the active lines."""
+        others = self._group_weights[chain.priority, chain.group] - chain.weight
+        return _entitled_beside(chain.weight, chain.group_weight, others)
+
+    def _tags(self, priority: int) -> PoolTags:
+        if not self._active:
+            return PoolTags(None, None, self._greatest_tag())
+        leasts = {each: self._least_tag(each) for each in self._by_tag}
+        least = min(tag for tag in leasts.values() if tag is not None)
+        return PoolTags(leasts.get(priority), least, None)
+
+    def _least_tag(self, priority: int) -> float | None:
+        heap = self._by_tag[priority]
+        while heap:
+            tag, name = heap[0]
+            line = self._active.get(name)
+            if line is not None and line.tag == tag:
+                return tag
+            heapq.heappop(heap)
+        return None
+
+    def _greatest_tag(self) -> float:
+        if self._greatest is None:
+            self._greatest = max(line.tag for line in self._lines.values())
+        return self._greatest
+
+
+@lru_cache(maxsize=10_000)
+def _entitled_beside(weight: float, group_weight: float, others: float) -> float:
+    """The weight that counts of a line beside others of its group, which are as good as one."""
+    line = Chain("", 0, 0.0, weight, "group", group_weight)
+    rest = [replace(line, weight=others)] if others > _NOTHING else []
+    return entitled([line, *rest])[0].weight

@@ -1,0 +1,58 @@
+"""Runs whose starts are known already, measured as if a world had started them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from rota.domain.shared_keys import Key
+from rota.domain.simulation.measures import Measures
+from rota.domain.simulation.model import SimRun
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A run and when it starts."""
+
+    run: SimRun
+    start_at: float  # infinity: not in the time that is looked at
+    waits_for: Key = ""  # "": for a worker
+
+
+class _Turn(IntEnum):
+    """What goes first of what happens at one instant."""
+
+    END = 0
+    ARRIVAL = 1
+    START = 2
+
+
+def replay(runs: Iterable[Known], measures: Measures) -> None:
+    """Tell the measures what happens, in order of time. What began before 0 is at work then."""
+    events = [event for known in runs for event in _events(known, measures)]
+    events.sort(key=lambda event: event[:2])
+    for at, _, happen in events:
+        happen(at)
+
+
+def _events(
+    known: Known, measures: Measures
+) -> Iterator[tuple[float, _Turn, Callable[[float], None]]]:
+    run, start, until = known.run, known.start_at, measures.until
+    end = start + run.seconds
+    if start < 0:
+        measures.hold(run, min(end, until))
+    else:
+        yield run.arrives_at, _Turn.ARRIVAL, lambda at: _arrive(known, at, measures)
+    if 0 <= start < until:
+        yield start, _Turn.START, lambda at: measures.on_start(run, "", at)
+    if end < until:
+        yield max(end, 0.0), _Turn.END, lambda at: measures.on_end(run, "", at)
+
+
+def _arrive(known: Known, at: float, measures: Measures) -> None:
+    if known.waits_for:
+        measures.on_blocked(known.run, known.waits_for, at, None)
+    else:
+        measures.on_queued(known.run, at)

@@ -1,0 +1,152 @@
+"""The workload file: text in, a validated `Workload` out.
+
+Its jobs are written in the job file's own words, as far as they say when and where runs go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rota.domain.durations import parse_duration
+from rota.domain.job import rules_of
+from rota.domain.jobfile.build import Document, build_job
+from rota.domain.jobfile.declarations import build_declarations, check_declarations
+from rota.domain.jobfile.demands import Access, build_resources
+from rota.domain.jobfile.kinds import INVALID, Rejected
+from rota.domain.jobfile.report import At, Report, refuse_repeated
+from rota.domain.jobfile.rules import check_schedule
+from rota.domain.jobfile.text import parse_text
+from rota.domain.jobfile.uses import Known, problems_of, uses_of
+from rota.domain.resources import SLOTS, UNIT
+from rota.domain.simulation.lengths import Fixed, Lengths, Lognormal, Uniform
+from rota.domain.simulation.workload import JobMix, Poisson, Workers, Workload
+from rota.domain.simulation.workload_fields import DEFAULT_SLOTS, FILE
+from rota.domain.sizes import parse_size
+from rota.domain.spec import DEFAULT_POOL, DEFAULT_PROJECT
+
+_PAIRS = (("from", "to"), ("median", "p95"))  # how durations may be spread
+
+
+def read_workload(text: str) -> Workload:
+    """The workload of a YAML or JSON text; `Invalid` has every problem in it."""
+    source = parse_text(text)
+    report = Report(source.problems)
+    root = At.root(report, source.mark)
+    checked = FILE.check(source.data, root)
+    file = {} if isinstance(checked, Rejected) else checked
+    _check(file, source.data, root)
+    report.raise_errors("the workload file")
+    workload = _build(file, root)
+    report.raise_errors("the workload file")
+    return workload
+
+
+def _check(file: Document, written: Any, root: At) -> None:
+    """Apply what the tables of fields cannot say."""
+    check_declarations(file, written, root)
+    for field, check in (("workers", _check_workers), ("jobs", _check_job)):
+        first: dict[str, At] = {}
+        for index, document in enumerate(file.get(field, ())):
+            if document is not INVALID:
+                at = root.child(field).child(index)
+                check(document, at)
+                if name := document.get("name"):
+                    refuse_repeated(name, name, at.child("name"), first)
+    for share, weight in _valid(file.get("shares", {})):
+        if weight <= 0:
+            root.child("shares").child(share).refuse(f"the weight of {share} must be above 0")
+
+
+def _check_workers(document: Document, at: At) -> None:
+    for name, amount in _valid(document.get("resources", {})):
+        place = at.child("resources").child(name)
+        if amount in list(Access):
+            place.refuse(f"a worker offers an amount of {name}", f"write {name}: 4")
+        if name == SLOTS:
+            place.refuse_key("slots are no resource", "write slots beside resources")
+
+
+def _check_job(document: Document, at: At) -> None:
+    check_schedule(document, at)
+    if "arrivals" in document:
+        for name in document.keys() & {"schedule", "schedules", "spread"}:
+            place = at.child(name)
+            place.refuse_key(f'"{name}" does not go with "arrivals"', "leave one out")
+    if "duration" in document:
+        _check_duration(document["duration"], at.child("duration"))
+
+
+def _check_duration(written: str | Document, at: At) -> None:
+    if isinstance(written, str):
+        return
+    pair = next((pair for pair in _PAIRS if written.keys() == set(pair)), None)
+    if pair is None:
+        at.refuse("duration is one time, or from and to, or median and p95", "write duration: 30s")
+        return
+    low, high = pair
+    if _seconds(written[low]) >= _seconds(written[high]):
+        at.child(high).refuse(f"{high} must be longer than {low}")
+
+
+def _build(file: Document, root: At) -> Workload:
+    declared = build_declarations(file, DEFAULT_PROJECT)
+    workers = [_workers(document) for document in file["workers"]]
+    offered = sorted({name for each in workers for name in each.capacity})
+    known = replace(Known.of(declared, is_all=True), offered=offered)
+    jobs = [
+        _job(document, root.child("jobs").child(index), known)
+        for index, document in enumerate(file["jobs"])
+    ]
+    return Workload(workers, jobs, declared, file.get("shares", {}))
+
+
+def _workers(document: Document) -> Workers:
+    slots = document.get("slots", DEFAULT_SLOTS)
+    return Workers(
+        name=document["name"],
+        count=document.get("count", 1),
+        pool=document.get("pool", DEFAULT_POOL),
+        capacity={**build_resources(document.get("resources", {})), SLOTS: slots * UNIT},
+        labels=document.get("labels", {}),
+    )
+
+
+def _job(document: Document, at: At, known: Known) -> JobMix:
+    """The job; what it names that is nowhere declared is reported."""
+    spec = build_job(document)
+    for problem in problems_of(uses_of(spec, document, at), known):
+        at.report.add(problem)
+    within = document.get("start_within")
+    return JobMix(
+        rules=rules_of(spec, known.resources),
+        lengths=_lengths(document["duration"]),
+        arrivals=spec.schedule or _poisson(document["arrivals"]),
+        schedules=document.get("schedules", 1),
+        user=document.get("user", "anybody"),
+        start_within=_seconds(within) if within else None,
+        output_bytes=parse_size(document["output"]) if "output" in document else 0,
+    )
+
+
+def _poisson(document: Document) -> Poisson:
+    return Poisson(document["mean"], _seconds(document["per"]))
+
+
+def _lengths(written: str | Document) -> Lengths:
+    match written:
+        case {"from": least, "to": most}:
+            return Uniform(_seconds(least), _seconds(most))
+        case {"median": median, "p95": p95}:
+            return Lognormal(_seconds(median), _seconds(p95))
+        case _:
+            return Fixed(_seconds(str(written)))
+
+
+def _seconds(written: str) -> float:
+    return parse_duration(written).total_seconds()
+
+
+def _valid(mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    return ((name, value) for name, value in mapping.items() if value is not INVALID)

@@ -1,0 +1,162 @@
+"""A world on a virtual clock in which runs come, wait, start and end as Rota would have it.
+
+Every decision is the scheduler's own: order of service, placement, shared keys. What is simpler
+than in a cluster: claims take no time and give one run after another, workers neither come nor
+go, a reservation lasts until its run starts, and the best fit is sought among a few workers.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from itertools import count, groupby
+from operator import attrgetter
+
+from rota.domain.shared_keys import SECOND, Key, KeyRule, Shortage
+from rota.domain.simulation.gates import Gates
+from rota.domain.simulation.line import Entry
+from rota.domain.simulation.model import Observer, SimRun, SimWorker
+from rota.domain.simulation.pool import Placed, Pool
+
+_NO_OBSERVER = Observer()
+
+
+class World:
+    """Workers, rules and what is under way; `simulate` lets time pass."""
+
+    def __init__(
+        self,
+        workers: Iterable[SimWorker],
+        rules: Mapping[Key, KeyRule] | None = None,
+        weights: Mapping[str, float] | None = None,
+        now: float = 0.0,
+    ) -> None:
+        """`weights` are by share key, and by project for what its users divide; 1 if missing."""
+        self.now = now
+        self._weights = weights or {}
+        by_pool = attrgetter("pool")
+        self._pools = {
+            pool: Pool(list(members), self._weights)
+            for pool, members in groupby(sorted(workers, key=by_pool), key=by_pool)
+        }
+        self._gates = Gates(rules or {})
+        self._seqs = count()
+        # Ends, keys to look at, and runs that come because of others.
+        self._events: list[tuple[float, int, Placed | Key | SimRun]] = []
+        self._looks: dict[Key, float] = {}  # the next one at each key
+        self._waiting: list[SimRun] = []
+        self._observer = _NO_OBSERVER
+
+    def preload_running(self, run: SimRun, worker: str, started_at: float) -> None:
+        """A run that is at work already; `seconds` count from its start."""
+        entry, rooms = self._entry(run), self._pool(run).rooms
+        station = rooms.stations[worker]
+        rooms.close(station)
+        station.take(entry)
+        rooms.open(station)
+        entry.started_at = started_at
+        self._gates.hold(entry, self.now)
+        self._end_later(entry, max(started_at + run.seconds, self.now), (entry, station))
+
+    def preload_queued(self, run: SimRun) -> None:
+        """A run that waits already, behind those loaded before it."""
+        self._waiting.append(run)
+
+    def come_later(self, run: SimRun) -> None:
+        """A run that comes because of another, while time passes; not before now."""
+        heapq.heappush(self._events, (run.arrives_at, next(self._seqs), run))
+
+    def simulate(
+        self, runs: Iterable[SimRun], until: float, observer: Observer = _NO_OBSERVER
+    ) -> None:
+        """Let time pass. The runs are in order of `arrives_at`; an end comes before an arrival."""
+        self._observer = observer
+        waiting, self._waiting = self._waiting, []
+        for run in waiting:
+            self._arrive(run)
+        for run in runs:
+            if run.arrives_at > until:
+                break
+            self._advance(run.arrives_at)
+            self._arrive(run)
+        self._advance(until)
+
+    def _advance(self, until: float) -> None:
+        events = self._events
+        while events and events[0][0] <= until:
+            self.now, _, event = heapq.heappop(events)
+            if isinstance(event, str):
+                self._look_at(event)
+            elif isinstance(event, SimRun):
+                self._arrive(event)
+            else:
+                self._end(event)
+        self.now = max(self.now, until)
+
+    def _arrive(self, run: SimRun) -> None:
+        entry = self._entry(run)
+        if self._pool(run).rooms.anybody_could_take(entry.sort):
+            self._enter(entry, self._gates.admit(entry, self.now))
+        else:
+            self._observer.on_blocked(run, f"worker:{run.pool}", self.now, None)
+
+    def _enter(self, entry: Entry, short: Shortage | None) -> None:
+        """To the queue, or to wait for a key."""
+        if short is None:
+            self._observer.on_queued(entry.run, self.now)
+            for placed in self._pool(entry.run).arrive(entry, self.now):
+                self._start(placed)
+            return
+        eligible_at = None if short.eligible_at is None else short.eligible_at / SECOND
+        self._observer.on_blocked(entry.run, short.key, self.now, eligible_at)
+        if eligible_at is not None:
+            self._look_later(short.key, eligible_at)
+
+    def _start(self, placed: Placed) -> None:
+        entry, station = placed
+        if entry.keys:
+            self._gates.claim(entry, self.now)
+        self._observer.on_start(entry.run, station.worker.name, self.now)
+        self._end_later(entry, self.now + entry.run.seconds, placed)
+
+    def _end_later(self, entry: Entry, at: float, placed: Placed) -> None:
+        heapq.heappush(self._events, (at, entry.seq, placed))
+
+    def _end(self, placed: Placed) -> None:
+        entry, station = placed
+        pool = self._pool(entry.run)
+        pool.rooms.close(station)
+        station.give_back(entry)
+        pool.lines.correct(entry)
+        self._observer.on_end(entry.run, station.worker.name, self.now)
+        if entry.keys:
+            self._gates.give_back(entry)
+            for key in entry.keys:
+                self._release(key)
+        for start in pool.serve(station, self.now):
+            self._start(start)
+
+    def _look_later(self, key: Key, at: float) -> None:
+        if key not in self._looks or at < self._looks[key]:
+            self._looks[key] = at
+            heapq.heappush(self._events, (at, next(self._seqs), key))
+
+    def _look_at(self, key: Key) -> None:
+        if self._looks.get(key) == self.now:  # else an earlier look took its place
+            del self._looks[key]
+            self._release(key)
+
+    def _release(self, key: Key) -> None:
+        for entry, short in self._gates.release(key, self.now):
+            self._enter(entry, short)
+
+    def _entry(self, run: SimRun) -> Entry:
+        pool = self._pool(run)
+        line = pool.lines.line(run.priority, run.share)
+        return Entry(run, next(self._seqs), pool.sort_of(run), line, self._gates.keys_of(run))
+
+    def _pool(self, run: SimRun) -> Pool:
+        pool = self._pools.get(run.pool)
+        if pool is None:
+            pool = self._pools[run.pool] = Pool([], self._weights)
+        return pool

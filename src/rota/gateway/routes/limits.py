@@ -1,0 +1,57 @@
+"""Rate limits: list, look, set, delete."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from rota.domain import limits
+from rota.gateway.auth import Editor
+from rota.gateway.declaring import DeclaredName, IsPlan, declare
+from rota.gateway.paging import Cursor, Limit, decode_cursor, encode_cursor, listing
+from rota.gateway.shapes.limit import DeclarationChangeShape, LimitBody, LimitShape
+from rota.gateway.shapes.models import Listing
+from rota.gateway.wiring import Project, UsedBackends, api_router
+from rota.operations.limits import delete_declaration, find_standing, list_standings
+
+router = api_router("limits")
+
+
+@router.get("/limits")
+async def list_limits(
+    backends: UsedBackends, project: Project, limit: Limit = 100, cursor: Cursor = None
+) -> Listing[LimitShape]:
+    """Rate limits by name, with the tokens that are there."""
+    after = decode_cursor("limits", cursor, "")
+    found = await list_standings(backends, limits.Limit, project, after=after, limit=limit + 1)
+    return listing(
+        found, limit, LimitShape.of, lambda it: encode_cursor("limits", it.declaration.name)
+    )
+
+
+@router.get("/limits/{name}")
+async def show_limit(backends: UsedBackends, project: Project, name: DeclaredName) -> LimitShape:
+    """A rate limit, with the tokens that are there."""
+    return LimitShape.of(await find_standing(backends, limits.Limit, project, name))
+
+
+@router.put("/limits/{name}", responses={201: {"model": DeclarationChangeShape}})
+async def put_limit(
+    actor: Editor,
+    backends: UsedBackends,
+    project: Project,
+    name: DeclaredName,
+    body: LimitBody,
+    response: Response,
+    plan: IsPlan = False,
+) -> DeclarationChangeShape:
+    """Create or change a rate limit; runs that wait for it follow it at once."""
+    new = body.limit(project, name)
+    return await declare(backends, new, response, actor=actor.name, plan=plan)
+
+
+@router.delete("/limits/{name}", status_code=204)
+async def delete_limit(
+    actor: Editor, backends: UsedBackends, project: Project, name: DeclaredName
+) -> None:
+    """Forget a rate limit, and let go the runs that wait for it."""
+    await delete_declaration(backends, limits.Limit, project, name, actor=actor.name)

@@ -1,0 +1,41 @@
+"""What a project may have: look, set, clear."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from rota.domain.limits import Quota
+from rota.gateway.auth import Admin
+from rota.gateway.declaring import IsPlan, declare
+from rota.gateway.shapes.limit import DeclarationChangeShape, QuotaBody, QuotaShape
+from rota.gateway.wiring import Project, UsedBackends, api_router
+from rota.operations.limits import delete_declaration, find_quota
+
+router = api_router("quota")
+
+
+@router.get("/quota")
+async def show_quota(backends: UsedBackends, project: Project) -> QuotaShape:
+    """The quota of the project, and what it has of it."""
+    standing = await find_quota(backends, project)
+    return QuotaShape(project=project) if standing is None else QuotaShape.of(standing)
+
+
+@router.put("/quota", responses={201: {"model": DeclarationChangeShape}})
+async def put_quota(
+    actor: Admin,
+    backends: UsedBackends,
+    project: Project,
+    body: QuotaBody,
+    response: Response,
+    plan: IsPlan = False,
+) -> DeclarationChangeShape:
+    """Set the whole quota of the project; runs that wait for it follow it at once."""
+    new = body.quota(project)
+    return await declare(backends, new, response, actor=actor.name, plan=plan)
+
+
+@router.delete("/quota", status_code=204)
+async def delete_quota(actor: Admin, backends: UsedBackends, project: Project) -> None:
+    """Let the project have as much as it likes, and let go the runs that wait for it."""
+    await delete_declaration(backends, Quota, project, Quota.name, actor=actor.name)

@@ -1,0 +1,71 @@
+"""What a forecast starts from: read without a lock, then put together beside the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rota.domain.calendars import Calendar
+from rota.domain.forecast.durations import REMEMBERED_RUNS
+from rota.domain.ids import JobId
+from rota.domain.limits import Declaration
+from rota.operations.backends import Backends
+from rota.ports.forecasts import ComingJob, OpenCart, OpenRun
+from rota.ports.records import Session
+
+MOST_JOBS = 20_000
+_MOST_RUNS = 50_000
+_MOST_WAVES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """All that the store knows about the time ahead, of all projects."""
+
+    now: datetime
+    until: datetime
+    jobs: Sequence[ComingJob]
+    runs: Sequence[OpenRun]
+    carts: Sequence[OpenCart]
+    sessions: Sequence[Session]
+    durations: Mapping[JobId, Sequence[float]]
+    declarations: Sequence[Declaration]
+    weights: Mapping[str, float]
+    calendars: Mapping[tuple[str, str], Calendar]  # by project and name
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there is more than was read."""
+        waves = sum(len(cart.waves) for cart in self.carts)
+        return len(self.jobs) >= MOST_JOBS or len(self.runs) >= _MOST_RUNS or waves >= _MOST_WAVES
+
+
+async def read_inputs(backends: Backends, until: datetime) -> Inputs:
+    """Read it, each part as it is at its moment: nothing waits, and nothing is decided by it."""
+    store = backends.store
+    now = await store.now()
+    jobs = await store.coming_jobs(until, MOST_JOBS)
+    runs = await store.open_runs(_MOST_RUNS)
+    carts = await store.open_carts(_MOST_WAVES)
+    ids = {each.id for each in jobs} | {each.job_id for each in (*runs, *carts)}
+    return Inputs(
+        now=now,
+        until=until,
+        jobs=jobs,
+        runs=runs,
+        carts=carts,
+        sessions=await store.sessions(alive_only=True),
+        durations=await store.latest_durations(ids, REMEMBERED_RUNS),
+        declarations=[each.declaration for each in await store.declarations()],
+        weights={each.share: each.weight for each in await store.share_weights()},
+        calendars=await _calendars(backends, jobs),
+    )
+
+
+async def _calendars(
+    backends: Backends, jobs: Sequence[ComingJob]
+) -> dict[tuple[str, str], Calendar]:
+    projects = {job.project for job in jobs if job.document.get("calendars")}
+    found = [each for project in projects for each in await backends.store.calendars(project)]
+    return {(each.project, each.calendar.name): each.calendar for each in found}

@@ -1,0 +1,156 @@
+"""Jobs of the time ahead: how long they take, what they need, and who could take them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
+
+from rota.domain.forecast.ahead import JobAhead, Setting
+from rota.domain.forecast.durations import Durations, durations_of
+from rota.domain.ids import CartId, JobId
+from rota.domain.job import RunRules
+from rota.domain.key_demands import Asker, demands_of, rule_of, takes_keys
+from rota.domain.limits import KINDS, Declaration
+from rota.domain.order import share_key
+from rota.domain.resources import SLOTS, UNIT
+from rota.domain.shape import shape_of
+from rota.domain.shared_keys import Demands, Key, KeyRule
+from rota.domain.simulation.model import SimWorker
+from rota.domain.spec import Overlap
+from rota.operations.forecast_inputs import Inputs
+from rota.ports.forecasts import ComingJob, OpenCart, OpenRun
+from rota.ports.records import Session
+
+_OF_A_BACKFILL = "backfill:"
+
+
+class JobsAhead:
+    """Makes one `JobAhead` for all runs that are alike."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._durations = inputs.durations
+        self._declared: dict[str, list[Declaration]] = defaultdict(list)
+        for declaration in inputs.declarations:
+            self._declared[declaration.project].append(declaration)
+        self.workers = [*map(_worker, filter(_takes_more, inputs.sessions))]
+        self._bare = Setting(self.workers)
+        self._plain: dict[tuple[str, str], bool] = {}
+        self._alike: dict[Hashable, JobAhead] = {}
+        self._weights = inputs.weights
+        self.scheduled = {job.id: self._of_job(job) for job in inputs.jobs}
+        self.rules = {job.id: job.rules for job in inputs.jobs}
+        self._ids = {(run.project, run.job): run.job_id for run in inputs.runs}
+        self._ids |= {(job.project, job.name): job.id for job in inputs.jobs}
+
+    def id_of(self, project: str, name: str) -> JobId | None:
+        """None: nothing of it comes or goes on."""
+        return self._ids.get((project, name))
+
+    def of_run(self, run: OpenRun) -> JobAhead:
+        """Of a run that exists already: what it needs was settled when it was made."""
+        group, limit = self._gate(run)
+        place = run.pool, run.priority, run.share, run.shape, run.cart, group, limit
+        key = run.job_id, *place, *run.keys.items()
+        if key not in self._alike:
+            self._alike[key] = JobAhead(
+                id=run.job_id,
+                project=run.project,
+                name=run.job,
+                durations=self._known(run),
+                pool=run.pool,
+                priority=run.priority,
+                share=run.share,
+                shape=run.shape,
+                timeout=run.timeout,
+                demands=run.keys,
+                group=group,
+                limit=limit,
+                cart=run.cart,
+                is_plain=not run.keys and self._is_plain(run.pool, run.shape),
+            )
+        return self._alike[key]
+
+    def of_cart(self, cart: OpenCart) -> JobAhead:
+        """Of its items that have no run yet."""
+        return self._ahead(cart.job_id, cart.job_rules, cart.created_by, cart=cart.id)
+
+    def setting(self, jobs: Iterable[JobAhead]) -> Setting:
+        """What these are placed on, with the rules of the keys that they use."""
+        declared = {
+            (KINDS[type(d)], d.project, d.name): d for p in self._declared.values() for d in p
+        }
+        rules: dict[Key, KeyRule] = {}
+        for key in {key for job in jobs for key in job.demands}:
+            if (rule := rule_of(key, declared)) is not None:
+                rules[key] = rule
+        return Setting(self.workers, rules, self._weights)
+
+    def _of_job(self, job: ComingJob) -> JobAhead:
+        rules = job.rules
+        allows = rules.overlap is Overlap.ALLOW
+        limit = rules.max_concurrency if allows else rules.max_concurrency or 1
+        return self._ahead(job.id, rules, job.created_by, limit=limit)
+
+    def _ahead(
+        self,
+        job: JobId,
+        rules: RunRules,
+        user: str,
+        *,
+        limit: int | None = None,
+        cart: CartId | None = None,
+    ) -> JobAhead:
+        shape, demands = shape_of(rules), self._demands(rules, user)
+        return JobAhead(
+            id=job,
+            project=rules.project,
+            name=rules.name,
+            durations=durations_of(self._durations.get(job, ()), rules.expect),
+            pool=rules.pool,
+            priority=rules.priority,
+            share=share_key(rules.project, user, rules.share),
+            shape=shape,
+            timeout=rules.timeout.total_seconds() if rules.timeout else None,
+            demands=demands,
+            group=job,
+            limit=limit or rules.max_concurrency,
+            cart=cart,
+            is_plain=not demands and self._is_plain(rules.pool, shape),
+        )
+
+    def _demands(self, rules: RunRules, user: str) -> Demands:
+        declared = self._declared.get(rules.project, ())
+        if not declared and not takes_keys(rules):
+            return {}
+        return demands_of(Asker(rules, user, {}), declared)
+
+    def _is_plain(self, pool: str, shape: str) -> bool:
+        key = pool, shape
+        if key not in self._plain:
+            self._plain[key] = self._bare.is_slot_enough(pool, shape)
+        return self._plain[key]
+
+    def _known(self, run: OpenRun) -> Durations:
+        job = self.scheduled.get(run.job_id)
+        if job is not None:
+            return job.durations
+        return durations_of(self._durations.get(run.job_id, ()) or [run.expected], None)
+
+    def _gate(self, run: OpenRun) -> tuple[str, int | None]:
+        """The runs with which it counts, and how many of these may go at once."""
+        if run.blocked_on.startswith(_OF_A_BACKFILL):
+            return run.blocked_on, 1
+        job = self.scheduled.get(run.job_id)
+        is_held_back = run.blocked_on == f"job:{run.job_id}"
+        if job is not None:
+            return run.job_id, job.limit
+        return run.job_id, 1 if is_held_back else None
+
+
+def _takes_more(session: Session) -> bool:
+    return not (session.draining or session.stopping)
+
+
+def _worker(session: Session) -> SimWorker:
+    capacity = {**session.resources, SLOTS: session.slots * UNIT}
+    return SimWorker(session.id, session.pool, capacity, session.labels, session.functions)

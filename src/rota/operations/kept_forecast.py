@@ -1,0 +1,71 @@
+"""The latest forecast, for all who ask while it is fresh."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from rota.domain.forecast.forecast import Forecast
+
+_KEPT_TIMES = 20  # as long as it took to make
+_LONGEST_KEPT = 60.0  # seconds
+
+
+@dataclass(slots=True)
+class KeptForecast:
+    """Made anew when it is old, or looks not far enough.
+
+    It is kept for a time that grows with what it cost: however many ask, and however many jobs
+    there are, only a small part of a server's time goes into forecasts.
+    """
+
+    monotonic: Callable[[], float] = time.monotonic
+    _latest: Forecast | None = None
+    _ahead: timedelta = timedelta(0)
+    _fresh_until: float = 0.0
+    _slow_until: float = 0.0  # before that nobody in a hurry tries again
+    _making: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def get(
+        self, ahead: timedelta, make: Callable[[timedelta], Awaitable[Forecast]]
+    ) -> Forecast:
+        async with self._making:
+            if self._latest is not None and self._is_fresh(ahead):
+                return self._latest
+            began = self.monotonic()
+            made = await make(ahead)
+            ended = self.monotonic()
+            fresh = min((ended - began) * _KEPT_TIMES, _LONGEST_KEPT)
+            self._latest, self._ahead, self._fresh_until = made, ahead, ended + fresh
+            asyncio.get_running_loop().call_later(fresh, self._forget, made)
+            return made
+
+    async def get_within(
+        self,
+        patience: timedelta,
+        ahead: timedelta,
+        make: Callable[[timedelta], Awaitable[Forecast]],
+    ) -> Forecast | None:
+        """The same for those in a hurry; None: it takes longer.
+
+        What takes too long goes on in its thread for nobody, so it is not begun again for a while.
+        """
+        if self.monotonic() < self._slow_until and not self._is_fresh(ahead):
+            return None
+        try:
+            async with asyncio.timeout(patience.total_seconds()):
+                return await self.get(ahead, make)
+        except TimeoutError:
+            self._slow_until = self.monotonic() + _LONGEST_KEPT
+            return None
+
+    def _is_fresh(self, ahead: timedelta) -> bool:
+        return self.monotonic() < self._fresh_until and ahead <= self._ahead
+
+    def _forget(self, made: Forecast) -> None:
+        """It is large: what nobody may have any more is not kept."""
+        if self._latest is made:
+            self._latest = None

@@ -1,0 +1,196 @@
+"""Rate limits, named resources and quotas: how they stand, and changing them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from rota.domain.errors import Invalid, NotFound
+from rota.domain.jobfile.declarations import declaration_document, declaration_in_words
+from rota.domain.jobfile.wording import did_you_mean
+from rota.domain.limits import KINDS, Declaration, Each, Limit, Quota, Resource
+from rota.domain.resources import SLOTS, USUAL_NAMES
+from rota.domain.shared_keys import Key, key_of, name_of
+from rota.operations.backends import Backends
+from rota.operations.differences import Change, differences
+from rota.ports.limits import Declared, KeyUse
+
+D = TypeVar("D", Limit, Resource, Quota)
+
+_WORKERS_OWN = USUAL_NAMES | {SLOTS}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing(Generic[D]):
+    """A declaration, and how the keys behind it stand."""
+
+    declaration: D
+    updated_by: str
+    updated_at: datetime
+    uses: Mapping[str, KeyUse]  # by name; none of a limit with a bucket for each job or user
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DeclarationChange:
+    """What saving a declaration does."""
+
+    name: str
+    change: Change
+    words: str
+    differences: tuple[str, ...] = ()  # of a changed one: "tokens  10 → 20"
+
+
+def in_words(declaration: Declaration) -> str:
+    """What it allows, in a line."""
+    if not isinstance(declaration, Quota):
+        return declaration_in_words(declaration)
+    parts = [
+        f"{most:,} {name.replace('_', ' ')}"
+        for name, most in _parts(declaration).items()
+        if most is not None
+    ]
+    return ", ".join(parts) or "as much as it likes"
+
+
+async def list_standings(
+    backends: Backends, kind: type[D], project: str, *, after: str, limit: int
+) -> list[Standing[D]]:
+    """Declarations of one kind by name, those after a name."""
+    found = await _declared(backends, kind, project)
+    names = [name for name in found if name > after]
+    return await _standings(backends, kind, [found[name] for name in names[:limit]])
+
+
+async def find_standing(backends: Backends, kind: type[D], project: str, name: str) -> Standing[D]:
+    """The limit or resource of a name."""
+    found = await _declared(backends, kind, project)
+    if name not in found:
+        raise _unknown(kind, project, name, found)
+    [standing] = await _standings(backends, kind, [found[name]])
+    return standing
+
+
+async def find_quota(backends: Backends, project: str) -> Standing[Quota] | None:
+    """The quota of a project; None: it may have as much as it likes."""
+    found = await _declared(backends, Quota, project)
+    standings = await _standings(backends, Quota, list(found.values()))
+    return standings[0] if standings else None
+
+
+async def plan_declaration(backends: Backends, new: Declaration) -> DeclarationChange:
+    """What saving it would change; nothing is changed."""
+    _refuse_names_of_workers(new)
+    found = await _declared(backends, type(new), new.project)
+    old = found.get(new.name)
+    return change_of(new, old.declaration if old else None)
+
+
+def change_of(new: Declaration, old: Declaration | None) -> DeclarationChange:
+    """What replacing the old one, if there is one, changes."""
+    words = in_words(new)
+    if old is None:
+        return DeclarationChange(new.name, Change.NEW, words)
+    if old == new:
+        return DeclarationChange(new.name, Change.UNCHANGED, words)
+    lines = differences(_document(old), _document(new))
+    return DeclarationChange(new.name, Change.CHANGED, words, tuple(lines))
+
+
+async def save_declaration(
+    backends: Backends, new: Declaration, *, actor: str
+) -> DeclarationChange:
+    """Create or replace it; what waits follows it at once."""
+    change = await plan_declaration(backends, new)
+    if change.change is not Change.UNCHANGED:
+        backends.announce(await backends.store.save_declarations([new], actor=actor))
+    return change
+
+
+async def delete_declaration(
+    backends: Backends, kind: type[Declaration], project: str, name: str, *, actor: str
+) -> None:
+    """Forget it, and let go who waited for it. `Conflict`: jobs use this resource."""
+    was_there, wakes = await backends.store.delete_declaration(
+        KINDS[kind], project, name, actor=actor
+    )
+    if not was_there:
+        raise _unknown(kind, project, name, await _declared(backends, kind, project))
+    backends.announce(wakes)
+
+
+async def _declared(
+    backends: Backends, kind: type[Declaration], project: str
+) -> dict[str, Declared]:
+    found = await backends.store.declarations(project, KINDS[kind])
+    return {each.declaration.name: each for each in found}
+
+
+async def _standings(
+    backends: Backends, kind: type[D], found: Sequence[Declared]
+) -> list[Standing[D]]:
+    keys = [key for each in found for key in _keys_of(each.declaration)]
+    uses = await backends.store.key_uses(keys) if keys else {}
+    now = await backends.store.now()
+    return [
+        Standing(
+            each.declaration,
+            each.updated_by,
+            each.updated_at,
+            {name_of(key): uses[key] for key in _keys_of(each.declaration) if key in uses},
+            now,
+        )
+        for each in found
+        if isinstance(each.declaration, kind)
+    ]
+
+
+def _keys_of(declaration: Declaration) -> list[Key]:
+    """Those that can be told from the declaration alone."""
+    match declaration:
+        case Limit(each=Each.JOB | Each.USER):
+            names: list[str] = []
+        case Quota():
+            names = list(declaration.rules)
+        case _:
+            names = [declaration.name]
+    return [key_of(KINDS[type(declaration)], declaration.project, name) for name in names]
+
+
+def _document(declaration: Declaration) -> dict[str, Any]:
+    if isinstance(declaration, Quota):
+        return _parts(declaration)
+    return declaration_document(declaration)
+
+
+def _parts(quota: Quota) -> dict[str, Any]:
+    return {
+        "jobs": quota.jobs,
+        "queued": quota.queued,
+        "running": quota.running,
+        "runs_per_minute": quota.runs_per_minute,
+    }
+
+
+def _refuse_names_of_workers(new: Declaration) -> None:
+    if isinstance(new, Resource) and new.name in _WORKERS_OWN:
+        raise Invalid(
+            f"{new.name} is what each worker has of its own",
+            code="name_of_workers",
+            hint="give a resource that all runs share another name",
+        )
+
+
+def _unknown(
+    kind: type[Declaration], project: str, name: str, known: Mapping[str, Declared]
+) -> NotFound:
+    if kind is Quota:
+        return NotFound(f"project {project} has no quota", code="quota_not_found")
+    word = "limit" if kind is Limit else "resource"
+    return NotFound(
+        f"no {word} named {name!r} in project {project}",
+        code=f"{word}_not_found",
+        hint=did_you_mean(name, known) or f"rota {word} list shows them",
+    )

@@ -1,0 +1,113 @@
+"""What the store is given and gives back about what is coming."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from rota.domain.carts.definition import CartRules
+from rota.domain.carts.states import CartState
+from rota.domain.forecast.accuracy import Outcome
+from rota.domain.ids import CartId, JobId, RunId, SessionId
+from rota.domain.job import RunRules
+from rota.domain.states import RunState
+
+
+@dataclass(frozen=True, slots=True)
+class ComingJob:
+    """A job that starts by itself in the time ahead, or that others are followed by."""
+
+    id: JobId
+    project: str
+    name: str
+    version: int
+    created_by: str
+    document: Mapping[str, Any]
+    rules: RunRules
+    anchor: datetime
+    next_at: datetime | None
+    held_from: datetime | None  # where pause or disable caught its schedule
+    paused_until: datetime | None  # when the pause ends by itself
+    waits: bool  # its next due time depends on the end of its latest run
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run that is not final, as far as a forecast needs it."""
+
+    id: RunId
+    project: str
+    job_id: JobId
+    job: str
+    state: RunState
+    due_at: datetime
+    release_at: datetime
+    eligible_at: datetime | None
+    began_at: datetime | None  # when its worker took it; None: none has
+    session: SessionId | None
+    blocked_on: str
+    pool: str
+    priority: int
+    share: str
+    shape: str
+    expected: float  # seconds
+    timeout: float | None
+    cart: CartId | None
+    keys: Mapping[str, int] = field(default_factory=dict)
+    is_paused: bool = False  # its job is
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCart:
+    """A cart that goes on by itself, with the items that have no run yet."""
+
+    id: CartId
+    rules: CartRules
+    state: CartState
+    created_by: str
+    starts_at: datetime | None  # None: it has started, or starts at once
+    look_at: datetime | None  # when it may go on by itself; None: not by time alone
+    open: int  # items whose run is not final
+    job_id: JobId  # of an item of the next wave
+    job_rules: RunRules
+    waves: tuple[int, ...]  # items without a run, by wave
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedStart:
+    run: RunId
+    start_at: datetime
+
+
+class ForecastStore(Protocol):
+    """Part of `rota.ports.store.Store`. Reads take no locks; a forecast decides nothing."""
+
+    async def coming_jobs(self, before: datetime, limit: int) -> list[ComingJob]:
+        """Jobs of all projects that come by themselves before then, the next ones first."""
+        ...
+
+    async def open_runs(self, limit: int) -> list[OpenRun]:
+        """Of all projects, the oldest first."""
+        ...
+
+    async def open_carts(self, limit: int) -> list[OpenCart]:
+        """Of all projects, the oldest first; at most so many waves in all."""
+        ...
+
+    async def latest_durations(
+        self, jobs: Collection[JobId], runs: int
+    ) -> dict[JobId, list[float]]:
+        """Seconds that each of the latest runs took which completed, by job; at most so many."""
+        ...
+
+    async def save_predictions(self, starts: Sequence[PredictedStart]) -> None:
+        """What is remembered of a run stays as it was first."""
+        ...
+
+    async def forget_predictions(self, before: datetime) -> None: ...
+
+    async def predicted_starts(self, since: datetime, limit: int) -> list[Outcome]:
+        """Predictions since then of runs that have started, the newest first."""
+        ...

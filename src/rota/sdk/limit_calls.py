@@ -1,0 +1,111 @@
+"""What can be asked about rate limits, named resources, quotas and shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Literal
+
+from rota.sdk.answers import Page
+from rota.sdk.exchange import Call, get, path_of, put
+from rota.sdk.limit_answers import DeclarationChange, Limit, Quota, Resource, Share
+
+Each = Literal["job", "user", "project"]
+Kind = Literal["counted", "mutex", "read_write"]
+
+
+def list_limits(*, limit: int | None = None, cursor: str | None = None) -> Call[Page[Limit]]:
+    """Rate limits by name, with the tokens that are there."""
+    return get(Page[Limit], "/limits", limit=limit, cursor=cursor)
+
+
+def get_limit(name: str) -> Call[Limit]:
+    """A rate limit, with the tokens that are there."""
+    return get(Limit, path_of("limits", name))
+
+
+def put_limit(
+    name: str,
+    *,
+    tokens: int,
+    per: timedelta | str,
+    burst: int | None = None,
+    each: Each | None = None,
+    plan: bool = False,
+) -> Call[DeclarationChange]:
+    """Create or change a rate limit; with `plan`, only say what would be.
+
+    `burst` is how many tokens may be taken at once: as many as `tokens`, unless given. With `each`
+    every run of the project takes a token, and each job, user or the project has its own.
+    """
+    document = {"tokens": tokens, "per": per, "burst": burst, "each": each}
+    return _put(path_of("limits", name), document, plan)
+
+
+def delete_limit(name: str) -> Call[None]:
+    """Forget a rate limit, and let go the runs that wait for it."""
+    return Call(type(None), "DELETE", path_of("limits", name))
+
+
+def list_resources(*, limit: int | None = None, cursor: str | None = None) -> Call[Page[Resource]]:
+    """Named resources by name, and the runs that hold them."""
+    return get(Page[Resource], "/resources", limit=limit, cursor=cursor)
+
+
+def get_resource(name: str) -> Call[Resource]:
+    """A named resource, and the runs that hold it."""
+    return get(Resource, path_of("resources", name))
+
+
+def put_resource(
+    name: str, *, total: int | None = None, kind: Kind = "counted", plan: bool = False
+) -> Call[DeclarationChange]:
+    """Create or change a named resource, of a `total` or of a kind that needs none."""
+    return _put(path_of("resources", name), {"total": total, "kind": kind}, plan)
+
+
+def delete_resource(name: str) -> Call[None]:
+    """Forget a named resource that no job uses."""
+    return Call(type(None), "DELETE", path_of("resources", name))
+
+
+def get_quota() -> Call[Quota]:
+    """The quota of the project, and what it has of it."""
+    return get(Quota, "/quota")
+
+
+def put_quota(
+    *,
+    jobs: int | None = None,
+    queued: int | None = None,
+    running: int | None = None,
+    runs_per_minute: int | None = None,
+    plan: bool = False,
+) -> Call[DeclarationChange]:
+    """Set the whole quota of the project: what is None is not limited."""
+    document = {
+        "jobs": jobs,
+        "queued": queued,
+        "running": running,
+        "runs_per_minute": runs_per_minute,
+    }
+    return _put("/quota", document, plan)
+
+
+def delete_quota() -> Call[None]:
+    """Let the project have as much as it likes."""
+    return Call(type(None), "DELETE", "/quota")
+
+
+def list_shares() -> Call[Page[Share]]:
+    """Shares whose weight somebody has set; all others have 1."""
+    return get(Page[Share], "/shares")
+
+
+def put_share(share: str, weight: float) -> Call[Share]:
+    """Set the weight of a share: a project, a user in it (project/user), or a key of jobs."""
+    return put(Share, path_of("shares", share), {"weight": weight})
+
+
+def _put(path: str, document: Mapping[str, object], plan: bool) -> Call[DeclarationChange]:
+    return put(DeclarationChange, path, document, plan=plan or None)

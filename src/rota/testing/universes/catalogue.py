@@ -1,0 +1,122 @@
+"""The jobs, limits and resources of every universe: one of each kind that can go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any
+
+from rota.domain.firing import FiringRules
+from rota.domain.ids import JobId
+from rota.domain.job import RunRules, rules_of
+from rota.domain.jobfile import read_job
+from rota.domain.limits import RUNNING_QUOTA, Limit, Quota, Resource
+from rota.domain.resources import UNIT, Vector
+from rota.domain.shape import demand_of, shape_of
+from rota.domain.shared_keys import Counted, Demands, Key, KeyKind, KeyRule, key_of
+from rota.domain.spec import JobSpec
+from rota.operations.firing import MISFIRE_GRACE
+from rota.operations.timetables import timetable
+from rota.testing.clock import START
+
+PROJECT = "default"
+FIRING_FOR = timedelta(seconds=27)  # after that no schedule has a due time
+LICENCE = Resource(PROJECT, "licence", total=3)
+API = Limit(PROJECT, "api", tokens=2, per=timedelta(seconds=3), burst=3)
+QUOTA = Quota(PROJECT, running=4)  # in some universes
+HOSTS = ("alpha", "beta")
+
+_RETRY = {"attempts": 3, "delay": "2s"}
+_DOCUMENTS: tuple[dict[str, Any], ...] = (
+    {"name": "plain", "retry": _RETRY},
+    {"name": "narrow", "max_concurrency": 2, "retry": _RETRY},
+    {"name": "payout", "delivery": "at_most_once"},
+    {"name": "large", "retry": _RETRY},
+    {"name": "licensed", "retry": _RETRY},
+    {"name": "calls", "retry": _RETRY},
+    {"name": "rollout", "retry": _RETRY},
+    {"name": "newest", "schedule": "every 7s", "overlap": "queue_one", "retry": _RETRY},
+    {"name": "every", "schedule": "every 6s", "overlap": "queue_all", "misfire": {"policy": "all"}},
+    {"name": "latest", "schedule": "every 9s", "overlap": "cancel_previous"},
+    {"name": "rare", "schedule": "every 5s", "overlap": "skip", "misfire": {"policy": "none"}},
+)
+_DEMANDS: Mapping[str, Mapping[str, Any]] = {
+    "large": {"resources": {"cpu": 3 * UNIT}},
+    "narrow": {"resources": {"cpu": UNIT // 2}},
+    "licensed": {"resources": {"licence": 2 * UNIT, "cpu": UNIT}},
+    "calls": {"rate_limits": {"api": 1}},
+    "rollout": {"exclusive_by": ("host",)},
+}
+TIMEOUT = timedelta(seconds=12)  # of every attempt
+_RUNNING = key_of(KeyKind.QUOTA, PROJECT, RUNNING_QUOTA)
+KEY_RULES: Mapping[Key, KeyRule] = {
+    _RUNNING: QUOTA.rules[RUNNING_QUOTA],
+    key_of(KeyKind.RESOURCE, PROJECT, LICENCE.name): LICENCE.rule,
+    key_of(KeyKind.RATE, PROJECT, API.name): API.rule,
+}
+_EXCLUSIVE = Counted(1)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownJob:
+    """A job, read and compiled once for all universes."""
+
+    id: JobId
+    document: Mapping[str, Any]
+    spec: JobSpec
+    rules: RunRules
+    demand: Vector
+    firing: FiringRules | None  # None: on demand only
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def keys(self, inputs: Mapping[str, Any] | None, *, has_quota: bool) -> Demands:
+        """The shared keys that a run with these inputs takes; the quota is for all runs."""
+        taken = {
+            key_of(KeyKind.EXCLUSIVE, PROJECT, f"{name}={(inputs or {}).get(name)}"): 1
+            for name in self.rules.exclusive_by
+        }
+        for kind, amounts in (
+            (KeyKind.RATE, self.rules.rate_limits),
+            (KeyKind.RESOURCE, self.rules.uses),
+        ):
+            taken |= {key_of(kind, PROJECT, name): amount for name, amount in amounts.items()}
+        return taken | {_RUNNING: 1} if has_quota else taken
+
+
+def rule_of(key: Key) -> KeyRule:
+    return KEY_RULES.get(key, _EXCLUSIVE)
+
+
+@lru_cache(maxsize=1)
+def catalogue() -> Mapping[JobId, KnownJob]:
+    jobs = [_known(document) for document in _DOCUMENTS]
+    return {job.id: job for job in jobs}
+
+
+def _known(document: dict[str, Any]) -> KnownJob:
+    document = {**document, "timeout": "12s", "steps": [{"run": "true"}]}
+    if "schedule" in document:
+        document["ends"] = (START + FIRING_FOR).isoformat()
+    name = document["name"]
+    spec = replace(read_job(document), **_DEMANDS.get(name, {}))
+    rules = rules_of(spec, shared={LICENCE.name})
+    return KnownJob(
+        id=JobId(f"j_{name}"),
+        document=document,
+        spec=spec,
+        rules=rules,
+        demand=demand_of(shape_of(rules)).resources,
+        firing=_firing(spec),
+    )
+
+
+def _firing(spec: JobSpec) -> FiringRules | None:
+    table = timetable(spec, START)
+    if table is None or spec.schedule is None:
+        return None
+    return FiringRules(table, spec.schedule.misfire, MISFIRE_GRACE)

@@ -1,0 +1,126 @@
+"""A world on a real SQLite store, with the real loops of the scheduler."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import cast
+
+from rota.adapters.queue.local import LocalQueue
+from rota.adapters.store.sqlite.opening import open_sqlite
+from rota.dispatcher.floor import Floor, FloorConfig
+from rota.domain.ids import JobId, ServerId
+from rota.domain.lease import SERVER_LEASE
+from rota.domain.limits import Declaration
+from rota.domain.run import Run
+from rota.domain.shards import SCHEDULER
+from rota.operations.backends import Backends
+from rota.ports.blobs import Blobs
+from rota.ports.clock import Clock
+from rota.ports.records import LedgerEntry, NewJob, NewServer, RunQuery
+from rota.ports.store import RunStore, Store
+from rota.scheduler.held_shards import HeldShards
+from rota.scheduler.key_keeper import KeyKeeper
+from rota.scheduler.lease_reaper import LeaseReaper
+from rota.scheduler.releaser import Releaser
+from rota.scheduler.shard_keeper import ShardKeeper
+from rota.scheduler.sweeper import Sweeper
+from rota.scheduler.timekeeper import Timekeeper, TimekeeperConfig, grace_of
+from rota.scheduler.worker_watch import WorkerWatch
+from rota.testing.clock import START
+from rota.testing.universes.catalogue import (
+    API,
+    KEY_RULES,
+    LICENCE,
+    PROJECT,
+    QUOTA,
+    KnownJob,
+    catalogue,
+)
+from rota.testing.universes.plan import Plan
+from rota.testing.universes.server import Staff
+from rota.testing.universes.timeline import Timeline
+
+_IN_MEMORY = Path("/dev/shm")  # noqa: S108 (where there is one: what is durable is not at stake)
+
+
+@asynccontextmanager
+async def sqlite_world(timeline: Timeline, plan: Plan) -> AsyncIterator[SqliteWorld]:
+    with tempfile.TemporaryDirectory(prefix="rota-universe-", dir=_folder()) as name:
+        store = await open_sqlite(Path(name) / "rota.db", clock=timeline.clock)
+        try:
+            await store.save_declarations(_declared(plan), actor="admin")
+            await store.save_jobs([_new(job) for job in catalogue().values()], actor="editor")
+            yield SqliteWorld(store)
+        finally:
+            await store.close()
+
+
+def _folder() -> Path | None:
+    return _IN_MEMORY if _IN_MEMORY.is_dir() else None
+
+
+def _declared(plan: Plan) -> list[Declaration]:
+    return [LICENCE, API, QUOTA] if plan.has_quota else [LICENCE, API]
+
+
+def _new(job: KnownJob) -> NewJob:
+    return NewJob(
+        id=job.id,
+        project=PROJECT,
+        name=job.name,
+        document=job.document,
+        digest=job.name,
+        rules=job.rules,
+        set_name="universe",
+        next_at=job.firing.timetable.next_after(START) if job.firing else None,
+        held_from=None,
+        anchor=START,
+        enabled=True,
+    )
+
+
+class SqliteWorld:
+    """Implements `rota.testing.universes.world.World`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @property
+    def runs(self) -> RunStore:
+        return self._store
+
+    def employ(self, server: str, clock: Clock, lease_seconds: float) -> Staff:
+        backends = Backends(self._store, LocalQueue(), cast(Blobs, None))  # nothing is printed
+        held = HeldShards(ServerId(server), clock)
+        new = NewServer(ServerId(server), server, SERVER_LEASE, (SCHEDULER,))
+        punctuality = TimekeeperConfig(grace=grace_of(SERVER_LEASE))
+        return Staff(
+            runs=self._store,
+            floor=Floor(backends, FloorConfig(lease=timedelta(seconds=lease_seconds)), server),
+            duties=(
+                (ShardKeeper(backends, clock, new, held), 1.5),
+                (Timekeeper(backends, clock, held, punctuality), 2.5),
+                (Releaser(backends, clock, held), 3.0),
+                (KeyKeeper(backends, held), 3.0),
+                (WorkerWatch(backends, held), 5.0),
+                (Sweeper(backends, clock, held), 5.0),
+                (LeaseReaper(backends, clock), 3.0),
+            ),
+        )
+
+    async def all_runs(self) -> Sequence[Run]:
+        return await self._store.runs(RunQuery(limit=10_000))
+
+    async def ledger(self, job: JobId, until: datetime) -> list[LedgerEntry]:
+        return await self._store.ledger(job, START, until, 1_000)
+
+    async def held(self) -> Sequence[object]:
+        sessions = await self._store.sessions(alive_only=True)
+        uses = await self._store.key_uses(KEY_RULES)
+        return [each for each in sessions if each.held] + [
+            (key, use.holders) for key, use in uses.items() if use.holders
+        ]

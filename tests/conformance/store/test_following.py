@@ -1,0 +1,369 @@
+"""Jobs that come after others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from rota.adapters.store.driving import Urgency
+from rota.adapters.store.script import Script
+from rota.adapters.store.scripts.following_jobs import follow as follow_ends
+from rota.adapters.store.scripts.gates import hold_gates
+from rota.adapters.store.scripts.rules import RulesBook
+from rota.adapters.store.store import SqlStore
+from rota.domain.ids import JobId, RunId, following_run_id
+from rota.domain.run import AttemptResult, Run, Trigger
+from rota.domain.spec import Late, Overlap
+from rota.domain.states import RunState
+from rota.ports.records import RemovedJob, RunQuery
+from rota.testing.builders import MINUTE, Scene
+
+pytestmark = pytest.mark.anyio
+HOUR = timedelta(hours=1)
+
+
+async def complete(
+    scene: Scene, job_id: JobId, result: AttemptResult = AttemptResult.COMPLETED
+) -> RunId:
+    """A run of a job by hand, brought to its end a minute later."""
+    [run] = await scene.trigger(job_id, priority=9)
+    worker = await scene.worker("hand", slots=1)
+    works = await scene.claim(worker, 1, runs=[run])
+    scene.advance(MINUTE)
+    await scene.finish(worker, works, result)
+    await scene.store.end_session(worker)
+    return run
+
+
+async def follow(scene: Scene) -> int:
+    """What the scheduler does about it, until nothing is left to do."""
+    followed = (await scene.store.follow_ends(100)).count
+    await scene.release()
+    return followed
+
+
+async def runs_of(scene: Scene, job_id: JobId) -> list[Run]:
+    return await scene.store.runs(RunQuery(job_id=job_id))
+
+
+async def due_after(scene: Scene, *upstreams: str, **fields: object) -> JobId:
+    """A job that is due every hour from the next one on, and waits for others."""
+    return await scene.job("report", next_at=scene.clock.instant + HOUR, after=upstreams, **fields)
+
+
+async def test_each_completed_run_is_followed_by_one_run(scene: Scene) -> None:
+    first, second = await scene.job("first"), await scene.job("second")
+    follower = await scene.job("follower", after=("first", "second"))
+    upstreams = [await complete(scene, job) for job in (first, second, first)]
+
+    assert await follow(scene) == 3
+
+    runs = await runs_of(scene, follower)
+    assert {run.id for run in runs} == {following_run_id(follower, up) for up in upstreams}
+    assert {run.follows for run in runs} == set(upstreams)
+    assert {(run.trigger, run.state) for run in runs} == {(Trigger.AFTER, RunState.QUEUED)}
+
+
+async def test_a_run_that_ends_badly_is_not_followed(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    follower = await scene.job("load", after=("extract",))
+    await complete(scene, upstream, AttemptResult.FAILED)
+
+    assert await follow(scene) == 0
+    assert await runs_of(scene, follower) == []
+
+
+async def test_a_completion_that_a_person_states_counts_too(scene: Scene) -> None:
+    upstream = await scene.job("extract", delivery="at_most_once")
+    follower = await scene.job("load", after=("extract",))
+    await scene.trigger(upstream)
+    worker = await scene.worker()
+    [work] = await scene.claim(worker)
+    await scene.start(worker, [work])
+    await scene.store.end_session(worker)
+
+    await scene.store.resolve(RunId(work.run), RunState.COMPLETED, actor="person")
+    await follow(scene)
+
+    assert [run.follows for run in await runs_of(scene, follower)] == [work.run]
+
+
+async def test_what_is_reported_or_followed_twice_is_followed_once(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    follower = await scene.job("load", after=("extract",))
+    await scene.trigger(upstream)
+    worker = await scene.worker()
+    works = await scene.claim(worker)
+
+    for _ in range(2):
+        await scene.finish(worker, works)
+        await follow(scene)
+
+    assert len(await runs_of(scene, follower)) == 1
+
+
+async def test_followers_follow_in_turn(scene: Scene) -> None:
+    first = await scene.job("a")
+    await scene.job("b", after=("a",))
+    last = await scene.job("c", after=("b",))
+    await complete(scene, first)
+    await follow(scene)
+    worker = await scene.worker()
+
+    await scene.finish(worker, await scene.claim(worker))
+    await follow(scene)
+
+    assert len(await runs_of(scene, last)) == 1
+
+
+async def test_the_run_of_a_paused_follower_waits_for_the_end_of_the_pause(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    follower = await scene.job("load", after=("extract",))
+    await scene.move("paused", follower)
+    await complete(scene, upstream)
+
+    await follow(scene)
+    [held] = await runs_of(scene, follower)
+    await scene.move("resumed", follower)
+    await scene.release()
+
+    assert [reason.gate for reason in held.reasons] == ["pause"]
+    assert await scene.state(held.id) is RunState.QUEUED
+
+
+async def test_a_disabled_follower_lets_completions_pass(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    follower = await scene.job("load", after=("extract",))
+    await scene.move("disabled", follower)
+    await complete(scene, upstream)
+    await follow(scene)
+
+    await scene.move("enabled", follower)
+    await follow(scene)
+
+    assert await runs_of(scene, follower) == []
+
+
+async def test_what_is_no_follower_any_more_follows_no_more(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    changed = await scene.job("changed", after=("extract",))
+    deleted = await scene.job("deleted", after=("extract",))
+    await scene.change(changed)
+    await scene.store.save_jobs([], removed=[RemovedJob(deleted)], actor="editor")
+
+    await complete(scene, upstream)
+
+    assert await follow(scene) == 0
+    assert await runs_of(scene, changed) == []
+
+
+async def test_a_follower_with_no_free_slot_waits_for_one(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    follower = await scene.job("load", after=("extract",), max_concurrency=1)
+    for _ in range(2):
+        await complete(scene, upstream)
+
+    await follow(scene)
+
+    states = sorted(run.state for run in await runs_of(scene, follower))
+    assert states == [RunState.BLOCKED, RunState.QUEUED]
+
+
+async def test_a_due_run_waits_until_every_upstream_has_completed(scene: Scene) -> None:
+    first, second = await scene.job("first"), await scene.job("second")
+    job_id = await due_after(scene, "first", "second")
+    due = await scene.scheduled_run(job_id, every=HOUR)
+
+    await complete(scene, second)
+    await follow(scene)
+    between = await scene.show(due.id)
+    await complete(scene, first)
+    await follow(scene)
+
+    assert due.state is RunState.BLOCKED
+    assert [(r.gate, r.key, r.action) for r in due.reasons] == [
+        ("after", f"after:default/{name}", f"rota job show {name}") for name in ("first", "second")
+    ]
+    assert [reason.key for reason in between.reasons] == ["after:default/first"]
+    assert await scene.state(due.id) is RunState.QUEUED
+
+
+async def test_a_completion_counts_for_the_due_time_after_it_only(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    job_id = await due_after(scene, "extract", overlap=Overlap.ALLOW)
+    await complete(scene, upstream)
+    await follow(scene)
+
+    first = await scene.scheduled_run(job_id, every=HOUR)
+    second = await scene.scheduled_run(job_id, every=HOUR)
+
+    assert (first.state, second.state) == (RunState.QUEUED, RunState.BLOCKED)
+
+
+async def test_what_completed_before_it_was_followed_counts_if_it_is_recent(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    job_id = await scene.job("report", next_at=scene.clock.instant + HOUR)
+    await complete(scene, upstream)
+
+    await scene.change(job_id, next_at=scene.clock.instant + HOUR, after=("extract",))
+
+    assert (await scene.scheduled_run(job_id)).state is RunState.QUEUED
+
+
+async def test_triggers_do_not_wait_for_other_jobs(scene: Scene) -> None:
+    await scene.job("extract")
+    job_id = await due_after(scene, "extract")
+
+    [run] = await scene.trigger(job_id)
+
+    assert await scene.state(run) is RunState.QUEUED
+
+
+async def test_a_due_run_is_missed_when_its_wait_is_over(scene: Scene) -> None:
+    await scene.job("extract")
+    job_id = await due_after(scene, "extract", after_within=10 * MINUTE)
+    due = await scene.scheduled_run(job_id, every=HOUR)
+
+    scene.advance(9 * MINUTE)
+    await scene.store.release_forgotten(100)
+    before = await scene.state(due.id)
+    scene.advance(MINUTE)
+    await scene.store.release_forgotten(100)
+
+    missed = await scene.show(due.id)
+    assert before is RunState.BLOCKED
+    assert (missed.state, missed.cause) == (RunState.MISSED, "dependency")
+
+
+@pytest.mark.parametrize(
+    ("late", "end"), [(Late.RUN, RunState.QUEUED), (Late.DROP, RunState.MISSED)]
+)
+async def test_the_bound_of_the_wait_is_gone_once_it_is_over(
+    scene: Scene, late: Late, end: RunState
+) -> None:
+    upstream = await scene.job("extract")
+    job_id = await due_after(
+        scene, "extract", after_within=10 * MINUTE, start_within=20 * MINUTE, late=late
+    )
+    due = await scene.scheduled_run(job_id, every=HOUR)
+    await complete(scene, upstream)
+    await follow(scene)
+
+    scene.advance(15 * MINUTE)
+    await scene.store.release_forgotten(100)
+    between = await scene.state(due.id)
+    scene.advance(15 * MINUTE)
+    await scene.store.release_forgotten(100)
+
+    ended = await scene.show(due.id)
+    assert between is RunState.QUEUED
+    assert ended.state is end
+    assert ended.cause == ("too late" if late is Late.DROP else "")
+
+
+async def test_a_younger_due_run_takes_the_place_of_one_that_waits(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    job_id = await due_after(scene, "extract", overlap=Overlap.QUEUE_ONE)
+
+    first = await scene.scheduled_run(job_id, every=HOUR)
+    second = await scene.scheduled_run(job_id, every=HOUR)
+    superseded = await scene.show(first.id)
+    await complete(scene, upstream)
+    await follow(scene)
+
+    assert (superseded.state, superseded.cause) == (RunState.SKIPPED, "superseded")
+    assert await scene.state(second.id) is RunState.QUEUED
+
+
+async def test_a_due_run_says_that_what_it_waits_for_is_gone(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    job_id = await due_after(scene, "extract")
+    due = await scene.scheduled_run(job_id, every=HOUR)
+
+    await scene.store.save_jobs([], removed=[RemovedJob(upstream)], actor="editor")
+    await scene.release()
+    told = await scene.show(due.id)
+    again = await scene.job("extract")
+    await scene.release()
+    await complete(scene, again)
+    await follow(scene)
+
+    assert "there is no job extract" in told.reasons[0].message
+    assert await scene.state(due.id) is RunState.QUEUED
+
+
+async def test_a_due_run_waits_no_more_for_what_its_job_does_not_follow(scene: Scene) -> None:
+    await scene.job("extract")
+    job_id = await due_after(scene, "extract")
+    due = await scene.scheduled_run(job_id, every=HOUR)
+
+    await scene.change(job_id, next_at=scene.clock.instant + HOUR)
+    await scene.release()
+
+    assert await scene.state(due.id) is RunState.QUEUED
+
+
+async def test_what_waits_for_other_jobs_ends_with_its_own(scene: Scene) -> None:
+    await scene.job("extract")
+    job_id = await due_after(scene, "extract")
+    due = await scene.scheduled_run(job_id, every=HOUR)
+
+    await scene.store.save_jobs([], removed=[RemovedJob(job_id)], actor="editor")
+
+    ended = await scene.show(due.id)
+    assert (ended.state, ended.cause) == (RunState.SKIPPED, "deleted")
+
+
+async def test_many_ends_and_waiters_are_answered_in_steps(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    follower = await scene.job("load", after=("extract",))
+    job_id = await due_after(scene, "extract", overlap=Overlap.ALLOW)
+    due = [await scene.scheduled_run(job_id, every=HOUR) for _ in range(5)]
+    for _ in range(3):
+        await complete(scene, upstream)
+
+    steps = 0
+    while (await scene.store.follow_ends(2)).count:
+        steps += 1
+    await scene.release()
+
+    assert steps > 1
+    assert len(await runs_of(scene, follower)) == 3
+    assert await scene.states([run.id for run in due]) == [RunState.QUEUED] * 5
+
+
+async def test_followers_at_work_at_the_same_time_answer_each_end_once(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    follower = await scene.job("load", after=("extract",))
+    runs = await scene.trigger(upstream, 30)
+    worker = await scene.worker(slots=30)
+    await scene.finish(worker, await scene.claim(worker))
+
+    followed = await asyncio.gather(*(scene.store.follow_ends(7) for _ in range(6)))
+    while (await scene.store.follow_ends(7)).count:
+        pass
+
+    assert sum(each.count for each in followed) <= 30
+    answers = Counter(run.follows for run in await runs_of(scene, follower))
+    assert answers == Counter(runs)
+
+
+async def test_what_was_undone_by_a_crash_is_followed_again(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    follower = await scene.job("load", after=("extract",))
+    await complete(scene, upstream)
+    assert isinstance(scene.store, SqlStore)
+
+    def crash(now: int) -> Script[None]:
+        yield from follow_ends(now, 10, RulesBook(), hold_gates)
+        raise KeyError("crash")
+
+    with pytest.raises(KeyError):
+        await scene.store._driver.write(crash, Urgency.CLAIM)
+    before = await runs_of(scene, follower)
+    await follow(scene)
+
+    assert (len(before), len(await runs_of(scene, follower))) == (0, 1)

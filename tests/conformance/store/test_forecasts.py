@@ -1,0 +1,136 @@
+"""What a forecast reads of the store, and what is remembered of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from rota.domain.carts.definition import CartRules, Order, Share
+from rota.domain.forecast.accuracy import Outcome as Came
+from rota.domain.ids import JobId, micros
+from rota.domain.run import AttemptResult
+from rota.domain.states import RunState
+from rota.ports.forecasts import PredictedStart
+from rota.ports.records import ScheduleMove
+from rota.ports.work import Outcome
+from rota.testing.builders import MINUTE, Scene
+from rota.testing.cart_scenes import SUBMITTER, CartScene
+
+pytestmark = pytest.mark.anyio
+
+HOUR = 60 * MINUTE
+
+
+async def coming(scene: Scene, ahead: timedelta = HOUR, limit: int = 100) -> list[str]:
+    found = await scene.store.coming_jobs(scene.clock.instant + ahead, limit)
+    return [job.name for job in found]
+
+
+async def completed(scene: Scene, job: JobId, seconds: int) -> None:
+    """A run of a job that took so long."""
+    await scene.trigger(job)
+    session = await scene.worker()
+    [work] = await scene.claim(session)
+    began, ended = scene.clock.instant, scene.advance(timedelta(seconds=seconds))
+    end = Outcome(work.run, work.attempt, AttemptResult.COMPLETED, micros(began), micros(ended))
+    await scene.store.finish(session, [end])
+
+
+async def test_jobs_come_by_their_next_due_time(scene: Scene) -> None:
+    now = scene.clock.instant
+    await scene.job("second", next_at=now + 2 * MINUTE)
+    await scene.job("first", next_at=now + MINUTE)
+    await scene.job("far", next_at=now + 2 * HOUR)
+    await scene.job("never")
+
+    assert await coming(scene) == ["first", "second"]
+    assert await coming(scene, limit=1) == ["first"]
+
+
+async def test_jobs_whose_pause_ends_in_time_come_too(scene: Scene) -> None:
+    due = scene.clock.instant + MINUTE
+    for name, ends in (("soon", MINUTE), ("late", 2 * HOUR)):
+        job = await scene.show_job(await scene.job(name, next_at=due))
+        move = ScheduleMove(
+            kind="paused",
+            job_id=job.id,
+            expected_schedule_version=job.schedule_version,
+            expected_next_at=due,
+            enabled=True,
+            paused=True,
+            next_at=None,
+            held_from=due,
+            paused_until=scene.clock.instant + ends,
+        )
+        await scene.store.move_schedules([move], actor="operator")
+
+    [job_ahead] = await scene.store.coming_jobs(scene.clock.instant + HOUR, 10)
+
+    assert (job_ahead.name, job_ahead.held_from, job_ahead.next_at) == ("soon", due, None)
+
+
+async def test_open_runs_tell_where_they_stand(scene: Scene) -> None:
+    job = await scene.job(timeout=MINUTE)
+    first, second = await scene.trigger(job, 2)
+    session = await scene.worker(slots=1)
+    await scene.start(session, await scene.claim(session, 1))
+
+    going, waiting = await scene.store.open_runs(10)
+
+    assert (going.id, going.state, going.session) == (first, RunState.PROCESSING, session)
+    assert going.began_at == scene.clock.instant
+    assert (waiting.id, waiting.state, waiting.began_at) == (second, RunState.QUEUED, None)
+    assert (waiting.pool, waiting.priority, waiting.timeout) == ("default", 5, 60.0)
+    assert [run.id for run in await scene.store.open_runs(1)] == [first]
+
+
+async def test_a_run_that_has_ended_is_not_open(scene: Scene) -> None:
+    await completed(scene, await scene.job(), 1)
+
+    assert await scene.store.open_runs(10) == []
+
+
+async def test_durations_are_those_of_the_newest_completed_runs(scene: Scene) -> None:
+    job, other = await scene.job("job"), await scene.job("other")
+    for seconds in (1, 2, 3):
+        await completed(scene, job, seconds)
+    await scene.trigger(job)
+    session = await scene.worker()
+    await scene.finish(session, await scene.claim(session), AttemptResult.FAILED)
+
+    assert await scene.store.latest_durations([job, other], 50) == {job: [3.0, 2.0, 1.0]}
+    assert await scene.store.latest_durations([job], 2) == {job: [3.0, 2.0]}
+
+
+async def test_open_carts_tell_what_is_left_by_wave(scene: Scene, carts: CartScene) -> None:
+    job = await scene.job("upgrade")
+    rules = CartRules(Order.GROUPS, (Share(1), Share(2)))
+    cart = await carts.submit(job, rules, items=5)
+    await carts.advance(cart)
+
+    [found] = await scene.store.open_carts(10)
+
+    assert (found.id, found.job_id, found.created_by) == (cart, job, SUBMITTER)
+    assert (found.open, found.waves, found.rules) == (1, (2, 2), rules)
+    [limited] = await scene.store.open_carts(1)
+    assert limited.waves == (2,)
+
+
+async def test_predictions_are_held_against_the_first_start(scene: Scene) -> None:
+    [run, other] = await scene.trigger(await scene.job(), 2)
+    made_at = scene.clock.instant
+    await scene.store.save_predictions(
+        [PredictedStart(run, made_at + MINUTE), PredictedStart(other, made_at + MINUTE)]
+    )
+    await scene.store.save_predictions([PredictedStart(run, made_at + HOUR)])  # too late
+    actual = scene.advance(2 * MINUTE)
+    session = await scene.worker(slots=1)
+    await scene.start(session, await scene.claim(session, 1))
+
+    expected = [Came(made_at, made_at + MINUTE, actual)]
+    assert await scene.store.predicted_starts(made_at, 10) == expected
+    assert await scene.store.predicted_starts(made_at + MINUTE, 10) == []
+
+    await scene.store.forget_predictions(made_at + MINUTE)
+    assert await scene.store.predicted_starts(made_at, 10) == []

@@ -1,0 +1,97 @@
+"""Whatever is asked of a key and when, nobody gets more of it than its rule allows."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.domain.key_gates import KeyGate, Waiters
+from rota.domain.shared_keys import SECOND, Bucket, Counted, KeyState, Rate
+
+KEY = "rate:shop/s3-put"
+RATES = st.builds(
+    Rate,
+    tokens=st.integers(1, 1_000),
+    per=st.sampled_from([0.1, 1.0, 3.0, 60.0]),
+    burst=st.integers(1, 100),
+)
+# Steps of the clock, also back: those of several nodes are never quite the same.
+STEPS = st.lists(
+    st.tuples(st.integers(-SECOND // 10, 2 * SECOND), st.integers(1, 5)), min_size=1, max_size=60
+)
+
+
+@given(RATES, STEPS)
+def test_in_any_time_at_most_burst_and_rate_are_taken(
+    rule: Rate, steps: list[tuple[int, int]]
+) -> None:
+    bucket, now, latest = None, 0, 0
+    taken: list[tuple[int, int]] = []
+    for step, amount in steps:
+        now += step
+        latest = max(latest, now)
+        gate = KeyGate(now, {KEY: KeyState(rule, bucket=bucket)}, claims=True)
+        if not gate.ask({KEY: amount}, (0, 0)):
+            taken.append((latest, min(amount, int(rule.burst))))
+            bucket = gate.buckets[KEY]
+
+    for index, (first, _) in enumerate(taken):
+        total = 0
+        for at, amount in taken[index:]:
+            total += amount
+            allowed = rule.burst + rule.rate * (at - first) / SECOND
+            assert total <= allowed * (1 + 1e-9) + 1e-6
+
+
+@given(RATES, st.integers(0, 100), st.floats(0, 1), st.integers(0, 10 * SECOND))
+def test_tokens_are_there_when_they_are_promised_and_not_before(
+    rule: Rate, tokens: int, full: float, now: int
+) -> None:
+    bucket = Bucket(rule, rule.burst * full, at=0)
+    tokens = min(tokens, int(rule.burst))
+
+    ready = bucket.ready_at(tokens, now)
+
+    assert bucket.holds(tokens, ready)
+    assert ready == now or not bucket.holds(tokens, ready - 2)
+
+
+@given(RATES, st.integers(0, 300))
+def test_who_waits_goes_when_it_was_told_if_all_before_it_do(rule: Rate, ahead: int) -> None:
+    gate = KeyGate(0, {KEY: KeyState(rule)})
+    for age in range(ahead):
+        gate.ask({KEY: 1}, (0, age))
+    short = gate.ask({KEY: 1}, (0, ahead))
+    told = (short[0].eligible_at if short else 0) or 0
+
+    came = rule.burst + rule.rate * told / SECOND
+    came_before = rule.burst + rule.rate * (told - 2 * ahead - 2) / SECOND
+    assert came >= (ahead + 1) * (1 - 1e-9)
+    assert told == 0 or came_before < ahead + 1
+
+
+@given(
+    st.integers(0, 20),
+    st.lists(st.tuples(st.integers(1, 8), st.integers(0, 9)), max_size=40),
+    st.booleans(),
+)
+def test_units_are_never_given_twice(total: int, asks: list[tuple[int, int]], claims: bool) -> None:
+    gate = KeyGate(0, {KEY: KeyState(Counted(total))}, claims=claims)
+
+    given_away = [
+        min(amount, max(total, 1))
+        for age, (amount, priority) in enumerate(asks)
+        if not gate.ask({KEY: amount}, (-priority, age))
+    ]
+
+    assert sum(given_away) <= total
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 9)), min_size=1, max_size=40))
+def test_nobody_of_lower_rank_passes_the_first_who_waits(asks: list[tuple[int, int]]) -> None:
+    first = (-5, 0)
+    gate = KeyGate(0, {KEY: KeyState(Counted(1_000))}, {KEY: Waiters(first)})
+
+    for age, (amount, priority) in enumerate(asks, start=1):
+        rank = (-priority, age)
+        assert bool(gate.ask({KEY: amount}, rank)) == (rank > first)

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import pytest
+
+from rota.domain.key_gates import KeyGate, Waiters, reasons_of, room_of
+from rota.domain.limits import READERS
+from rota.domain.shared_keys import SECOND, Bucket, Counted, KeyState, Rate, Shortage
+
+LICENSE, PUTS, MINE = "resource:shop/license", "rate:shop/s3-put", 'exclusive:shop/{"host":"a"}'
+RATE = Rate(10, 1.0, 10)
+NEW = (-5, 1_000)  # a run of priority 5 that comes last
+
+
+def told(*short: Shortage) -> list[str]:
+    return [reason.message for reason in reasons_of(short)]
+
+
+def test_all_that_is_short_is_told_in_the_order_of_the_gates() -> None:
+    states = {
+        LICENSE: KeyState(Counted(4), held=3, queued=1),
+        PUTS: KeyState(RATE, bucket=Bucket(RATE, 0.0, at=0)),
+        MINE: KeyState(Counted(1), held=1),
+    }
+
+    short = KeyGate(0, states).ask(dict.fromkeys(states, 1), NEW)
+
+    assert told(*short) == [
+        "another run with host=a goes first (exclusive_by)",
+        "rate limit s3-put: 0 of 10 tokens",
+        "resource license: 4 of 4 in use",
+    ]
+    assert [reason.gate for reason in reasons_of(short)] == [
+        "exclusive_by",
+        "rate_limit",
+        "resource",
+    ]
+
+
+def test_a_run_that_is_short_of_one_key_takes_nothing_of_the_others() -> None:
+    states = {LICENSE: KeyState(Counted(1)), MINE: KeyState(Counted(1), held=1)}
+    gate = KeyGate(0, states)
+
+    assert gate.ask({LICENSE: 1, MINE: 1}, NEW)
+    assert not gate.ask({LICENSE: 1}, NEW)
+    assert gate.ask({LICENSE: 1}, NEW)
+
+
+def test_what_is_queued_counts_for_who_comes_and_not_for_who_claims() -> None:
+    states = {LICENSE: KeyState(Counted(2), held=1, queued=1)}
+
+    assert KeyGate(0, states).ask({LICENSE: 1}, NEW)
+    assert not KeyGate(0, states, claims=True).ask({LICENSE: 1}, NEW)
+
+
+def test_nobody_passes_who_waits_but_by_priority() -> None:
+    states = {LICENSE: KeyState(Counted(9))}
+    waiters = {LICENSE: Waiters(first=(-5, 7))}
+
+    [behind] = KeyGate(0, states, waiters).ask({LICENSE: 1}, NEW)
+
+    assert told(behind) == ["resource license: 0 of 9 in use, others wait before it"]
+    assert not KeyGate(0, states, waiters).ask({LICENSE: 1}, (-9, 1_000))
+    assert not KeyGate(0, states, waiters).ask({LICENSE: 1}, (-5, 7))
+
+
+def test_runs_that_wait_for_tokens_are_told_one_instant_after_the_other() -> None:
+    gate = KeyGate(0, {PUTS: KeyState(RATE)})
+
+    times = [
+        short[0].eligible_at if short else 0
+        for short in (gate.ask({PUTS: 1}, (-5, age)) for age in range(13))
+    ]
+
+    assert times == [0] * 10 + [SECOND // 10, SECOND // 5, SECOND * 3 // 10]
+
+
+def test_a_run_that_asks_for_more_than_there_is_takes_all_of_it() -> None:
+    lowered = {LICENSE: KeyState(Counted(2)), PUTS: KeyState(RATE)}
+
+    gate = KeyGate(0, lowered, claims=True)
+
+    assert not gate.ask({LICENSE: 5, PUTS: 50}, NEW)
+    assert gate.buckets[PUTS].level == 0
+    assert gate.ask({LICENSE: 1}, NEW)
+
+
+@pytest.mark.parametrize("rule", [Counted(0), Rate(0, 60.0, 0)])
+def test_what_nobody_may_have_nobody_gets(rule: Counted | Rate) -> None:
+    [short] = KeyGate(0, {PUTS: KeyState(rule)}).ask({PUTS: 1}, NEW)
+
+    assert short.eligible_at is None
+
+
+def test_a_key_without_a_rule_binds_nobody() -> None:
+    assert not KeyGate(0, {}).ask({PUTS: 1}, NEW)
+
+
+def test_readers_and_writers_are_told_who_has_it() -> None:
+    assert told(
+        Shortage(LICENSE, None, used=READERS, total=READERS),
+        Shortage(LICENSE, None, used=3, total=READERS),
+    ) == ["resource license: in use by a writer", "resource license: 3 readers have it"]
+
+
+def test_room_is_what_neither_is_held_nor_queued() -> None:
+    half_full = Bucket(RATE, 5.5, at=0)
+
+    assert room_of(KeyState(Counted(4), held=1, queued=1), 0) == 2
+    assert room_of(KeyState(RATE, queued=2, bucket=half_full), 0) == 3
+    assert room_of(KeyState(Counted(1), held=5), 0) == 0

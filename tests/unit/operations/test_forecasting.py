@@ -1,0 +1,233 @@
+"""What is coming, by jobs, carts, runs and workers in a real store."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.unit.scheduler.timeline import Timeline
+
+from rota.domain.carts.definition import CartRules, Order
+from rota.domain.errors import Invalid
+from rota.domain.forecast.ahead import RunAhead
+from rota.domain.forecast.durations import Source
+from rota.domain.ids import micros
+from rota.domain.run import AttemptResult
+from rota.operations import forecasting, holding
+from rota.operations.outlooks import Question, look_ahead
+from rota.operations.predicting import predict_starts
+from rota.ports.work import Outcome
+from rota.testing.cart_scenes import CartScene
+from rota.testing.clock import START
+
+pytestmark = pytest.mark.anyio
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+DAY = 24 * HOUR
+
+
+async def runs_ahead(timeline: Timeline, ahead: timedelta, name: str = "job") -> list[RunAhead]:
+    found = await forecasting.make_forecast(timeline.backends, ahead)
+    return [run for run in found.runs if run.job.name == name]
+
+
+async def minutes(timeline: Timeline, ahead: timedelta, name: str = "job") -> list[float]:
+    """When runs of a job start, in minutes from now."""
+    return [run.start_at / 60 for run in await runs_ahead(timeline, ahead, name)]
+
+
+async def take(timeline: Timeline, length: timedelta) -> None:
+    """A worker takes what is queued, and completes it after so long."""
+    works = await timeline.start_runs()
+    began = micros(timeline.ticker.instant)
+    ended = micros(timeline.ticker.advance(length))
+    ends = [Outcome(w.run, w.attempt, AttemptResult.COMPLETED, began, ended) for w in works]
+    await timeline.store.finish(timeline.session, ends)
+
+
+async def test_a_schedule_is_expanded_with_what_its_job_expects(timeline: Timeline) -> None:
+    await timeline.apply("0 * * * *", expect="12m")
+
+    found = await runs_ahead(timeline, DAY)
+
+    assert len(found) == 24
+    assert {(run.seconds, run.job.durations.source) for run in found} == {(720.0, Source.EXPECT)}
+    assert all(run.wait == 0 for run in found)
+
+
+async def test_history_beats_what_the_job_expects(timeline: Timeline) -> None:
+    await timeline.apply("every 10m", expect="9m")
+    await timeline.pass_time(10 * MINUTE)
+    await take(timeline, 2 * MINUTE)
+
+    [first, *_] = await runs_ahead(timeline, HOUR)
+
+    assert (first.seconds, first.job.durations.source) == (120.0, Source.HISTORY)
+
+
+async def test_calendars_spread_and_pauses_count(timeline: Timeline) -> None:
+    window = f"{START + HOUR:%H:%M}-{START + 3 * HOUR:%H:%M}"
+    calendar = {"name": "closed", "windows": [f"daily {window}"]}
+    job = {"steps": [{"run": "true"}], "schedule": "every 30m"}
+    await timeline.apply_file(
+        {
+            "calendars": [calendar],
+            "jobs": [
+                {"name": "closed", "calendars": ["closed"], **job},
+                {"name": "spread", "spread": "10m", **job},
+                {"name": "paused", **job},
+            ],
+        }
+    )
+    paused = await timeline.job("paused")
+    until = START + 65 * MINUTE
+    await holding.pause(timeline.backends, paused, actor="ann", until=until)
+
+    assert await minutes(timeline, 4 * HOUR, "closed") == [30, 180, 210, 240]
+    spread = await minutes(timeline, 80 * MINUTE, "spread")
+    assert len(spread) == 2
+    assert 30 < spread[0] < 40
+    assert spread[1] - spread[0] == pytest.approx(30)
+    assert await minutes(timeline, 2 * HOUR, "paused") == [90, 120]
+
+
+async def test_of_overdue_due_times_one_is_still_ahead(timeline: Timeline) -> None:
+    await timeline.apply("every 10m")
+    timeline.be_down(55 * MINUTE)
+
+    assert await minutes(timeline, 20 * MINUTE) == [0, 5, 15]
+
+
+async def test_an_interval_from_completion_counts_on_the_length_of_its_runs(
+    timeline: Timeline,
+) -> None:
+    await timeline.apply("10m", expect="5m", interval_from="completion")
+    assert await minutes(timeline, HOUR) == [10, 25, 40, 55]
+
+    await timeline.pass_time(10 * MINUTE)
+    await timeline.start_runs()
+
+    assert await minutes(timeline, HOUR) == [0, 15, 30, 45, 60]
+
+
+async def test_jobs_that_follow_others_come_with_their_end(timeline: Timeline) -> None:
+    await timeline.apply("0 * * * *", name="first", expect="10m")
+    await timeline.apply(None, name="second", after=["first"], expect="1m")
+    await timeline.apply(None, name="third", after=["second"])
+
+    assert await minutes(timeline, 90 * MINUTE, "first") == [60]
+    assert await minutes(timeline, 90 * MINUTE, "second") == [70]
+    assert await minutes(timeline, 90 * MINUTE, "third") == [71]
+
+
+async def test_a_due_run_waits_for_the_jobs_that_it_comes_after(timeline: Timeline) -> None:
+    await timeline.apply("50 * * * *", name="first", expect="100m")
+    await timeline.apply("0 * * * *", name="second", after=["first"])
+
+    # Until 150 nothing has completed since 60.
+    assert await minutes(timeline, 190 * MINUTE, "second") == [60, 150, 180]
+
+
+async def test_a_run_that_waits_for_another_job_starts_when_that_completes(
+    timeline: Timeline,
+) -> None:
+    await timeline.apply("50 * * * *", name="first", expect="100m")
+    await timeline.apply("0 * * * *", name="second", after=["first"])
+    await timeline.pass_time(50 * MINUTE)
+    await timeline.start_runs()
+    await timeline.pass_time(10 * MINUTE)
+
+    [blocked] = await timeline.runs("second")
+    [ahead] = [run for run in await runs_ahead(timeline, 100 * MINUTE, "second") if run.id]
+
+    assert blocked.blocked_on == "after:default/first"
+    assert (ahead.id, ahead.start_at / 60) == (blocked.id, 90)
+
+
+async def test_waiting_and_running_runs_take_their_turn_first(timeline: Timeline) -> None:
+    await timeline.store.end_session(timeline.session)
+    session = await timeline.scene.worker("small", slots=1)
+    job = await timeline.apply(None, expect="10m")
+    await timeline.scene.trigger(job.id, 3)
+    await timeline.scene.start(session, await timeline.scene.claim(session, 1))
+    timeline.ticker.advance(4 * MINUTE)
+
+    assert await minutes(timeline, 15 * MINUTE) == [-4, 6, float("inf")]
+    assert await minutes(timeline, HOUR) == [-4, 6, 16]
+
+
+async def test_a_draining_worker_takes_nothing(timeline: Timeline) -> None:
+    await timeline.apply("every 10m")
+    [session] = await timeline.store.sessions(alive_only=True)
+    await timeline.store.drain_worker(session.worker, actor="ann")
+
+    assert await minutes(timeline, 15 * MINUTE) == [float("inf")]
+
+
+async def test_the_items_of_a_cart_are_ahead_wave_by_wave(timeline: Timeline) -> None:
+    job = await timeline.apply(None, name="upgrade", expect="10m")
+    await CartScene(timeline.scene).submit(job.id, CartRules(Order.SERIAL), items=3)
+
+    assert await minutes(timeline, HOUR, "upgrade") == [0, 10, 20]
+
+
+async def test_a_shared_key_makes_runs_wait_and_is_named(timeline: Timeline) -> None:
+    job = {"steps": [{"run": "true"}], "schedule": "every 10m", "expect": "3m"}
+    licensed: dict[str, Any] = {"resources": {"licence": 1}, **job}
+    await timeline.apply_file(
+        {
+            "resources": [{"name": "licence", "total": 1}],
+            "jobs": [{"name": "one", **licensed}, {"name": "two", **licensed}],
+        }
+    )
+
+    found = await look_ahead(
+        timeline.backends, Question("default", length=15 * MINUTE, measure="licence")
+    )
+
+    [short] = found.saturations
+    assert (short.what, short.waiting, short.longest_wait) == ("resource:default/licence", 1, 180)
+    assert (found.load.measure.capacity, found.load.peak.peak) == (1, 1)
+
+
+async def test_a_foreign_project_takes_room_and_is_not_told(timeline: Timeline) -> None:
+    await timeline.apply("every 10m")
+
+    found = await look_ahead(timeline.backends, Question("other", length=HOUR))
+
+    assert (found.starts, list(found.jobs), found.load.peak.peak) == (0, [], 1)
+
+
+async def test_jobs_are_told_together_or_run_by_run(timeline: Timeline) -> None:
+    await timeline.apply("every 10m", name="often")
+    await timeline.apply("every 40m", name="seldom")
+
+    all_jobs = await look_ahead(timeline.backends, Question("default", length=HOUR))
+    one = await look_ahead(timeline.backends, Question("default", length=HOUR, job="often"))
+
+    assert [(it.first.job.name, it.starts) for it in all_jobs.jobs] == [("often", 5), ("seldom", 1)]
+    assert not all_jobs.runs
+    assert [run.start_at for run in one.runs] == [600.0 * n for n in range(1, 6)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"end": START - HOUR}, {"end": START + 8 * DAY}, {"begin": START + 9 * DAY}, {"measure": "x"}],
+)
+async def test_what_cannot_be_told_is_refused(timeline: Timeline, fields: dict[str, Any]) -> None:
+    with pytest.raises(Invalid):
+        await look_ahead(timeline.backends, Question("default", **fields))
+
+
+async def test_predictions_are_compared_with_what_came(timeline: Timeline) -> None:
+    await timeline.apply("every 10m")
+    assert await predict_starts(timeline.backends, 15 * MINUTE, DAY) == 1
+
+    await timeline.pass_time(10 * MINUTE + timedelta(seconds=1))
+    await timeline.end_runs()
+
+    outlook = await look_ahead(timeline.backends, Question("default"))
+    assert outlook.accuracy is not None
+    assert (outlook.accuracy.starts, outlook.accuracy.near) == (1, 1)
+    assert outlook.accuracy.usual_error == timedelta(seconds=1)
