@@ -31,13 +31,13 @@ class Asked:
 def asking(draw: st.DrawFn) -> Asked:
     ends_at = draw(st.integers(1, 20))
     latest_end = draw(st.just(FOREVER) | st.integers(ends_at, 40).map(float))
-    return Asked(draw(vectors(0, 3)), ends_at, latest_end)
+    return Asked(draw(vectors(0, 2)), ends_at, latest_end)
 
 
 @st.composite
 def placements(draw: st.DrawFn) -> Placement:
     """A worker that holds attempts, whose ends are known."""
-    capacity = draw(vectors(6, 12))
+    capacity = draw(vectors(8, 16))
     held: list[Held] = []
     for attempt in draw(st.lists(st.builds(Held, vectors(1, 5), st.integers(1, 30)), max_size=4)):
         if fits(total(each.demand for each in (*held, attempt)), capacity):
@@ -49,7 +49,7 @@ def placements(draw: st.DrawFn) -> Placement:
 def reservations(draw: st.DrawFn) -> tuple[Placement, dict[str, int]]:
     """A worker, and what it would have for a run if others had ended."""
     placement = draw(placements())
-    reserved = {name: draw(st.integers(0, most)) for name, most in placement.capacity.items()}
+    reserved = {name: draw(st.integers(0, most // 2)) for name, most in placement.capacity.items()}
     in_use = [name for name in NAMES if placement.free[name] < placement.capacity[name]]
     if in_use:
         name = draw(st.sampled_from(in_use))

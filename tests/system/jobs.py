@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
+from rota.sdk import calls
 from rota.sdk.answers import Run, RunDetail
 from rota.sdk.client import Client
 from rota.testing.waiting import PATIENCE
@@ -39,6 +41,18 @@ def execute(client: Client, *steps: str | Document, **fields: Any) -> RunDetail:
 
 def settle(client: Client, run: Run) -> RunDetail:
     return client.wait(run.id, PATIENCE.total_seconds())
+
+
+def runs_of(client: Client, job: str | None = None, state: str | None = None) -> list[Run]:
+    """All of them, however many."""
+    return list(client.each(calls.list_runs(job=job, state=state, limit=1000)))
+
+
+def all_completed(client: Client, count: int) -> list[Run]:
+    """All runs; fails until there are so many and each has ended well."""
+    runs = runs_of(client)
+    assert Counter(run.state for run in runs) == {"COMPLETED": count}
+    return runs
 
 
 def log_of(client: Client, run: str, attempt: int | None = None) -> str:

@@ -21,9 +21,10 @@ from rota.cli.plan_views import changed_count, write_plan
 from rota.cli.printing import print_data
 from rota.cli.terminal import MANY, Terminal
 from rota.sdk import calls
-from rota.sdk.answers import Plan, Problem
+from rota.sdk.answers import Problem
 from rota.sdk.client import Client
 from rota.sdk.errors import Invalid
+from rota.sdk.plan_answers import Plan
 
 app = App(name="apply", usage="rota apply [OPTIONS] [FILE…]")
 

@@ -18,7 +18,7 @@ from rota.cli.files import NamedText, read_text
 from rota.cli.inert import inert
 from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Limit, Remote, Writing
 from rota.cli.printing import print_list, print_one
-from rota.sdk import calls
+from rota.sdk import calendar_calls
 from rota.sdk.errors import Invalid
 
 app = App(name="calendar", help="Windows in which jobs do not run: list, show, set, delete.")
@@ -32,7 +32,7 @@ Name = Annotated[str, Parameter(help="Name of a calendar.", completer=complete_c
 def list_(*, limit: Limit = 100, remote: Remote = REMOTE) -> None:
     """List calendars."""
     with remote.connect() as client:
-        listing = ask_list(client, calls.list_calendars(), limit=limit)
+        listing = ask_list(client, calendar_calls.list_calendars(), limit=limit)
     print_list(remote, listing, CALENDARS)
 
 
@@ -40,7 +40,7 @@ def list_(*, limit: Limit = 100, remote: Remote = REMOTE) -> None:
 def show(calendar: Name, /, *, remote: Remote = REMOTE) -> None:
     """Show a calendar: its next windows, the jobs that use it, and its definition."""
     with remote.connect() as client:
-        found = ask(client, calls.get_calendar(calendar))
+        found = ask(client, calendar_calls.get_calendar(calendar))
         has_windows = not found.value.problem
         windows = client.get_calendar_windows(calendar, count=_SHOWN) if has_windows else None
     ahead = windows.windows if windows else ()
@@ -71,7 +71,7 @@ def set_(
     """
     source = read_text(file)
     name = _name_in(source)
-    call = calls.put_calendar(name, source.text, plan=writing.dry_run, if_match=if_match)
+    call = calendar_calls.put_calendar(name, source.text, plan=writing.dry_run, if_match=if_match)
     try:
         with writing.connect() as client:
             change = ask(client, call)

@@ -10,7 +10,7 @@ from rota.cli.inert import inert
 from rota.cli.printing import ListView
 from rota.cli.table import Column, write_pairs
 from rota.cli.terminal import Terminal
-from rota.sdk.answers import Calendar, CalendarDetail, CalendarWindow
+from rota.sdk.calendar_answers import Calendar, CalendarDetail, CalendarWindow
 
 
 def _words(calendar: Calendar) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rota.cli.inert import inert
 from rota.cli.terminal import Terminal
-from rota.sdk.answers import CalendarChange
+from rota.sdk.calendar_answers import CalendarChange
 from rota.sdk.limit_answers import DeclarationChange
 
 _VERBS = {

@@ -8,7 +8,7 @@ from rota.cli import times
 from rota.cli.printing import ListView
 from rota.cli.table import Column, write_pairs, write_table
 from rota.cli.terminal import Terminal
-from rota.sdk.answers import Cluster, PoolQueue, Server, Shard
+from rota.sdk.cluster_answers import Cluster, PoolQueue, Server, Shard
 
 SHARDS: ListView[Shard] = ListView(
     columns=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
-from rota.sdk import calls, cart_calls, limit_calls
+from rota.sdk import calendar_calls, calls, cart_calls, limit_calls
 from rota.sdk.answers import Page
 from rota.sdk.client import Client
 from rota.sdk.errors import RotaApiError
@@ -39,7 +39,7 @@ def complete_carts(_: CompletionContext) -> list[tuple[str, str]]:
 
 def complete_calendars(_: CompletionContext) -> list[tuple[str, str]]:
     """Calendar names with their windows in words."""
-    return [(it.name, it.words) for it in _ask(calls.list_calendars(limit=_MOST))]
+    return [(it.name, it.words) for it in _ask(calendar_calls.list_calendars(limit=_MOST))]
 
 
 def complete_limits(_: CompletionContext) -> list[tuple[str, str]]:

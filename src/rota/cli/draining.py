@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from rota.sdk.answers import Worker
 from rota.sdk.client import Client
+from rota.sdk.cluster_answers import Worker
 
 _LOOK_AGAIN_SECONDS = 0.5
 

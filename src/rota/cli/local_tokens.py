@@ -10,7 +10,7 @@ from rota.cli.local_errors import told_as_failures
 from rota.cli.local_settings import load_settings
 from rota.cli.options import Remote
 from rota.runtime import tokens
-from rota.sdk import calls
+from rota.sdk import token_calls
 from rota.sdk.exchange import Call
 
 
@@ -20,7 +20,7 @@ def create_token(
     """The new token as the API shows it, secret included."""
     settings = load_settings(url=remote.url)
     if settings.url:
-        return _asked(remote, calls.create_token(name, role, expires_in=_text(lifetime)))
+        return _asked(remote, token_calls.create_token(name, role, expires_in=_text(lifetime)))
     with told_as_failures():
         token, secret = tokens.create(settings, name, role, lifetime)
     return {"id": token, "name": name, "role": role, "secret": secret}
@@ -32,7 +32,7 @@ def create_worker_token(
     """The same for a worker."""
     settings = load_settings(url=remote.url)
     if settings.url:
-        call = calls.create_worker_token(name, pool=pool, expires_in=_text(lifetime))
+        call = token_calls.create_worker_token(name, pool=pool, expires_in=_text(lifetime))
         return _asked(remote, call)
     with told_as_failures():
         token, secret = tokens.create_for_worker(settings, name, pool, lifetime)

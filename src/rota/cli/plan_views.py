@@ -9,7 +9,7 @@ from rota.cli import times
 from rota.cli.failures import describe_problem
 from rota.cli.inert import inert, width_of
 from rota.cli.terminal import Terminal
-from rota.sdk.answers import Change, Plan, PlannedCalendar, PlannedCart, PlannedDeclaration
+from rota.sdk.plan_answers import Change, Plan, PlannedCalendar, PlannedCart, PlannedDeclaration
 
 _MARKS = {"new": "+", "changed": "~", "removed": "-", "unchanged": " "}
 _COLOURS = {"new": "green", "changed": "yellow", "removed": "red", "unchanged": "dim"}

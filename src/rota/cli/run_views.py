@@ -105,7 +105,7 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime) -> None:
             ("run", run.id),
             ("job", f"{run.job} (version {run.job_version})"),
             ("state", _state(run)),
-            ("waits for", run.waiting or ""),
+            ("waits for", "" if run.state == "QUEUED" else run.waiting or ""),
             ("cause", run.cause),
             ("message", run.message),
             ("trigger", f"{run.trigger} by {run.created_by}" if run.created_by else run.trigger),

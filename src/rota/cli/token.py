@@ -14,8 +14,8 @@ from rota.cli.inert import inert
 from rota.cli.options import DESTROYING, REMOTE, Destroying, Format, Remote
 from rota.cli.printing import ListView, print_data, print_list
 from rota.cli.table import Column
-from rota.sdk import calls
-from rota.sdk.answers import Token, WorkerToken
+from rota.sdk import token_calls
+from rota.sdk.token_answers import Token, WorkerToken
 
 if TYPE_CHECKING:
     from rota.sdk.client import Client
@@ -76,7 +76,7 @@ def create(
 def list_(*, remote: Remote = REMOTE) -> None:
     """List tokens; their secrets are not kept."""
     with remote.connect() as client:
-        listing = ask_all(client, calls.list_tokens())
+        listing = ask_all(client, token_calls.list_tokens())
     print_list(remote, listing, TOKENS)
 
 

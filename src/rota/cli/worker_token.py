@@ -14,8 +14,8 @@ from rota.cli.options import DESTROYING, REMOTE, Destroying, Remote
 from rota.cli.printing import ListView, print_list
 from rota.cli.table import Column
 from rota.cli.token import revoke_asked, show_once, state_of
-from rota.sdk import calls
-from rota.sdk.answers import WorkerToken
+from rota.sdk import token_calls
+from rota.sdk.token_answers import WorkerToken
 
 app = App(name="token", help="Create, list and revoke the tokens of workers.")
 
@@ -63,7 +63,7 @@ def create(
 def list_(*, remote: Remote = REMOTE) -> None:
     """List the tokens of workers; their secrets are not kept."""
     with remote.connect() as client:
-        listing = ask_all(client, calls.list_worker_tokens())
+        listing = ask_all(client, token_calls.list_worker_tokens())
     print_list(remote, listing, TOKENS)
 
 

@@ -6,7 +6,7 @@ from rota.cli import times
 from rota.cli.printing import ListView
 from rota.cli.table import Column, write_pairs
 from rota.cli.terminal import Terminal
-from rota.sdk.answers import Worker
+from rota.sdk.cluster_answers import Worker
 
 
 def _running(worker: Worker) -> str:

@@ -52,12 +52,17 @@ def exclusive_key(asker: Asker) -> Key:
     """The key of all runs of the project that have these values of the same inputs."""
     rules = asker.rules
     given = {**rules.exclusive_defaults, **asker.inputs}
-    values = {name: given.get(name) for name in sorted(rules.exclusive_by)}
+    values = {name: _plain(given.get(name)) for name in sorted(rules.exclusive_by)}
     text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
     if len(text) > _MAX_VALUES:
         names = ",".join(values)
         text = f"{names}#{hashlib.sha256(text.encode()).hexdigest()}"
     return key_of(KeyKind.EXCLUSIVE, rules.project, text)
+
+
+def _plain(value: object) -> object:
+    """Equal numbers are written alike: 7.0 is 7."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def declaration_of(key: Key) -> DeclarationId:

@@ -17,6 +17,11 @@ USUAL_NAMES = frozenset({"cpu", "memory", "gpu"})  # any worker may offer these
 ONE_SLOT: Vector = {SLOTS: UNIT}
 
 
+def capacity_of(slots: int, resources: Vector) -> dict[str, int]:
+    """All that a worker has: its slots, and the resources that it offers."""
+    return {**resources, SLOTS: slots * UNIT}
+
+
 def fits(demand: Vector, room: Vector) -> bool:
     """Whether all of a demand can be had at once."""
     for name, amount in demand.items():  # noqa: SIM110  a loop is faster, and asked very often

@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from rota.domain.amounts import format_amount
 from rota.domain.job import RunRules
-from rota.domain.resources import ONE_SLOT, UNIT, Vector, lacking
+from rota.domain.resources import ONE_SLOT, Vector, lacking
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
@@ -65,11 +66,7 @@ def unmet(
         lacks.append(f"function {demand.function}")
     if capacity is not None:
         lacks += [
-            f"{_number(demand.resources[name])} {name}"
+            f"{format_amount(name, demand.resources[name])} {name}"
             for name in lacking(demand.resources, capacity)
         ]
     return lacks
-
-
-def _number(amount: int) -> str:
-    return f"{amount / UNIT:g}"

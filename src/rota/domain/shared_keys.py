@@ -17,6 +17,7 @@ Key: TypeAlias = str  # kind:project/name
 Demands: TypeAlias = Mapping[Key, int]  # how much of each key a run takes
 
 SECOND = 1_000_000  # instants are microseconds, as the store has them
+FORESEEABLE = 36_525 * 86_400 * SECOND  # a century: nobody is told a time beyond it
 
 
 class KeyKind(StrEnum):
@@ -117,7 +118,7 @@ class Shortage:
     """Why a run may not have a key now."""
 
     key: Key
-    eligible_at: int | None  # when it may; None: when others end
+    eligible_at: int | None  # when it may; None: when others end, or hardly ever
     used: int  # units held and promised, or tokens that are gone
     total: int
     is_behind: bool = False  # there is enough, but others wait for it and go before
@@ -148,7 +149,7 @@ def shortage(key: Key, amount: int, state: KeyState, now: int, *, claims: bool) 
             if bucket.holds(amount + queued, now):
                 return None
             ready = bucket.ready_at(amount + queued, now) if rule.tokens else None
-            return Shortage(key, ready, _used(state, now, queued), _most(rule))
+            return Shortage(key, _told(ready, now), _used(state, now, queued), _most(rule))
 
 
 def behind(key: Key, amount: int, state: KeyState, now: int, last_at: int | None) -> Shortage:
@@ -158,9 +159,13 @@ def behind(key: Key, amount: int, state: KeyState, now: int, last_at: int | None
     match state.rule:
         case Rate() as rule if last_at is not None and rule.tokens:
             later = last_at + math.ceil(wanted(amount, rule) / rule.rate * SECOND)
-            eligible_at = max(later, eligible_at or now)
+            eligible_at = _told(max(later, eligible_at or now), now)
     used, total = _used(state, now, state.queued), _most(state.rule)
     return Shortage(key, eligible_at, used, total, is_behind=found is None)
+
+
+def _told(at: int | None, now: int) -> int | None:
+    return None if at is None or at - now > FORESEEABLE else at
 
 
 def _most(rule: KeyRule) -> int:

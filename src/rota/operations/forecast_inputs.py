@@ -10,13 +10,15 @@ from rota.domain.calendars import Calendar
 from rota.domain.forecast.durations import REMEMBERED_RUNS
 from rota.domain.ids import JobId
 from rota.domain.limits import Declaration
+from rota.domain.shared_keys import Key
 from rota.operations.backends import Backends
-from rota.ports.forecasts import ComingJob, OpenCart, OpenRun
+from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, TokensLeft
 from rota.ports.records import Session
 
 MOST_JOBS = 20_000
 _MOST_RUNS = 50_000
 _MOST_WAVES = 10_000
+_MOST_BUCKETS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,13 @@ class Inputs:
     sessions: Sequence[Session]
     durations: Mapping[JobId, Sequence[float]]
     declarations: Sequence[Declaration]
+    tokens: Mapping[Key, TokensLeft]  # of rate limits; missing: all
     weights: Mapping[str, float]
     calendars: Mapping[tuple[str, str], Calendar]  # by project and name
+
+    def seconds_to(self, at: datetime) -> float:
+        """From now; below 0 in the past."""
+        return (at - self.now).total_seconds()
 
     @property
     def is_cut(self) -> bool:
@@ -48,7 +55,7 @@ async def read_inputs(backends: Backends, until: datetime) -> Inputs:
     jobs = await store.coming_jobs(until, MOST_JOBS)
     runs = await store.open_runs(_MOST_RUNS)
     carts = await store.open_carts(_MOST_WAVES)
-    ids = {each.id for each in jobs} | {each.job_id for each in (*runs, *carts)}
+    ids = {job.id for job in jobs} | {run.job_id for run in runs} | {cart.job_id for cart in carts}
     return Inputs(
         now=now,
         until=until,
@@ -58,6 +65,7 @@ async def read_inputs(backends: Backends, until: datetime) -> Inputs:
         sessions=await store.sessions(alive_only=True),
         durations=await store.latest_durations(ids, REMEMBERED_RUNS),
         declarations=[each.declaration for each in await store.declarations()],
+        tokens=await store.tokens_left(_MOST_BUCKETS),
         weights={each.share: each.weight for each in await store.share_weights()},
         calendars=await _calendars(backends, jobs),
     )

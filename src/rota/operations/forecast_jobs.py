@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 
 from rota.domain.forecast.ahead import JobAhead, Setting
 from rota.domain.forecast.durations import Durations, durations_of
-from rota.domain.ids import CartId, JobId
+from rota.domain.ids import CartId, JobId, micros
 from rota.domain.job import RunRules
 from rota.domain.key_demands import Asker, demands_of, rule_of, takes_keys
 from rota.domain.limits import KINDS, Declaration
 from rota.domain.order import share_key
-from rota.domain.resources import SLOTS, UNIT
 from rota.domain.shape import shape_of
-from rota.domain.shared_keys import Demands, Key, KeyRule
+from rota.domain.shared_keys import Bucket, Demands, Key, KeyRule, Rate
 from rota.domain.simulation.model import SimWorker
 from rota.domain.spec import Overlap
 from rota.operations.forecast_inputs import Inputs
@@ -36,7 +35,8 @@ class JobsAhead:
         self._bare = Setting(self.workers)
         self._plain: dict[tuple[str, str], bool] = {}
         self._alike: dict[Hashable, JobAhead] = {}
-        self._weights = inputs.weights
+        self._weights, self._tokens = inputs.weights, inputs.tokens
+        self._now = micros(inputs.now)
         self.scheduled = {job.id: self._of_job(job) for job in inputs.jobs}
         self.rules = {job.id: job.rules for job in inputs.jobs}
         self._ids = {(run.project, run.job): run.job_id for run in inputs.runs}
@@ -83,7 +83,15 @@ class JobsAhead:
         for key in {key for job in jobs for key in job.demands}:
             if (rule := rule_of(key, declared)) is not None:
                 rules[key] = rule
-        return Setting(self.workers, rules, self._weights)
+        return Setting(self.workers, rules, self._weights, self._levels(rules))
+
+    def _levels(self, rules: Mapping[Key, KeyRule]) -> dict[Key, float]:
+        """The tokens that rate limits have left now, by the rules that hold now."""
+        return {
+            key: Bucket(rule, left.level, micros(left.at)).level_at(self._now)
+            for key, rule in rules.items()
+            if isinstance(rule, Rate) and (left := self._tokens.get(key))
+        }
 
     def _of_job(self, job: ComingJob) -> JobAhead:
         rules = job.rules
@@ -152,5 +160,4 @@ def _takes_more(session: Session) -> bool:
 
 
 def _worker(session: Session) -> SimWorker:
-    capacity = {**session.resources, SLOTS: session.slots * UNIT}
-    return SimWorker(session.id, session.pool, capacity, session.labels, session.functions)
+    return SimWorker(session.id, session.pool, session.capacity, session.labels, session.functions)

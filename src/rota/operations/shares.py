@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rota.operations.backends import Backends
-from rota.ports.limits import ShareWeight
+from rota.ports.places import ShareWeight
 from rota.ports.records import Wakes
 
 

@@ -12,6 +12,7 @@ from rota.domain.carts.states import CartState
 from rota.domain.forecast.accuracy import Outcome
 from rota.domain.ids import CartId, JobId, RunId, SessionId
 from rota.domain.job import RunRules
+from rota.domain.shared_keys import Key
 from rota.domain.states import RunState
 
 
@@ -46,7 +47,7 @@ class OpenRun:
     release_at: datetime
     eligible_at: datetime | None
     began_at: datetime | None  # when its worker took it; None: none has
-    session: SessionId | None
+    session: SessionId | None  # None: no worker has it, or it is UNKNOWN
     blocked_on: str
     pool: str
     priority: int
@@ -54,6 +55,7 @@ class OpenRun:
     shape: str
     expected: float  # seconds
     timeout: float | None
+    deadline_at: datetime | None
     cart: CartId | None
     keys: Mapping[str, int] = field(default_factory=dict)
     is_paused: bool = False  # its job is
@@ -73,6 +75,14 @@ class OpenCart:
     job_id: JobId  # of an item of the next wave
     job_rules: RunRules
     waves: tuple[int, ...]  # items without a run, by wave
+
+
+@dataclass(frozen=True, slots=True)
+class TokensLeft:
+    """How full the bucket of a rate limit was, and when."""
+
+    level: float
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +110,10 @@ class ForecastStore(Protocol):
         self, jobs: Collection[JobId], runs: int
     ) -> dict[JobId, list[float]]:
         """Seconds that each of the latest runs took which completed, by job; at most so many."""
+        ...
+
+    async def tokens_left(self, limit: int) -> dict[Key, TokensLeft]:
+        """Of the rate limits that somebody took of last."""
         ...
 
     async def save_predictions(self, starts: Sequence[PredictedStart]) -> None:

@@ -1,4 +1,4 @@
-"""What the store is given and gives back about shared keys, shares and single waiting runs."""
+"""What the store is given and gives back about shared keys."""
 
 from __future__ import annotations
 
@@ -23,33 +23,12 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareWeight:
-    """How much of a pool a share gets, against others: 1 where nobody said anything."""
-
-    share: str  # a project, a user in it (project/user), or the key that jobs name
-    weight: float
-    updated_by: str
-    updated_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class KeyUse:
     """How a key stands and who has it."""
 
     state: KeyState
     holders: tuple[RunId, ...] = ()  # live runs, the oldest first; at most 10
     waiting: int = 0  # runs that are BLOCKED on it
-
-
-@dataclass(frozen=True, slots=True)
-class LineState:
-    """A line of runs as the order of service sees it."""
-
-    share: str
-    priority: int
-    tag: float  # F
-    weight: float  # as it counts among the active lines of the pool
-    is_active: bool
 
 
 class LimitStore(Protocol):
@@ -84,24 +63,4 @@ class LimitStore(Protocol):
 
         Those that could not go by the latest `release_keys`, although it was time, are left out.
         """
-        ...
-
-    async def share_weights(self) -> list[ShareWeight]: ...
-
-    async def set_share_weight(self, share: str, weight: float, *, actor: str) -> None: ...
-
-    async def lines(self, pool: str) -> list[LineState]:
-        """The lines of a pool, as the next claim will see them."""
-        ...
-
-    async def hold_run(self, run: RunId, *, actor: str) -> Wakes:
-        """A waiting run goes nowhere until it is let go. Conflict: it does not wait."""
-        ...
-
-    async def let_go(self, run: RunId, *, actor: str) -> Wakes:
-        """The end of such a hold. Conflict: nobody holds it."""
-        ...
-
-    async def set_priority(self, run: RunId, priority: int, *, actor: str) -> Wakes:
-        """Of a run that waits. Conflict: it does not."""
         ...

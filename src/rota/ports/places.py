@@ -1,4 +1,4 @@
-"""What the store tells about the place of a run that waits."""
+"""What the store tells about lines of runs: their weights, and the place of a run that waits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,27 @@ from rota.domain.ids import RunId
 from rota.domain.order import Chain
 from rota.domain.shared_keys import Demands
 from rota.domain.turns import QueuedLine
+
+
+@dataclass(frozen=True, slots=True)
+class ShareWeight:
+    """How much of a pool a share gets, against others: 1 where nobody said anything."""
+
+    share: str  # a project, a user in it (project/user), or the key that jobs name
+    weight: float
+    updated_by: str
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LineState:
+    """A line of runs as the order of service sees it."""
+
+    share: str
+    priority: int
+    tag: float  # F
+    weight: float  # as it counts among the active lines of the pool
+    is_active: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +60,16 @@ class Place:
     reservation: Reserved | None = None  # of its pool
 
 
-class PlaceStore(Protocol):
+class LineStore(Protocol):
     """Part of `rota.ports.store.Store`."""
+
+    async def share_weights(self) -> list[ShareWeight]: ...
+
+    async def set_share_weight(self, share: str, weight: float, *, actor: str) -> None: ...
+
+    async def lines(self, pool: str) -> list[LineState]:
+        """The lines of a pool, as the next claim will see them."""
+        ...
 
     async def place_of(self, run: RunId) -> Place | None:
         """None: it does not wait."""

@@ -11,6 +11,7 @@ from typing import Any
 from rota.domain.backfill import Backfill
 from rota.domain.ids import BackfillId, CartId, JobId, RunId, ServerId, SessionId
 from rota.domain.job import RunRules
+from rota.domain.resources import capacity_of
 from rota.domain.run import Reason, Trigger
 from rota.domain.shards import Server
 from rota.domain.states import RunState
@@ -251,6 +252,11 @@ class Session:
     resources: Mapping[str, int] = field(default_factory=dict)  # thousandths it offers
     used: Mapping[str, int] = field(default_factory=dict)  # of these, by the attempts it holds
 
+    @property
+    def capacity(self) -> Mapping[str, int]:
+        """All that its worker has, the slots too."""
+        return capacity_of(self.slots, self.resources)
+
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
@@ -368,32 +374,6 @@ class Role(StrEnum):
     OPERATOR = "operator"
     EDITOR = "editor"
     ADMIN = "admin"
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    id: str
-    name: str
-    role: Role
-    created_at: datetime
-    created_by: str
-    expires_at: datetime | None
-    last_used_at: datetime | None
-    revoked_at: datetime | None
-    pool: str | None = None  # the only one a worker with it may serve; None: any
-
-
-@dataclass(frozen=True, slots=True)
-class NewToken:
-    id: str
-    name: str
-    role: Role
-    digest: str  # of the secret; the secret itself is never stored
-    kind: str  # api, login (works once), session, worker
-    created_by: str
-    lifetime: timedelta | None  # None: never expires
-    parent: str | None = None  # a token that must be valid too; None: it stands by itself
-    pool: str | None = None  # the only one a worker with it may serve; None: any
 
 
 @dataclass(frozen=True, slots=True)

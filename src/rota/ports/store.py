@@ -30,7 +30,7 @@ from rota.ports.calendars import NewCalendar, StoredCalendar
 from rota.ports.carts import NO_TEMPLATES, CartStore, TemplateChanges
 from rota.ports.forecasts import ForecastStore
 from rota.ports.limits import LimitStore
-from rota.ports.places import PlaceStore
+from rota.ports.places import LineStore
 from rota.ports.records import (
     Counts,
     DueSchedule,
@@ -47,7 +47,6 @@ from rota.ports.records import (
     NewJob,
     NewRun,
     NewServer,
-    NewToken,
     Ownership,
     Rearmed,
     Released,
@@ -60,9 +59,9 @@ from rota.ports.records import (
     StoredChunk,
     Submitted,
     SubmittedBackfill,
-    Token,
     Wakes,
 )
+from rota.ports.tokens import TokenStore
 from rota.ports.waiting import WaitingStore
 from rota.ports.work import (
     Fence,
@@ -360,22 +359,6 @@ class ServerStore(Protocol):
         ...
 
 
-class TokenStore(Protocol):
-    async def add_token(self, token: NewToken) -> None: ...
-
-    async def token_by_digest(
-        self, digest: str, *, uses_up_login: bool = False
-    ) -> tuple[Token, str] | None:
-        """A valid token and its kind; None if unknown, expired, revoked or used up."""
-        ...
-
-    async def tokens(self, kind: str = "api") -> list[Token]:
-        """Tokens of a kind, newest first."""
-        ...
-
-    async def revoke_token(self, token_id: str, *, actor: str) -> bool: ...
-
-
 class Store(
     JobStore,
     CalendarStore,
@@ -388,7 +371,7 @@ class Store(
     TokenStore,
     ForecastStore,
     LimitStore,
-    PlaceStore,
+    LineStore,
     WaitingStore,
     Protocol,
 ):

@@ -1,14 +1,27 @@
-"""What the store does about runs that wait for other jobs, or for a worker."""
+"""What the store does about runs that wait: for a person, for other jobs, or for a worker."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from rota.ports.records import Released
+from rota.domain.ids import RunId
+from rota.ports.records import Released, Wakes
 
 
 class WaitingStore(Protocol):
     """Part of `rota.ports.store.Store`."""
+
+    async def hold_run(self, run: RunId, *, actor: str) -> Wakes:
+        """A waiting run goes nowhere until it is let go. Conflict: it does not wait."""
+        ...
+
+    async def let_go(self, run: RunId, *, actor: str) -> Wakes:
+        """The end of such a hold. Conflict: nobody holds it."""
+        ...
+
+    async def set_priority(self, run: RunId, priority: int, *, actor: str) -> Wakes:
+        """Of a run that waits. Conflict: it does not."""
+        ...
 
     async def follow_ends(self, limit: int) -> Released:
         """Answer up to `limit` completed runs that others follow, each exactly once.

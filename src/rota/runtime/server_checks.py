@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rota.runtime.findings import Finding, Verdict
 from rota.runtime.settings import Settings
-from rota.sdk import calls
+from rota.sdk import token_calls
 from rota.sdk.errors import Invalid, RotaApiError, Unreachable
 from rota.sdk.exchange import Request, read, request_for
 from rota.sdk.server import Server
@@ -38,7 +38,7 @@ def _readiness(server: Server, transport: Transport) -> Finding:
 
 
 def _caller(server: Server, transport: Transport) -> Finding:
-    call = calls.whoami()
+    call = token_calls.whoami()
     try:
         caller = read(call, transport.exchange(request_for(call, server, None)))
     except Unreachable:

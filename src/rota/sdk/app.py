@@ -27,10 +27,10 @@ from rota.sdk.handles import AsyncRunClient, RunClient
 from rota.sdk.options import JobOptions
 
 if TYPE_CHECKING:
-    from rota.sdk.answers import Plan
     from rota.sdk.async_client import AsyncClient
     from rota.sdk.carts import CartDraft, CartOptions
     from rota.sdk.client import Client
+    from rota.sdk.plan_answers import Plan
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,4 +1,8 @@
-"""The API, one function per thing to ask. `Client` and `AsyncClient` make methods of these."""
+"""What can be asked about jobs, runs and the cluster.
+
+One function per thing to ask; the other topics have modules beside this one. `Client` and
+`AsyncClient` make methods of all of them.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,6 @@ from typing import Any
 from rota.sdk.answers import (
     Backfill,
     Batch,
-    Calendar,
-    CalendarChange,
-    CalendarDetail,
-    CalendarWindows,
-    Caller,
-    Cluster,
     Event,
     Job,
     JobDetail,
@@ -23,30 +21,21 @@ from rota.sdk.answers import (
     LogMatches,
     LogWindow,
     MovedJob,
-    NewToken,
-    NewWorkerToken,
     Page,
-    Plan,
     Run,
     RunDetail,
     SchedulePreview,
-    Server,
-    Shard,
-    Submission,
-    Token,
     Upcoming,
-    Validation,
-    Worker,
-    WorkerToken,
 )
-from rota.sdk.exchange import Call, get, path_of, post, put
+from rota.sdk.cluster_answers import Cluster, Server, Shard, Worker
+from rota.sdk.exchange import Call, get, path_of, post
+from rota.sdk.plan_answers import Plan, Submission, Validation
 from rota.sdk.values import to_json
 from rota.sdk.why_answers import Why
 
 Inputs = Mapping[str, object]
 Instant = datetime | str  # text: RFC 3339
 
-_YAML = {"Content-Type": "application/yaml"}
 _NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
@@ -77,7 +66,7 @@ def apply(
     etag: whatever changed since then is refused. `items` are those of the files that its carts
     name, each with the name of its `cart`: the server cannot read those files.
     """
-    call = _with_file(post(Plan, "/jobs:apply", name=name), text)
+    call = post(Plan, "/jobs:apply", name=name).with_file(text)
     if lines := [to_json(item) for item in items]:
         call = replace(call, headers=_NDJSON, body=b"\n".join([to_json(text), *lines]))
     call = call.with_query(plan=plan or None, prune=prune or None)
@@ -86,12 +75,12 @@ def apply(
 
 def validate(text: str) -> Call[Validation]:
     """Check a job file; `Invalid` has all that is wrong."""
-    return _with_file(post(Validation, "/jobs:validate"), text)
+    return post(Validation, "/jobs:validate").with_file(text)
 
 
 def submit_job(text: str) -> Call[Submission]:
     """Apply a job file, and trigger the jobs in it that have no schedule."""
-    return _with_file(post(Submission, "/submit_job"), text)
+    return post(Submission, "/submit_job").with_file(text)
 
 
 def delete_job(job: str, *, if_match: str | None = None) -> Call[None]:
@@ -355,91 +344,9 @@ def preview_schedule(
     return call.with_query(**{"from": start, "count": count}, gap=gap, fold=fold, job=job)
 
 
-def list_calendars(*, limit: int | None = None, cursor: str | None = None) -> Call[Page[Calendar]]:
-    """Calendars by name."""
-    return get(Page[Calendar], "/calendars", limit=limit, cursor=cursor)
-
-
-def get_calendar(calendar: str) -> Call[CalendarDetail]:
-    """A calendar, and the jobs that use it."""
-    return get(CalendarDetail, path_of("calendars", calendar))
-
-
-def put_calendar(
-    calendar: str,
-    document: Mapping[str, object] | str,
-    *,
-    plan: bool = False,
-    if_match: str | None = None,
-) -> Call[CalendarChange]:
-    """Create or change a calendar, given as a job file has it; with `plan`, only say what would be.
-
-    Of a text (YAML or JSON) problems are told with line and column. `if_match` is a calendar's
-    etag: if it changed since then, this is refused.
-    """
-    call = put(CalendarChange, path_of("calendars", calendar), document, plan=plan or None)
-    if isinstance(document, str):
-        call = _with_file(call, document)
-    return call.if_match(if_match)
-
-
-def delete_calendar(calendar: str, *, if_match: str | None = None) -> Call[None]:
-    """Delete a calendar that no job uses."""
-    return Call(type(None), "DELETE", path_of("calendars", calendar)).if_match(if_match)
-
-
-def get_calendar_windows(
-    calendar: str, *, start: Instant | None = None, count: int | None = None
-) -> Call[CalendarWindows]:
-    """The next stretches in which nothing may start, the current one included."""
-    call = get(CalendarWindows, path_of("calendars", calendar, "windows"), count=count)
-    return call.with_query(**{"from": start})
-
-
-def list_tokens() -> Call[Page[Token]]:
-    return get(Page[Token], "/tokens")
-
-
-def create_token(name: str, role: str, *, expires_in: str | None = None) -> Call[NewToken]:
-    """A new token; its secret is in this answer and never again. `expires_in`: "90d"."""
-    document = {"name": name, "role": role}
-    if expires_in is not None:
-        document["expires_in"] = expires_in
-    return post(NewToken, "/tokens", document)
-
-
-def revoke_token(token: str) -> Call[None]:
-    return Call(type(None), "DELETE", path_of("tokens", token))
-
-
-def list_worker_tokens() -> Call[Page[WorkerToken]]:
-    return get(Page[WorkerToken], "/worker_tokens")
-
-
-def create_worker_token(
-    name: str, *, pool: str | None = None, expires_in: str | None = None
-) -> Call[NewWorkerToken]:
-    """A token for the worker of that name; its secret is in this answer and never again."""
-    given = {"name": name, "pool": pool, "expires_in": expires_in}
-    document = {key: value for key, value in given.items() if value is not None}
-    return post(NewWorkerToken, "/worker_tokens", document)
-
-
-def revoke_worker_token(token: str) -> Call[None]:
-    return Call(type(None), "DELETE", path_of("worker_tokens", token))
-
-
-def whoami() -> Call[Caller]:
-    return get(Caller, "/whoami")
-
-
 def get_schema() -> Call[dict[str, Any]]:
     """The JSON Schema of the job file."""
     return get(dict[str, Any], "/schema")
-
-
-def _with_file(call: Call[Any], text: str) -> Call[Any]:
-    return replace(call, headers=_YAML, body=text.encode())
 
 
 def _event_stream(call: Call[bytes]) -> Call[bytes]:

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Concatenate, ParamSpec, TypeVar
 
 from rota.sdk import (
+    calendar_calls,
     calls,
     cart_calls,
     cart_template_calls,
@@ -27,6 +28,7 @@ from rota.sdk import (
     limit_calls,
     simulation_calls,
     steering_calls,
+    token_calls,
 )
 from rota.sdk.answers import Event, LogWindow, Page, Run, RunDetail
 from rota.sdk.cart_answers import CartDetail
@@ -74,9 +76,9 @@ class Client:
     backfill_job = _method(calls.backfill_job)
     cancel_cart = _method(cart_calls.cancel_cart)
     cancel_run = _method(calls.cancel_run)
-    create_token = _method(calls.create_token)
-    create_worker_token = _method(calls.create_worker_token)
-    delete_calendar = _method(calls.delete_calendar)
+    create_token = _method(token_calls.create_token)
+    create_worker_token = _method(token_calls.create_worker_token)
+    delete_calendar = _method(calendar_calls.delete_calendar)
     delete_cart_template = _method(cart_template_calls.delete_cart_template)
     delete_job = _method(calls.delete_job)
     delete_limit = _method(limit_calls.delete_limit)
@@ -88,8 +90,8 @@ class Client:
     enable_job = _method(calls.enable_job)
     explain = _method(calls.explain)
     forecast = _method(forecast_calls.forecast)
-    get_calendar = _method(calls.get_calendar)
-    get_calendar_windows = _method(calls.get_calendar_windows)
+    get_calendar = _method(calendar_calls.get_calendar)
+    get_calendar_windows = _method(calendar_calls.get_calendar_windows)
     get_cart = _method(cart_calls.get_cart)
     get_cart_cells = _method(cart_calls.get_cart_cells)
     get_cart_events = _method(cart_calls.get_cart_events)
@@ -107,7 +109,7 @@ class Client:
     get_schema = _method(calls.get_schema)
     get_upcoming = _method(calls.get_upcoming)
     hold_run = _method(steering_calls.hold_run)
-    list_calendars = _method(calls.list_calendars)
+    list_calendars = _method(calendar_calls.list_calendars)
     list_cart_failure_groups = _method(cart_calls.list_cart_failure_groups)
     list_cart_items = _method(cart_calls.list_cart_items)
     list_cart_templates = _method(cart_template_calls.list_cart_templates)
@@ -121,8 +123,8 @@ class Client:
     list_servers = _method(calls.list_servers)
     list_shards = _method(calls.list_shards)
     list_shares = _method(limit_calls.list_shares)
-    list_tokens = _method(calls.list_tokens)
-    list_worker_tokens = _method(calls.list_worker_tokens)
+    list_tokens = _method(token_calls.list_tokens)
+    list_worker_tokens = _method(token_calls.list_worker_tokens)
     list_workers = _method(calls.list_workers)
     pause_cart = _method(cart_calls.pause_cart)
     pause_job = _method(calls.pause_job)
@@ -130,7 +132,7 @@ class Client:
     plan_rollback = _method(cart_template_calls.plan_rollback)
     plan_template = _method(cart_calls.plan_template)
     preview_schedule = _method(calls.preview_schedule)
-    put_calendar = _method(calls.put_calendar)
+    put_calendar = _method(calendar_calls.put_calendar)
     put_limit = _method(limit_calls.put_limit)
     put_quota = _method(limit_calls.put_quota)
     put_resource = _method(limit_calls.put_resource)
@@ -144,8 +146,8 @@ class Client:
     resume_worker = _method(calls.resume_worker)
     retry_cart = _method(cart_calls.retry_cart)
     retry_run = _method(calls.retry_run)
-    revoke_token = _method(calls.revoke_token)
-    revoke_worker_token = _method(calls.revoke_worker_token)
+    revoke_token = _method(token_calls.revoke_token)
+    revoke_worker_token = _method(token_calls.revoke_worker_token)
     rollback_cart = _method(cart_template_calls.rollback_cart)
     search_log = _method(calls.search_log)
     simulate = _method(simulation_calls.simulate)
@@ -156,7 +158,7 @@ class Client:
     trigger = _method(calls.trigger)
     trigger_many = _method(calls.trigger_many)
     validate = _method(calls.validate)
-    whoami = _method(calls.whoami)
+    whoami = _method(token_calls.whoami)
 
     def send(self, call: Call[T]) -> T:
         return read(call, self.exchange(call))

@@ -23,6 +23,7 @@ Body = bytes | Iterable[bytes]  # in pieces: sent as they come, and never held t
 
 _API = "/api/v1"
 _JSON = {"Content-Type": "application/json"}
+_YAML = {"Content-Type": "application/yaml"}
 _USER_AGENT = f"rota-python/{__version__} Python/{platform.python_version()}"
 _NO_TOKEN = "set ROTA_TOKEN; `rota token create` makes one"  # noqa: S105 (a hint, no secret)
 
@@ -46,6 +47,10 @@ class Call(Generic[T]):
 
     def with_query(self, **query: object) -> Call[T]:
         return replace(self, query={**self.query, **query})
+
+    def with_file(self, text: str) -> Call[T]:
+        """The same with a job file as its body, or a part of one: YAML or JSON."""
+        return replace(self, headers=_YAML, body=text.encode())
 
     def with_key(self, key: str | None) -> Call[T]:
         """The same under an idempotency key, made up if need be: it can be sent twice."""

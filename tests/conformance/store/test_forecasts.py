@@ -9,9 +9,10 @@ import pytest
 from rota.domain.carts.definition import CartRules, Order, Share
 from rota.domain.forecast.accuracy import Outcome as Came
 from rota.domain.ids import JobId, micros
+from rota.domain.limits import Limit
 from rota.domain.run import AttemptResult
 from rota.domain.states import RunState
-from rota.ports.forecasts import PredictedStart
+from rota.ports.forecasts import PredictedStart, TokensLeft
 from rota.ports.records import ScheduleMove
 from rota.ports.work import Outcome
 from rota.testing.builders import MINUTE, Scene
@@ -101,6 +102,21 @@ async def test_durations_are_those_of_the_newest_completed_runs(scene: Scene) ->
 
     assert await scene.store.latest_durations([job, other], 50) == {job: [3.0, 2.0, 1.0]}
     assert await scene.store.latest_durations([job], 2) == {job: [3.0, 2.0]}
+
+
+async def test_tokens_are_left_as_they_were_when_somebody_last_took_some(scene: Scene) -> None:
+    limits = [Limit("default", name, 5, MINUTE, 5) for name in ("mail", "sms", "fax")]
+    await scene.store.save_declarations(limits, actor="ann")
+    session = await scene.worker()
+    taken = {}
+    for name in ("mail", "sms"):
+        await scene.trigger(await scene.job(name, rate_limits={name: 2}))
+        await scene.claim(session)
+        taken[f"rate:default/{name}"] = TokensLeft(3.0, scene.clock.instant)
+        scene.advance(MINUTE)
+
+    assert await scene.store.tokens_left(10) == taken
+    assert [*await scene.store.tokens_left(1)] == ["rate:default/sms"]
 
 
 async def test_open_carts_tell_what_is_left_by_wave(scene: Scene, carts: CartScene) -> None:

@@ -20,7 +20,8 @@ from rota.domain.ids import JobId, RunId, SessionId
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
-from rota.ports.records import NewToken, Role
+from rota.ports.records import Role
+from rota.ports.tokens import NewToken
 from rota.testing.builders import Scene, firing_of, outcome
 from rota.testing.servers.postgres import PostgresServer
 

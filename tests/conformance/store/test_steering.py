@@ -10,7 +10,7 @@ import pytest
 from rota.domain.errors import Conflict, NotFound
 from rota.domain.ids import JobId, RunId, SessionId, new_run_id
 from rota.domain.run import AttemptResult
-from rota.domain.spec import Overlap
+from rota.domain.spec import Overlap, Retry
 from rota.domain.states import RunState
 from rota.ports.carts import PauseCart, ResumeCart
 from rota.ports.records import RunQuery
@@ -94,6 +94,20 @@ async def test_a_run_that_is_let_go_before_its_time_waits_for_it(scene: Scene) -
     scene.advance(MINUTE)
     await scene.release()
     assert await scene.state(run) is RunState.QUEUED
+
+
+async def test_a_hold_does_not_shorten_the_wait_for_the_next_attempt(
+    scene: Scene, worker: SessionId
+) -> None:
+    [run] = await scene.trigger(await scene.job(retry=Retry(2, delay=MINUTE)))
+    await scene.finish(worker, await scene.claim(worker), AttemptResult.FAILED)
+    next_attempt_at = (await scene.show(run)).eligible_at
+    await hold(scene, run)
+
+    await let_go(scene, run)
+
+    waiting = await scene.show(run)
+    assert (waiting.state, waiting.eligible_at) == (RunState.SCHEDULED, next_attempt_at)
 
 
 async def test_a_held_due_run_keeps_its_place_in_its_job(scene: Scene) -> None:

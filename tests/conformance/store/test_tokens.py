@@ -7,7 +7,8 @@ import pytest
 
 from rota.adapters.store.store import SqlStore
 from rota.domain.errors import Conflict
-from rota.ports.records import NewToken, Role
+from rota.ports.records import Role
+from rota.ports.tokens import NewToken
 from rota.testing.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio

@@ -60,7 +60,7 @@ def test_a_quota_concerns_every_run_as_far_as_it_says_something() -> None:
 
 def test_exclusive_keys_are_equal_where_values_are_and_stay_short() -> None:
     one = asker(inputs={"host": "a", "zone": 1, "version": 1}, exclusive_by=("host", "zone"))
-    same = asker(inputs={"zone": 1, "host": "a"}, exclusive_by=("zone", "host"))
+    same = asker(inputs={"zone": 1.0, "host": "a"}, exclusive_by=("zone", "host"))
     other = asker(inputs={"zone": "1", "host": "a"}, exclusive_by=("zone", "host"))
     long = asker(inputs={"host": "x" * 10_000}, exclusive_by=("host",))
 

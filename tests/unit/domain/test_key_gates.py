@@ -91,6 +91,16 @@ def test_what_nobody_may_have_nobody_gets(rule: Counted | Rate) -> None:
     assert short.eligible_at is None
 
 
+def test_a_time_that_no_date_can_tell_is_not_told() -> None:
+    gate = KeyGate(0, {PUTS: KeyState(Rate(1, 366 * 86_400.0, 200))})
+
+    shortages = [gate.ask({PUTS: 150}, (-5, age)) for age in range(100)]
+
+    assert not shortages[0]
+    assert [short[0].eligible_at for short in shortages[1:]] == [None] * 99
+    assert all(reasons_of(short) for short in shortages[1:])
+
+
 def test_a_key_without_a_rule_binds_nobody() -> None:
     assert not KeyGate(0, {}).ask({PUTS: 1}, NEW)
 

@@ -66,7 +66,11 @@ ROLES = {
     "POST /api/v1/tokens": Role.ADMIN,
     "DELETE /api/v1/tokens/{token_id}": Role.ADMIN,
 }
-HARMLESS_POSTS = {"POST /api/v1/jobs:validate", "POST /api/v1/logout"}
+HARMLESS_POSTS = {
+    "POST /api/v1/jobs:validate",
+    "POST /api/v1/logout",
+    "POST /api/v1/simulations",
+}
 
 
 def name_of(call: tuple[str, APIRoute]) -> str:

@@ -78,7 +78,7 @@ def test_times_are_instants_or_durations_ago() -> None:
         ("stat:failed", 'did you mean "state"?'),
         ("state:faild", 'did you mean "failed"?'),
         ("state:,", "is not a state"),
-        ("trigger:cron", "schedule, manual, retry, backfill or cart"),
+        ("trigger:cron", "schedule, manual, retry, backfill, cart or after"),
         ("active:maybe", "true or false"),
         ("since:yesterday", "is not a duration"),
         ("since:2026-05-01T00:00", "has no offset: add Z or +01:00"),

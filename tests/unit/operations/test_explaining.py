@@ -147,6 +147,24 @@ async def test_all_keys_that_are_short_are_told_in_the_order_of_the_gates(
     assert [len(obstacle.holders) for obstacle in told.obstacles] == [0, 1]
 
 
+async def test_a_key_that_is_free_again_is_no_reason(timeline: Timeline) -> None:
+    limit = {"name": "s3-put", "tokens": 1, "per": "1h", "burst": 1}
+    await define(
+        timeline,
+        {"limits": [limit], **ALONE},
+        resources={"licence": 1},
+        rate_limits=[{"name": "s3-put"}],
+    )
+    await trigger(timeline)
+    works = await timeline.start_runs()
+    waiting = await trigger(timeline)
+
+    await timeline.scene.finish(timeline.session, works)
+
+    told = await explain(timeline, waiting)
+    assert [reason.gate for reason in told.reasons] == ["rate_limit"]
+
+
 async def test_a_full_job_tells_which_of_its_runs_are_going(timeline: Timeline) -> None:
     await define(timeline, max_concurrency=1)
 
@@ -229,7 +247,7 @@ async def test_who_is_first_in_the_queue_waits_for_no_share(timeline: Timeline) 
     told = await explain(timeline, await trigger(timeline))
 
     assert [reason.message for reason in told.reasons] == ["0 of 1000 slots are taken"]
-    assert [(each.name, each.message) for each in told.surplus] == [
+    assert [(each.name, each.message) for each in told.not_reasons] == [
         ("priority", "first in queue"),
         ("fair share", "default/user at 0.0 of its share"),
     ]

@@ -14,6 +14,7 @@ from rota.domain.forecast.ahead import RunAhead
 from rota.domain.forecast.durations import Source
 from rota.domain.ids import micros
 from rota.domain.run import AttemptResult
+from rota.domain.states import RunState
 from rota.operations import forecasting, holding
 from rota.operations.outlooks import Question, look_ahead
 from rota.operations.predicting import predict_starts
@@ -141,7 +142,7 @@ async def test_a_run_that_waits_for_another_job_starts_when_that_completes(
     [blocked] = await timeline.runs("second")
     [ahead] = [run for run in await runs_ahead(timeline, 100 * MINUTE, "second") if run.id]
 
-    assert blocked.blocked_on == "after:default/first"
+    assert blocked.state is RunState.BLOCKED
     assert (ahead.id, ahead.start_at / 60) == (blocked.id, 90)
 
 
@@ -155,6 +156,22 @@ async def test_waiting_and_running_runs_take_their_turn_first(timeline: Timeline
 
     assert await minutes(timeline, 15 * MINUTE) == [-4, 6, float("inf")]
     assert await minutes(timeline, HOUR) == [-4, 6, 16]
+
+
+@pytest.mark.parametrize(
+    ("fields", "left"), [({}, 4), ({"timeout": "6m"}, 2), ({"deadline": "5m"}, 1)]
+)
+async def test_a_run_that_has_outlived_what_was_expected_takes_as_long_again_if_it_may(
+    timeline: Timeline, fields: dict[str, Any], left: float
+) -> None:
+    await timeline.store.end_session(timeline.session)
+    session = await timeline.scene.worker("small", slots=1)
+    job = await timeline.apply(None, expect="1m", **fields)
+    await timeline.scene.trigger(job.id, 2)
+    await timeline.scene.start(session, await timeline.scene.claim(session, 1))
+    timeline.ticker.advance(4 * MINUTE)
+
+    assert await minutes(timeline, HOUR) == [-4, left]
 
 
 async def test_a_draining_worker_takes_nothing(timeline: Timeline) -> None:
@@ -189,6 +206,45 @@ async def test_a_shared_key_makes_runs_wait_and_is_named(timeline: Timeline) -> 
     [short] = found.saturations
     assert (short.what, short.waiting, short.longest_wait) == ("resource:default/licence", 1, 180)
     assert (found.load.measure.capacity, found.load.peak.peak) == (1, 1)
+
+
+async def test_tokens_that_are_gone_have_to_come_again(timeline: Timeline) -> None:
+    limit = {"name": "mail", "tokens": 1, "per": "10m", "burst": 1}
+    job = {"name": "job", "steps": [{"run": "true"}], "rate_limits": [{"name": "mail"}]}
+    await timeline.apply_file({"limits": [limit], "jobs": [job]})
+    await timeline.scene.trigger((await timeline.job()).id, 3)
+    await take(timeline, 4 * MINUTE)
+
+    assert await minutes(timeline, HOUR) == [6, 16]
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_what_others_wait_for_is_kept_by_runs_without_a_worker_that_goes_on(
+    timeline: Timeline, is_lost: bool
+) -> None:
+    job = await timeline.apply(
+        None,
+        expect="10m",
+        delivery="at_most_once",
+        inputs={"host": {"type": "string", "default": "a"}},
+        exclusive_by=["host"],
+    )
+    first, second = await timeline.scene.trigger(job.id, 2)
+    await timeline.store.end_session(timeline.session)
+    session = await timeline.scene.worker("leaving")
+    await timeline.scene.start(session, await timeline.scene.claim(session))
+    if is_lost:
+        await timeline.scene.vanish(session)
+    else:
+        await timeline.store.drain_worker("leaving", actor="ann")
+    await timeline.scene.worker("other")
+
+    [ahead] = await runs_ahead(timeline, HOUR)
+
+    assert await timeline.scene.state(first) is (
+        RunState.UNKNOWN if is_lost else RunState.PROCESSING
+    )
+    assert (ahead.id, ahead.start_at) == (second, float("inf") if is_lost else 600)
 
 
 async def test_a_foreign_project_takes_room_and_is_not_told(timeline: Timeline) -> None:

@@ -87,6 +87,28 @@ async def test_tokens_come_by_the_clock(timeline: Timeline, keeper: KeyKeeper) -
     assert await timeline.scene.state(second) is RunState.QUEUED
 
 
+async def test_a_queue_that_stands_still_is_not_looked_at_without_end(
+    timeline: Timeline, keeper: KeyKeeper
+) -> None:
+    limit = Limit("default", "mail", tokens=1_000, per=timedelta(seconds=1), burst=1)
+    await timeline.store.save_declarations([limit], actor="editor")
+    job = await timeline.scene.job(rate_limits={"mail": 1})
+    _, second = await timeline.scene.trigger(job, 2)
+
+    looks = 0
+    end = timeline.ticker.instant + timedelta(seconds=1)
+    while timeline.ticker.instant < end:
+        looks += 1
+        await keeper.run_once()
+        timeline.be_down(keeper.pause)
+    await timeline.scene.claim(timeline.session, 1)
+    timeline.be_down(timedelta(milliseconds=1))
+
+    assert looks < 20
+    assert await keeper.run_once() == 1
+    assert await timeline.scene.state(second) is RunState.QUEUED
+
+
 async def test_only_one_server_keeps_keys(timeline: Timeline, keeper: KeyKeeper) -> None:
     work, second = await blocked_run(timeline)
     await timeline.scene.finish(timeline.session, [work])

@@ -9,7 +9,8 @@ from rota.adapters.store.driving import Driver, Urgency
 from rota.adapters.store.scripts import forecasting
 from rota.domain.forecast.accuracy import Outcome
 from rota.domain.ids import JobId
-from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, PredictedStart
+from rota.domain.shared_keys import Key
+from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, PredictedStart, TokensLeft
 
 
 class ForecastVerbs:
@@ -30,6 +31,9 @@ class ForecastVerbs:
         self, jobs: Collection[JobId], runs: int
     ) -> dict[JobId, list[float]]:
         return await self._driver.read(lambda _: forecasting.latest_durations(jobs, runs))
+
+    async def tokens_left(self, limit: int) -> dict[Key, TokensLeft]:
+        return await self._driver.read(lambda _: forecasting.tokens_left(limit))
 
     async def save_predictions(self, starts: Sequence[PredictedStart]) -> None:
         await self._driver.write(lambda now: forecasting.save_predictions(now, starts), Urgency.API)

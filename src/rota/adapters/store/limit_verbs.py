@@ -15,7 +15,7 @@ from rota.ports.records import Released, Wakes
 
 
 class LimitVerbs:
-    """Implements the part of `rota.ports.limits.LimitStore` that is about keys."""
+    """Implements `rota.ports.limits.LimitStore`."""
 
     _driver: Driver
     _memory: Memory

@@ -1,16 +1,15 @@
-"""The verbs of the store port that are about lines, the weights of shares, and places in line."""
+"""The part of the store port that is about lines, the weights of shares, and places in line."""
 
 from __future__ import annotations
 
 from rota.adapters.store.driving import Driver, Urgency
 from rota.adapters.store.scripts import places, weighing
 from rota.domain.ids import RunId
-from rota.ports.limits import LineState, ShareWeight
-from rota.ports.places import Place
+from rota.ports.places import LineState, Place, ShareWeight
 
 
 class LineVerbs:
-    """Implements a part of `rota.ports.limits.LimitStore`, and `rota.ports.places.PlaceStore`."""
+    """Implements `rota.ports.places.LineStore`."""
 
     _driver: Driver
 

@@ -33,7 +33,8 @@ from rota.domain.spec import Delivery
 from rota.domain.states import RunState
 from rota.ports.calendars import StoredCalendar
 from rota.ports.carts import Cart, Item
-from rota.ports.records import Event, Role, Session, Token
+from rota.ports.records import Event, Role, Session
+from rota.ports.tokens import Token
 from rota.ports.work import StepOutcome
 
 _calendar_decoder = msgspec.json.Decoder(Calendar)

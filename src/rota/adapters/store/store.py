@@ -36,7 +36,7 @@ from rota.adapters.store.scripts import (
 from rota.adapters.store.scripts.gates import HoldGates, hold_free_gates, hold_gates
 from rota.adapters.store.scripts.memory import Memory
 from rota.adapters.store.scripts.rules import RulesBook
-from rota.adapters.store.steering_verbs import SteeringVerbs
+from rota.adapters.store.waiting_verbs import WaitingVerbs
 from rota.domain.backfill import Backfill, DueRun
 from rota.domain.congestion import Congestion
 from rota.domain.errors import HeldTooLong
@@ -49,13 +49,14 @@ from rota.domain.states import RunState
 from rota.ports import records as port
 from rota.ports.calendars import NewCalendar, StoredCalendar
 from rota.ports.carts import NO_TEMPLATES, TemplateChanges
+from rota.ports.tokens import NewToken, Token
 from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer, Work
 
 T = TypeVar("T")
 _NOTE_USE_EVERY = timedelta(minutes=1)  # a token's last use is known this exactly
 
 
-class SqlStore(CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, SteeringVerbs):
+class SqlStore(CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, WaitingVerbs):
     """Implements `rota.ports.store.Store`."""
 
     def __init__(self, driver: Driver, memory: Memory | None = None) -> None:
@@ -330,12 +331,12 @@ class SqlStore(CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, SteeringVerbs):
 
     # --- tokens
 
-    async def add_token(self, token: port.NewToken) -> None:
+    async def add_token(self, token: NewToken) -> None:
         await self._write(lambda now: tokens.add(now, token))
 
     async def token_by_digest(
         self, digest: str, *, uses_up_login: bool = False
-    ) -> tuple[port.Token, str] | None:
+    ) -> tuple[Token, str] | None:
         found = await self._driver.read(lambda now: tokens.find(now, digest), Urgency.GLANCE)
         if found is None:
             return None
@@ -346,12 +347,12 @@ class SqlStore(CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, SteeringVerbs):
         await self._note_use(token, now)
         return token, kind
 
-    async def _note_use(self, token: port.Token, now: datetime) -> None:
+    async def _note_use(self, token: Token, now: datetime) -> None:
         if token.last_used_at is None or now - token.last_used_at > _NOTE_USE_EVERY:
             with suppress(HeldTooLong):
                 await self._write(lambda now: tokens.note_use(now, token.id), Urgency.GLANCE)
 
-    async def tokens(self, kind: str = "api") -> list[port.Token]:
+    async def tokens(self, kind: str = "api") -> list[Token]:
         return await self._driver.read(lambda _: reading.tokens(kind))
 
     async def revoke_token(self, token_id: str, *, actor: str) -> bool:

@@ -79,6 +79,7 @@ class Setting:
     workers: Sequence[SimWorker]
     rules: Mapping[Key, KeyRule] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
+    levels: Mapping[Key, float] = field(default_factory=dict)  # tokens left; missing: all
 
     def is_slot_enough(self, pool: str, shape: str) -> bool:
         """Whether any worker of the pool with a free slot can take a run of this shape.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from math import inf
 
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS
 
@@ -29,14 +30,14 @@ class Durations:
     high: float
     source: Source
 
-    def left_after(self, elapsed: float) -> float:
-        """How long one still takes that has gone on for a while.
+    def left_after(self, elapsed: float, most: float = inf) -> float:
+        """How long one still takes that has gone on for a while, and may for so long at most.
 
-        One that lasts longer than usual lasts as long as a slow one; of one that is slower than
-        these nobody knows, so it is given a tenth of its time once more.
+        One that lasts longer than usual lasts as long as a slow one; one that is slower than these
+        is taken to be in the middle of its time.
         """
-        known = next((it for it in (self.usual, self.high) if it > elapsed), elapsed * 1.1)
-        return known - elapsed
+        known = next((it for it in (self.usual, self.high) if it > elapsed), elapsed * 2)
+        return min(known - elapsed, most)
 
 
 def durations_of(seconds: Sequence[float], expect: timedelta | None) -> Durations:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TypeAlias
 
 Use: TypeAlias = tuple[float, float, float]  # from, until, how much
@@ -33,24 +34,22 @@ class Bucket:
 
 def buckets_of(uses: Iterable[Use], grid: Grid) -> list[Bucket]:
     """The use in each piece of a grid."""
-    means, peaks = [0.0] * grid.count, [0.0] * grid.count
-    begin, width, last_piece = grid.begin, grid.width, grid.count - 1
-    level, last, piece = 0.0, begin, 0
+    found: list[Bucket] = []
+    level = area = peak = 0.0
+    last = at_piece = grid.begin
+    edge = grid.begin + grid.width
     for at, change in _changes(uses, grid):
-        at_piece = min(int((at - begin) / width), last_piece)
-        while piece < at_piece:
-            edge = begin + (piece + 1) * width
-            means[piece] += level * (edge - last)
-            last, piece = edge, piece + 1
-            peaks[piece] = level
-        means[piece] += level * (at - last)
-        level, last = level + change, at
-        if level > peaks[piece]:
-            peaks[piece] = level
-    return [
-        Bucket(begin + i * width, area / width, peak)
-        for i, (area, peak) in enumerate(zip(means, peaks, strict=True))
-    ]
+        while at >= edge and len(found) < grid.count:
+            found.append(Bucket(at_piece, (area + level * (edge - last)) / grid.width, peak))
+            last = at_piece = edge
+            edge = grid.begin + (len(found) + 1) * grid.width
+            area, peak = 0.0, level
+        area += level * (at - last)
+        last = at
+        level += change
+        if level > peak:
+            peak = level
+    return found
 
 
 def merged(buckets: Sequence[Bucket], size: int) -> list[Bucket]:
@@ -74,5 +73,5 @@ def _changes(uses: Iterable[Use], grid: Grid) -> list[tuple[float, float]]:
     changes = [(until, -amount) for _, until, amount in inside if until < end]
     changes += [(max(begin, start), amount) for start, _, amount in inside]
     changes.sort()
-    changes.append((end, 0.0))
+    changes.append((inf, 0.0))  # what lasts longer fills the rest
     return changes

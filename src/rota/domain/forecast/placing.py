@@ -27,6 +27,9 @@ class Program:
     # What comes because of others, as it is before anything has started; None: nothing does.
     successors: Callable[[], Successors] | None = None
     links: Collection[tuple[str, str]] = ()  # pools in one of which runs come because of the other
+    # What goes on at workers that take no more, or for which nobody answers: it is no load, but
+    # keeps its keys and its job's limit.
+    outside: Sequence[RunAhead] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,8 @@ class Placed:
 
 def place(program: Program, setting: Setting, until: float) -> Placed:
     """Find when each run starts."""
-    contested = {run.job.pool for run in _all(program) if not run.job.is_plain}
+    known = (*_all(program), *program.outside)
+    contested = {run.job.pool for run in known if not run.job.is_plain}
     while True:
         together = _grown(contested, program.links)
         successors = _Recorded(program.successors()) if program.successors else None
@@ -96,6 +100,9 @@ def _place_plain(
     for run in program.going:
         if run.job.pool not in contested:
             pools.go_on(run)
+    for run in program.outside:
+        if run.job.pool not in contested:
+            pools.go_on_outside(run)
     if contested:
         pools.run((run for run in program.coming if run.job.pool not in contested), until)
     else:
@@ -112,9 +119,9 @@ def _decide(
     """Let the simulated world decide; returns whether there was too much of it."""
     if not contested:
         return False
-    world = World(setting.workers, setting.rules, setting.weights)
+    world = World(setting.workers, setting.rules, setting.weights, levels=setting.levels)
     watcher = _Watcher(world, successors)
-    going = [run for run in program.going if run.job.pool in contested]
+    going = [run for run in (*program.going, *program.outside) if run.job.pool in contested]
     coming = [run for run in program.coming if run.job.pool in contested]
     for run in going:
         watcher.go_on(run)
@@ -171,5 +178,7 @@ class _Watcher(Observer):
         self._follow(found)
 
     def _follow(self, run: RunAhead) -> None:
-        for follower in self._successors.follow(run) if self._successors else ():
+        if self._successors is None or run.end_at == inf:
+            return
+        for follower in self._successors.follow(run):
             self._world.come_later(self.known(follower))

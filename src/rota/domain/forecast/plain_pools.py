@@ -10,10 +10,11 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 
-from rota.domain.forecast.ahead import JOB_GATE, WORKER_GATE, RunAhead, Successors
+from rota.domain.forecast.ahead import JOB_GATE, WORKER_GATE, JobAhead, RunAhead, Successors
 
-_END, _ARRIVAL = 0, 1  # at one instant, what ends goes first
+_END, _OUTSIDE_END, _ARRIVAL = range(3)  # at one instant, what ends goes first
 
 
 class Contended(Exception):
@@ -43,6 +44,12 @@ class PlainPools:
             self._going[run.job.group] += 1
         self._begin(run, run.start_at)
 
+    def go_on_outside(self, run: RunAhead) -> None:
+        """The same of a worker whose slots are none of these."""
+        if run.job.limit is not None:
+            self._going[run.job.group] += 1
+        self._begin(run, run.start_at, _OUTSIDE_END)
+
     def run(self, runs: Iterable[RunAhead], until: float) -> None:
         """Place all runs, given in order of their time. `Contended`: it cannot be done here."""
         events = self._events
@@ -59,10 +66,12 @@ class PlainPools:
         events = self._events
         while events and events[0][0] <= until:
             at, kind, _, run = heappop(events)
-            if kind == _END:
-                self._end(run, at)
-            else:
+            if kind == _ARRIVAL:
                 self._arrive(run, at)
+                continue
+            if kind == _END:
+                self._free_slot(run.job.pool, at)
+            self._let_next_go(run.job, at)
 
     def _arrive(self, run: RunAhead, at: float) -> None:
         job = run.job
@@ -85,20 +94,21 @@ class PlainPools:
         run.waits_for = run.waits_for or WORKER_GATE
         queue.append(run)
 
-    def _begin(self, run: RunAhead, at: float) -> None:
+    def _begin(self, run: RunAhead, at: float, ends: int = _END) -> None:
         run.start_at = at
-        heappush(self._events, (at + run.seconds, _END, next(self._numbers), run))
-        if self._successors is not None:
+        heappush(self._events, (at + run.seconds, ends, next(self._numbers), run))
+        if self._successors is not None and run.seconds < inf:
             for follower in self._successors.follow(run):
                 event = follower.ready_at, _ARRIVAL, next(self._numbers), follower
                 heappush(self._events, event)
 
-    def _end(self, run: RunAhead, at: float) -> None:
-        job = run.job
-        if queue := self._queues[job.pool]:
+    def _free_slot(self, pool: str, at: float) -> None:
+        if queue := self._queues[pool]:
             self._begin(queue.popleft(), at)
         else:
-            self._free[job.pool] += 1
+            self._free[pool] += 1
+
+    def _let_next_go(self, job: JobAhead, at: float) -> None:
         if job.limit is not None:
             self._going[job.group] -= 1
             if held_back := self._held_back[job.group]:

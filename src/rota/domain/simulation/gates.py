@@ -56,8 +56,14 @@ class _Gate:
 class Gates:
     """Lets runs through to the queue while there is room in every key they use."""
 
-    def __init__(self, rules: Mapping[Key, KeyRule]) -> None:
+    def __init__(
+        self, rules: Mapping[Key, KeyRule], levels: Mapping[Key, float], now: float
+    ) -> None:
+        """`levels` are the tokens in buckets now; those that are missing are full."""
         self._gates = {key: _Gate(rule) for key, rule in rules.items()}
+        for key, level in levels.items():
+            if key in rules and isinstance(rule := rules[key], Rate):
+                self._gates[key].bucket = Bucket(rule, level, _micros(now))
 
     def keys_of(self, run: SimRun) -> Mapping[Key, int]:
         """What the run takes, in the order of the gates; keys without a rule bind nobody."""
@@ -90,10 +96,12 @@ class Gates:
             gate.queued -= amount
             self._hold(gate, amount, now)
 
-    def hold(self, entry: Entry, now: float) -> None:
-        """A run that is at work already has its keys."""
+    def hold(self, entry: Entry) -> None:
+        """A run that is at work already has its keys; its tokens are gone from the buckets."""
         for key, amount in entry.keys.items():
-            self._hold(self._gates[key], amount, now)
+            gate = self._gates[key]
+            if isinstance(gate.rule, Counted):
+                gate.held += amount
 
     def give_back(self, entry: Entry) -> None:
         for key, amount in entry.keys.items():
@@ -116,7 +124,7 @@ class Gates:
                 return
 
     def _first_short(self, entry: Entry, now: float) -> Shortage | None:
-        micros = round(now * SECOND)
+        micros = _micros(now)
         for key, amount in entry.keys.items():
             gate = self._gates[key]
             if not gate.goes_first(entry):
@@ -131,9 +139,13 @@ class Gates:
             case Counted():
                 gate.held += amount
             case Rate() as rule:
-                micros = round(now * SECOND)
+                micros = _micros(now)
                 bucket = gate.bucket or Bucket.full(rule, micros)
                 gate.bucket = bucket.take(amount, micros)
+
+
+def _micros(seconds: float) -> int:
+    return round(seconds * SECOND)
 
 
 def _rank(entry: Entry) -> tuple[int, int]:

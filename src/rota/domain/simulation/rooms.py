@@ -14,6 +14,7 @@ from rota.domain.simulation.line import Entry, Sort
 from rota.domain.simulation.model import SimWorker
 
 SAMPLE = 2  # different rooms of which the better fit is taken
+_NO_ABILITY = -1
 
 Room: TypeAlias = tuple[object, ...]  # workers of equal ability with equal free amounts
 
@@ -116,6 +117,10 @@ class Rooms:
         if not room:
             del self._rooms[(station.ability, *station.free.values())]
         station.room = None
+
+    def outside(self, worker: str) -> Station:
+        """A worker that is none of these, and takes no more than what it has."""
+        return Station(SimWorker(worker, "", {}), _NO_ABILITY, {})
 
     def _one_of_each(self) -> Iterator[Station]:
         return (room[-1] for room in self._rooms.values())

@@ -19,7 +19,7 @@ from rota.domain.jobfile.report import At, Report, refuse_repeated
 from rota.domain.jobfile.rules import check_schedule
 from rota.domain.jobfile.text import parse_text
 from rota.domain.jobfile.uses import Known, problems_of, uses_of
-from rota.domain.resources import SLOTS, UNIT
+from rota.domain.resources import SLOTS, capacity_of
 from rota.domain.simulation.lengths import Fixed, Lengths, Lognormal, Uniform
 from rota.domain.simulation.workload import JobMix, Poisson, Workers, Workload
 from rota.domain.simulation.workload_fields import DEFAULT_SLOTS, FILE
@@ -108,7 +108,7 @@ def _workers(document: Document) -> Workers:
         name=document["name"],
         count=document.get("count", 1),
         pool=document.get("pool", DEFAULT_POOL),
-        capacity={**build_resources(document.get("resources", {})), SLOTS: slots * UNIT},
+        capacity=capacity_of(slots, build_resources(document.get("resources", {}))),
         labels=document.get("labels", {}),
     )
 

@@ -30,8 +30,12 @@ class World:
         rules: Mapping[Key, KeyRule] | None = None,
         weights: Mapping[str, float] | None = None,
         now: float = 0.0,
+        levels: Mapping[Key, float] | None = None,
     ) -> None:
-        """`weights` are by share key, and by project for what its users divide; 1 if missing."""
+        """`weights` are by share key, and by project for what its users divide; 1 if missing.
+
+        `levels` are the tokens that rate limits have left now; those that are missing are full.
+        """
         self.now = now
         self._weights = weights or {}
         by_pool = attrgetter("pool")
@@ -39,7 +43,7 @@ class World:
             pool: Pool(list(members), self._weights)
             for pool, members in groupby(sorted(workers, key=by_pool), key=by_pool)
         }
-        self._gates = Gates(rules or {})
+        self._gates = Gates(rules or {}, levels or {}, now)
         self._seqs = count()
         # Ends, keys to look at, and runs that come because of others.
         self._events: list[tuple[float, int, Placed | Key | SimRun]] = []
@@ -48,14 +52,17 @@ class World:
         self._observer = _NO_OBSERVER
 
     def preload_running(self, run: SimRun, worker: str, started_at: float) -> None:
-        """A run that is at work already; `seconds` count from its start."""
+        """A run that is at work already; `seconds` count from its start.
+
+        It may be at a worker that is not of this world: its keys are, until it ends.
+        """
         entry, rooms = self._entry(run), self._pool(run).rooms
-        station = rooms.stations[worker]
+        station = rooms.stations.get(worker) or rooms.outside(worker)
         rooms.close(station)
         station.take(entry)
         rooms.open(station)
         entry.started_at = started_at
-        self._gates.hold(entry, self.now)
+        self._gates.hold(entry)
         self._end_later(entry, max(started_at + run.seconds, self.now), (entry, station))
 
     def preload_queued(self, run: SimRun) -> None:

@@ -64,7 +64,7 @@ class OrderShape(Answer):
     reservation: ReservedShape | None  # of its pool
 
 
-class SurplusShape(Answer):
+class NotReasonShape(Answer):
     """What might be thought to hold a run, and does not."""
 
     name: str
@@ -82,7 +82,7 @@ class WhyShape(Answer):
     passed: list[str]  # gates that it has behind it, in their order
     position: int | None  # queued runs that go first; None: it is not queued
     order: OrderShape | None  # None: it does not wait
-    not_reasons: list[SurplusShape]
+    not_reasons: list[NotReasonShape]
     since: datetime | None
     starts_at: datetime | None  # by the forecast; None: unknown
 
@@ -99,7 +99,7 @@ class WhyShape(Answer):
             passed=list(explanation.passed),
             position=order.position if order and is_queued else None,
             order=OrderShape.model_validate(order) if order else None,
-            not_reasons=[SurplusShape.model_validate(each) for each in explanation.surplus],
+            not_reasons=[NotReasonShape.model_validate(each) for each in explanation.not_reasons],
             since=explanation.since,
             starts_at=explanation.starts_at,
         )

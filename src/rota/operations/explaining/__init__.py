@@ -7,10 +7,10 @@ it says only which gates these are.
 from rota.operations.explaining.explanation import (
     Explanation,
     Holder,
+    NotReason,
     Obstacle,
     OrderOfService,
-    Surplus,
 )
-from rota.operations.explaining.why import in_short, why
+from rota.operations.explaining.reasons import in_short, why
 
-__all__ = ["Explanation", "Holder", "Obstacle", "OrderOfService", "Surplus", "in_short", "why"]
+__all__ = ["Explanation", "Holder", "NotReason", "Obstacle", "OrderOfService", "in_short", "why"]

@@ -57,7 +57,7 @@ class OrderOfService:
 
 
 @dataclass(frozen=True, slots=True)
-class Surplus:
+class NotReason:
     """What might be thought to hold a run, and does not."""
 
     name: str
@@ -74,7 +74,7 @@ class Explanation:
     passed: tuple[str, ...] = ()  # gates that it has behind it, in their order
     since: datetime | None = None  # it has stood there
     order: OrderOfService | None = None  # None: it does not wait
-    surplus: tuple[Surplus, ...] = ()
+    not_reasons: tuple[NotReason, ...] = ()
     starts_at: datetime | None = None  # by the forecast; None: unknown
 
     @property

@@ -2,51 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from rota.domain.ids import micros
+from rota.domain.ids import RunId, micros
 from rota.domain.key_gates import reasons_of
 from rota.domain.run import Reason, Run
-from rota.domain.shared_keys import Counted, Key, KeyKind, shortage
+from rota.domain.shared_keys import Counted, KeyKind, behind, shortage
 from rota.operations.backends import Backends
-from rota.operations.explaining.explanation import Obstacle
+from rota.operations.explaining.explanation import Holder, Obstacle
 from rota.operations.explaining.holders import holders_by_id
 from rota.ports.limits import KeyUse
 from rota.ports.places import Place
 
-KINDS = tuple(f"{kind}:" for kind in KeyKind)
+_KINDS = tuple(f"{kind}:" for kind in KeyKind)
 
 
-async def key_obstacles(backends: Backends, run: Run, place: Place) -> dict[Key, Obstacle]:
-    """What is known of the keys that a run is short of, by key."""
-    reasons = {reason.key: reason for reason in run.reasons if reason.key.startswith(KINDS)}
+def is_shared(reason: Reason) -> bool:
+    """Whether it is about a key that runs of many jobs share."""
+    return reason.key.startswith(_KINDS)
+
+
+async def key_obstacles(backends: Backends, run: Run, place: Place) -> list[Obstacle]:
+    """The shared keys that a run waits for; those that it could have by now are left out."""
+    reasons = {reason.key: reason for reason in run.reasons if is_shared(reason)}
     if not reasons:
-        return {}
+        return []
     now = await backends.store.now()
     uses = await backends.store.key_uses(reasons)
     held = {holder for use in uses.values() for holder in use.holders}
     holders = await holders_by_id(backends, run.project, held)
-    return {
-        key: Obstacle(
-            _present(reason, place.keys.get(key, 1), uses.get(key), now),
-            holders=tuple(holders[each] for each in uses[key].holders if each in holders)
-            if key in uses and isinstance(uses[key].state.rule, Counted)
-            else (),
-            before=place.before if key == place.blocked_on else None,
-            waiting=uses[key].waiting if key in uses else None,
-        )
-        for key, reason in reasons.items()
-    }
+    present = ((_present(reasons[key], use, place, now), use) for key, use in uses.items())
+    found = {r.key: _obstacle(r, use, place, holders) for r, use in present if r is not None}
+    return [found[key] for key in reasons if key in found]
 
 
-def _present(reason: Reason, amount: int, use: KeyUse | None, now: datetime) -> Reason:
-    """The reason as it is by now; what a run was told of its turn stays."""
-    short = (
-        None if use is None else shortage(reason.key, amount, use.state, micros(now), claims=False)
+def _obstacle(
+    reason: Reason, use: KeyUse, place: Place, holders: Mapping[RunId, Holder]
+) -> Obstacle:
+    has_holders = isinstance(use.state.rule, Counted)  # tokens are never given back
+    return Obstacle(
+        reason,
+        holders=tuple(holders[run] for run in use.holders if run in holders and has_holders),
+        before=place.before if reason.key == place.blocked_on else None,
+        waiting=use.waiting,
     )
+
+
+def _present(reason: Reason, use: KeyUse, place: Place, now: datetime) -> Reason | None:
+    """The reason as it is by now; what a run was told of its turn stays. None: it is none."""
+    key, amount, at = reason.key, place.keys.get(reason.key, 1), micros(now)
+    short = shortage(key, amount, use.state, at, claims=False)
     if short is None:
-        return reason
+        if key != place.blocked_on:
+            return None
+        short = replace(behind(key, amount, use.state, at, None), is_behind=place.before > 0)
     [present] = reasons_of([short])
     if reason.eligible_at is not None and reason.eligible_at > now:
         return replace(present, eligible_at=reason.eligible_at)

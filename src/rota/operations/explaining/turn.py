@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rota.domain.ids import RunId
 from rota.domain.order import BOOST_SECONDS, Chain
 from rota.domain.run import Reason
-from rota.domain.turns import latest_turn, turns_before
-from rota.operations.explaining.explanation import OrderOfService, Surplus
+from rota.domain.turns import latest_turn, share_of, turns_before
+from rota.operations.explaining.explanation import NotReason, OrderOfService
 from rota.operations.stamps import stamp
 from rota.ports.places import Place, Reserved
 
@@ -34,7 +34,7 @@ def order_of_service(place: Place) -> OrderOfService:
         cost=place.cost,
         boost=own.priority * BOOST_SECONDS,
         weight=own.weight,
-        entitled=_weight(c for c in together if _share(c) == place.share) / _weight(together),
+        entitled=_weight(c for c in together if share_of(c.id) == place.share) / _weight(together),
         used=place.used,
         reservation=place.reservation,
     )
@@ -64,20 +64,16 @@ def reservation_reason(run: RunId, reserved: Reserved | None) -> Reason | None:
     return Reason("reservation", message, action=f"rota why {reserved.run}")
 
 
-def surplus_of(order: OrderOfService) -> Iterator[Surplus]:
+def not_reasons(order: OrderOfService) -> Iterator[NotReason]:
     """What of the order does not hold it."""
     if not order.position:
-        yield Surplus("priority", "first in queue")
+        yield NotReason("priority", "first in queue")
     elif not order.of_higher_priority:
-        yield Surplus("priority", "nobody with a higher one goes first")
+        yield NotReason("priority", "nobody with a higher one goes first")
     if not order.of_other_shares:
         at = order.used / order.entitled
-        yield Surplus("fair share", f"{order.share} at {at:.1f} of its share")
+        yield NotReason("fair share", f"{order.share} at {at:.1f} of its share")
 
 
-def _share(chain: Chain) -> str:
-    return chain.id.split("/", 2)[2]
-
-
-def _weight(chains: Iterator[Chain] | list[Chain]) -> float:
+def _weight(chains: Iterable[Chain]) -> float:
     return sum(chain.weight for chain in chains)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rota.domain.amounts import format_amount
 from rota.domain.resources import SLOTS, UNIT, fits, lacking, minus
 from rota.domain.run import Reason
 from rota.domain.shape import demand_of, unmet
@@ -21,7 +22,7 @@ def worker_reason(pool: str, shape: str, sessions: Sequence[Session]) -> Reason:
         others = sorted({session.pool for session in present})
         known = f" (workers serve {', '.join(others)})" if others else ""
         return Reason(WORKER, f"no worker serves pool {pool}{known}", action=_LOOK)
-    lacks = [unmet(shape, s.labels, s.functions, _capacity(s)) for s in crew]
+    lacks = [unmet(shape, s.labels, s.functions, s.capacity) for s in crew]
     if all(lacks):
         missing = "; ".join(sorted({", ".join(each) for each in lacks}))
         message = f"none of the {len(crew)} workers of pool {pool} fits: missing {missing}"
@@ -35,13 +36,13 @@ def worker_reason(pool: str, shape: str, sessions: Sequence[Session]) -> Reason:
 
 def _room(shape: str, taking: Sequence[Session]) -> Reason:
     demand = demand_of(shape).resources
-    rooms = [minus(_capacity(s), {SLOTS: s.held * UNIT, **s.used}) for s in taking]
+    rooms = [minus(s.capacity, {SLOTS: s.held * UNIT, **s.used}) for s in taking]
     short = {name for room in rooms for name in lacking(demand, room)} - {SLOTS}
     if any(fits(demand, room) for room in rooms) or not short:
         used, slots = sum(s.held for s in taking), sum(s.slots for s in taking)
         message = f"{used} of {slots} slots are taken"
     else:
-        needed = ", ".join(f"{demand[name] / UNIT:g} {name}" for name in sorted(short))
+        needed = ", ".join(f"{format_amount(name, demand[name])} {name}" for name in sorted(short))
         message = f"no worker that could take it has room now: it needs {needed}"
     return Reason(WORKER, message, action="rota run list --active")
 
@@ -52,7 +53,3 @@ def _all_draining(workers: Sequence[str]) -> Reason:
     if others:
         message = f"all workers that fit are draining: {', '.join(workers)}"
     return Reason(WORKER, message, action=f"rota worker resume {one}")
-
-
-def _capacity(session: Session) -> dict[str, int]:
-    return {**session.resources, SLOTS: session.slots * UNIT}

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from rota.domain.lease import SERVER_LEASE
 from rota.sdk import calls
-from rota.sdk.answers import Server
+from rota.sdk.cluster_answers import Server
 from rota.testing.chaos.client import AWAY, AnyServer
 from rota.testing.nodes import ServerNode, WorkerNode
 from rota.testing.waiting import eventually

@@ -22,7 +22,7 @@ from rota.operations.timetables import timetable
 from rota.testing.clock import START
 
 PROJECT = "default"
-FIRING_FOR = timedelta(seconds=27)  # after that no schedule has a due time
+FIRING_FOR = timedelta(seconds=22)  # after that no schedule has a due time
 LICENCE = Resource(PROJECT, "licence", total=3)
 API = Limit(PROJECT, "api", tokens=2, per=timedelta(seconds=3), burst=3)
 QUOTA = Quota(PROJECT, running=4)  # in some universes

@@ -60,7 +60,7 @@ class Witness:
         self.lives: dict[Fence, Life] = {}
         self.pasts: defaultdict[str, list[Past]] = defaultdict(list)  # by run
         self.tally: Counter[str] = Counter()  # of what happened, so that nothing is vacuous
-        self._accepted: set[Fence] = set()  # their ends were
+        self.accepted: set[Fence] = set()  # attempts whose end a server has taken note of
         self._begun: Counter[Fence] = Counter()
         self._claimed: Counter[str] = Counter()  # the latest attempt at each run
         self._cancelled: dict[str, int] = {}  # and the latest attempt by then
@@ -112,7 +112,7 @@ class Witness:
             if fence in answer.fenced:
                 self.note("fenced report", fence)
             elif fence in answer.accepted:
-                self._accepted.add(fence)
+                self.accepted.add(fence)
 
     def ended(self, fence: Fence, how: str) -> None:
         """Once nothing of the process is left."""
@@ -140,7 +140,7 @@ class Witness:
     def _judge_after(self, life: Life, past: Past) -> None:
         fence, rules = life.fence, life.job.rules
         self._require(past.attempt < fence.attempt, "a stale attempt began", fence)
-        is_known = Fence(fence.run, past.attempt) in self._accepted
+        is_known = Fence(fence.run, past.attempt) in self.accepted
         if is_known and past.how in (AttemptResult.FAILED, AttemptResult.TIMED_OUT):
             pause = self._timeline.now - past.ended_at
             backoff = rules.retry.delay.total_seconds() * SECOND

@@ -91,7 +91,7 @@ class Machine:
         self._processes[fence] = object()
         seconds = self._random.choice((0.05, 0.3, 1.0, 3.0, 8.0)) * self._random.uniform(0.5, 2)
         result = self._random.choices(
-            (AttemptResult.COMPLETED, AttemptResult.FAILED), weights=(85, 15)
+            (AttemptResult.COMPLETED, AttemptResult.FAILED), weights=(75, 25)
         )[0]
         if seconds >= TIMEOUT.total_seconds():
             seconds, result = TIMEOUT.total_seconds(), AttemptResult.TIMED_OUT

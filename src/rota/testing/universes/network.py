@@ -41,6 +41,8 @@ class Connection:
 
 
 class Network:
+    """All messages between workers and servers, in one weather."""
+
     def __init__(
         self, timeline: Timeline, random: Random, weather: Weather, witness: Witness
     ) -> None:
@@ -86,7 +88,7 @@ class Network:
         """Perhaps have a message arrive once more, long after: more often than by bad luck."""
         if self._chance(3 * self._weather.doubling):
             self._witness.note("echo")
-            self._timeline.after(self._random.uniform(2, 6), deliver)
+            self._timeline.after(self._random.uniform(3, 9), deliver)
 
     def cut(self, connection: Connection) -> None:
         """What is under way is lost."""

@@ -16,6 +16,8 @@ _USERS = ("ann", "bob")
 
 
 class People:
+    """They remember what they were promised."""
+
     def __init__(self, world: World, surroundings: Surroundings) -> None:
         self._world = world
         self._timeline = surroundings.timeline

@@ -7,7 +7,7 @@ from random import Random
 
 from rota.domain.resources import UNIT, Vector
 
-CHAOS_SECONDS = 30.0  # then everything is mended, and all must come to an end
+CHAOS_SECONDS = 25.0  # then everything is mended, and all must come to an end
 MAX_DRIFT = 0.06  # of a node's clock: less than the margin by which a worker ends before its lease
 
 
@@ -42,10 +42,10 @@ class Plan:
         workers = (_offer(random), _offer(random), _LARGEST)
         servers = 2
         return cls(
-            lease_seconds=random.choice((4.0, 8.0, 12.0)),
+            lease_seconds=random.choice((5.0, 8.0, 12.0)),
             weather=Weather(
                 loss=random.choice((0.0, 0.01, 0.05, 0.15)),
-                doubling=random.choice((0.0, 0.1, 0.4)),
+                doubling=random.choice((0.0, 0.2, 0.5)),
                 delay=random.choice((0.0, 0.05, 0.2)),
             ),
             workers=workers,

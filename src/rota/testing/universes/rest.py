@@ -9,6 +9,7 @@ from rota.domain.ids import RunId
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState, is_final
+from rota.ports.work import Fence
 from rota.testing.clock import START
 from rota.testing.universes.catalogue import FIRING_FOR, KnownJob, catalogue
 from rota.testing.universes.evidence import Witness
@@ -43,7 +44,10 @@ def _judge_end(witness: Witness, run: RunFacts, job: KnownJob, *, is_resolved: b
     _require(witness, run.failures <= rules.retry.attempts, "too many failures", told)
     _require(witness, run.losses <= rules.max_losses + 1, "too many losses", told)
     good = [past.attempt for past in pasts if past.how == AttemptResult.COMPLETED]
-    if run.state is RunState.COMPLETED:
+    taken = [attempt for attempt in good if Fence(run.id, attempt) in witness.accepted]
+    is_good = run.state is RunState.COMPLETED
+    _require(witness, is_good or not taken, "an accepted success was dropped", told)
+    if is_good:
         _require(witness, run.attempt in good, "a success that nobody saw", told)
     if rules.delivery is Delivery.AT_MOST_ONCE:
         _require(witness, len(good) <= 1, "at most once ended well twice", told)

@@ -50,6 +50,8 @@ def _ids_from(random: Random) -> Iterator[None]:
 
 
 class Universe:
+    """Servers, workers and people in one world, from the first fault to the last judgement."""
+
     def __init__(self, plan: Plan, world: World, timeline: Timeline, random: Random) -> None:
         self._plan = plan
         self._world = world

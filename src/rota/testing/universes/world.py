@@ -35,6 +35,8 @@ class RunFacts(Protocol):
 
 
 class World(Protocol):
+    """What differs between one kind of universe and another."""
+
     @property
     def runs(self) -> RunStore:
         """What people do with runs."""

@@ -23,11 +23,12 @@ def test_what_nobody_knows_is_a_guess() -> None:
 
 @pytest.mark.parametrize(
     ("elapsed", "left"),
-    [(4.0, 6.0), (10.0, 20.0), (25.0, 5.0), (30.0, 3.0), (100.0, 10.0)],
+    [(4.0, 6.0), (10.0, 20.0), (25.0, 5.0), (30.0, 30.0), (100.0, 100.0)],
 )
-def test_a_run_that_lasts_longer_than_usual_is_taken_for_a_slow_one(
+def test_a_run_that_lasts_longer_than_usual_is_slow_and_then_takes_as_long_again(
     elapsed: float, left: float
 ) -> None:
     known = Durations(1.0, 10.0, 30.0, Source.HISTORY)
 
     assert known.left_after(elapsed) == pytest.approx(left)
+    assert known.left_after(elapsed, most=4.0) == 4.0

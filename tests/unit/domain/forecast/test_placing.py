@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+import pytest
 from tests.unit.domain.forecast.builders import job, runs, setting, starts, workers
 
 from rota.domain.forecast.ahead import JOB_GATE, WORKER_GATE, RunAhead, Setting
@@ -88,17 +89,20 @@ def test_a_slot_is_enough_only_where_the_worker_could_fill_all_of_them() -> None
     assert not roomy.is_slot_enough("default", '{"needs":{"site":"fra"}}')
 
 
+@pytest.mark.parametrize("is_plain", [True, False], ids=["plain", "decided"])
 class TestWhatFollows:
-    def test_an_interval_from_completion_counts_from_the_end_of_each_run(self) -> None:
-        known = job(seconds=10.0)
+    def test_an_interval_from_completion_counts_from_the_end_of_each_run(
+        self, is_plain: bool
+    ) -> None:
+        known = job(seconds=10.0, is_plain=is_plain)
         sequels = Sequels(again={known.id: lambda end: end + 60.0})
 
         placed = place(Program([], runs(known, 5.0), lambda: Following(sequels)), setting(1), 160.0)
 
         assert sorted(starts(placed.runs)) == [5.0, 75.0, 145.0, inf]  # the last comes later
 
-    def test_a_job_that_follows_another_comes_with_its_end(self) -> None:
-        upstream, follower = job("a", seconds=10.0), job("b", seconds=1.0)
+    def test_a_job_that_follows_another_comes_with_its_end(self, is_plain: bool) -> None:
+        upstream, follower = job("a", 10.0, is_plain=is_plain), job("b", 1.0)
         sequels = Sequels(followers={upstream.id: [follower]})
 
         placed = place(
@@ -108,9 +112,9 @@ class TestWhatFollows:
         ended = {run.job.name: run.start_at for run in placed.runs}
         assert ended == {"a": 10.0, "b": 21.0}
 
-    def test_a_cart_goes_wave_by_wave_within_its_window(self) -> None:
+    def test_a_cart_goes_wave_by_wave_within_its_window(self, is_plain: bool) -> None:
         cart = CartId("c_1")
-        item = job("item", seconds=10.0, cart=cart)
+        item = job("item", seconds=10.0, cart=cart, is_plain=is_plain)
         ahead = CartAhead(cart, item, waves=(3, 2), window=2, wait=5.0)
         program = Program([], first_items(ahead, 0.0), lambda: Following(Sequels(carts=[ahead])))
 
@@ -118,9 +122,9 @@ class TestWhatFollows:
 
         assert sorted(starts(placed.runs)) == [0.0, 0.0, 10.0, 25.0, 25.0]
 
-    def test_open_items_of_a_cart_are_of_its_present_wave(self) -> None:
+    def test_open_items_of_a_cart_are_of_its_present_wave(self, is_plain: bool) -> None:
         cart = CartId("c_1")
-        item = job("item", seconds=10.0, cart=cart)
+        item = job("item", seconds=10.0, cart=cart, is_plain=is_plain)
         ahead = CartAhead(cart, item, waves=(1, 1), window=1, open=1)
         going = RunAhead(item, -3.0, -3.0, 10.0, start_at=-3.0, worker="default-0")
         program = Program([going], [], lambda: Following(Sequels(carts=[ahead])))

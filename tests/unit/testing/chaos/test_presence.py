@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.unit.testing.chaos.observers import Told, page
 
-from rota.sdk.answers import Server, Worker
 from rota.sdk.client import Client
+from rota.sdk.cluster_answers import Server, Worker
 from rota.testing.chaos.presence import Life, Session
 from rota.testing.nodes import ServerNode, WorkerNode
 

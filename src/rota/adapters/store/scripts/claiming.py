@@ -11,7 +11,7 @@ from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.gates import hold_free_gates
 from rota.adapters.store.scripts.keys.taking import take_keys
 from rota.adapters.store.scripts.memory import Memory
-from rota.adapters.store.scripts.offers import capacity_of
+from rota.adapters.store.scripts.offers import capacity_in
 from rota.adapters.store.scripts.picking import Picked, Queue, pick
 from rota.adapters.store.scripts.placing import asks_for_resources, place
 from rota.adapters.store.scripts.punctuality import drop_late, too_late
@@ -133,7 +133,7 @@ def _queue(now: int, session: Row, wish: Wish, effects: Effects) -> Script[Queue
     if not chains:
         return None
     [pool] = yield query("pool_state", pool=session["pool"])
-    capacity = capacity_of(session)
+    capacity = capacity_in(session)
     shapes = yield from _fitting_shapes(session, capacity)
     look = yield from effects.memory.look(now, [c.id for c in chains], effects.lines.returned)
     return Queue(

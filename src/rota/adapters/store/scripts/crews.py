@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 from rota.adapters.store.rows import from_json
 from rota.adapters.store.script import Row, Script, query
-from rota.adapters.store.scripts.offers import capacity_of
+from rota.adapters.store.scripts.offers import capacity_in
 from rota.domain.gates import Admission, without_worker
 from rota.domain.resources import Vector
 from rota.domain.shape import unmet
 
-Demand: TypeAlias = tuple[str, str]  # pool and shape
+PoolShape: TypeAlias = tuple[str, str]  # a pool, and a shape that runs have in it
 
 # A worker that is restarted is away for a moment: what only it can do stays in the queue.
 _GRACE = timedelta(minutes=1) // timedelta(microseconds=1)
@@ -58,13 +58,13 @@ class Crews:
         self._trust = trust
         self._crews: dict[str, _Crew] = {}
 
-    def unfit(self, now: int, demands: Iterable[Demand]) -> Script[dict[Demand, Admission]]:
+    def unfit(self, now: int, demands: Iterable[PoolShape]) -> Script[dict[PoolShape, Admission]]:
         """Which of these demands nobody could ever meet. What asks for nothing always fits."""
         shapes: dict[str, set[str]] = defaultdict(set)
         for pool, shape in demands:
             if shape:
                 shapes[pool].add(shape)
-        answers: dict[Demand, Admission] = {}
+        answers: dict[PoolShape, Admission] = {}
         for pool in sorted(shapes):
             crew = yield from self._crew(now, pool)
             for shape in shapes[pool]:
@@ -86,4 +86,4 @@ class Crews:
 
 def _worker(row: Row) -> _Worker:
     functions = frozenset(from_json(row["functions"]))
-    return _Worker(from_json(row["labels"]), functions, capacity_of(row))
+    return _Worker(from_json(row["labels"]), functions, capacity_in(row))

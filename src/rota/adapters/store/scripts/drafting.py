@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from rota.adapters.store.rows import from_json, reasons_to, to_json
 from rota.adapters.store.script import Many, Row, Script
-from rota.adapters.store.scripts.crews import Demand
+from rota.adapters.store.scripts.crews import PoolShape
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.gatekeeper import Gatekeeper
 from rota.adapters.store.scripts.keys.admitting import Ask, admit, promise
@@ -117,19 +117,19 @@ def _entry(
 
 def _ask_for_workers(now: int, entries: Sequence[_Entry], effects: Effects) -> Script[list[_Entry]]:
     """What no worker could ever take waits for one that could."""
-    going = {_demand(entry) for entry in entries if entry.admission.state is RunState.QUEUED}
+    going = {_pool_shape(entry) for entry in entries if entry.admission.state is RunState.QUEUED}
     unfit = yield from effects.memory.crews.unfit(now, going)
     if not unfit:
         return list(entries)
     return [
-        entry._replace(admission=unfit[_demand(entry)])
-        if entry.admission.state is RunState.QUEUED and _demand(entry) in unfit
+        entry._replace(admission=unfit[_pool_shape(entry)])
+        if entry.admission.state is RunState.QUEUED and _pool_shape(entry) in unfit
         else entry
         for entry in entries
     ]
 
 
-def _demand(entry: _Entry) -> Demand:
+def _pool_shape(entry: _Entry) -> PoolShape:
     return entry.pattern.line.pool, entry.pattern.version.shape
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rota.adapters.store.rows import reasons_to
 from rota.adapters.store.script import Many, Row, Script, query
-from rota.adapters.store.scripts.crews import Crews, Demand
+from rota.adapters.store.scripts.crews import Crews, PoolShape
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.letting_go import let_waiters_go
 from rota.adapters.store.scripts.rules import RulesBook
@@ -33,19 +33,19 @@ def release_fitting(now: int, limit: int, book: RulesBook) -> Script[Released]:
 
 def fitting(now: int, rows: Sequence[Row], effects: Effects) -> Script[list[Row]]:
     """Those of these waiting runs that a worker could take; the others wait for one."""
-    unfit = yield from effects.memory.crews.unfit(now, map(_demand, rows))
+    unfit = yield from effects.memory.crews.unfit(now, map(_pool_shape, rows))
     if not unfit:
         return list(rows)
-    yield from _block(now, [row for row in rows if _demand(row) in unfit], unfit)
-    return [row for row in rows if _demand(row) not in unfit]
+    yield from _block(now, [row for row in rows if _pool_shape(row) in unfit], unfit)
+    return [row for row in rows if _pool_shape(row) not in unfit]
 
 
-def _demand(row: Row) -> Demand:
+def _pool_shape(row: Row) -> PoolShape:
     return row["pool"], row["shape"]
 
 
-def _block(now: int, rows: Sequence[Row], unfit: Mapping[Demand, Admission]) -> Script[None]:
-    yield Many("block_run", [_values(unfit[_demand(row)], row) for row in rows])
+def _block(now: int, rows: Sequence[Row], unfit: Mapping[PoolShape, Admission]) -> Script[None]:
+    yield Many("block_run", [_values(unfit[_pool_shape(row)], row) for row in rows])
     news = [row["id"] for row in rows if row["state"] != RunState.BLOCKED]
     if news:
         yield record("run.blocked", now, news, actor="scheduler")

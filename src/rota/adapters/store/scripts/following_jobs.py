@@ -24,6 +24,7 @@ from rota.domain.ids import JobId, RunId, following_run_id
 from rota.domain.run import Trigger
 from rota.ports.records import NewJob, Released
 
+_AFTER = after_key("", "").removesuffix("/")  # what all keys of upstreams begin with
 _MOST_TOLD = 1_000  # runs: the reasons of others change when they are looked at next
 _Followers = Mapping[tuple[str, str], Sequence[Row]]  # by project and upstream
 
@@ -126,7 +127,7 @@ def _tell_followers(
                 others |= {after_key(project, name) for name in rules.after if name != upstream}
     waiting = (yield query("waiters_of_keys", keys=others, limit=_MOST_TOLD)) if others else ()
     runs = [row["id"] for row in waiting if row["job_id"] in jobs]
-    yield from let_runs_go(now, runs, book, effects)
+    yield from let_runs_go(now, runs, book, effects, _AFTER)
 
 
 def leave_ends(runs: Sequence[str], effects: Effects) -> Script[None]:
@@ -144,7 +145,7 @@ def save_dependencies(
     if changed:
         yield query("forget_dependencies", ids=changed)
         waiting = yield query("waiters_of_jobs", jobs=changed)
-        yield from let_runs_go(now, [row["id"] for row in waiting], book, effects)
+        yield from let_runs_go(now, [row["id"] for row in waiting], book, effects, _AFTER)
     pairs = [(job, upstream) for job in jobs for upstream in job.rules.after]
     if pairs:
         rows = [(job.id, job.project, upstream) for job, upstream in pairs]
@@ -162,7 +163,7 @@ def _tell_waiters(
     keys = [after_key(*source) for source in sources]
     if keys:
         waiting = yield query("waiters_of_keys", keys=keys, limit=_MOST_TOLD)
-        yield from let_runs_go(now, [row["id"] for row in waiting], book, effects)
+        yield from let_runs_go(now, [row["id"] for row in waiting], book, effects, _AFTER)
 
 
 def forget_jobs(now: int, gone: Sequence[Row], book: RulesBook, effects: Effects) -> Script[None]:

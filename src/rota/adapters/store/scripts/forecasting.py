@@ -12,9 +12,9 @@ from rota.adapters.store.script import Many, Row, Script, query
 from rota.domain.carts.states import CartState
 from rota.domain.forecast.accuracy import Outcome
 from rota.domain.ids import CartId, JobId, RunId, SessionId, instant, micros
-from rota.domain.shared_keys import SECOND
+from rota.domain.shared_keys import SECOND, Key
 from rota.domain.states import RunState
-from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, PredictedStart
+from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, PredictedStart, TokensLeft
 
 _LOOKED_AT = 2  # times as many runs as are wanted: some did not complete
 
@@ -43,6 +43,11 @@ def latest_durations(jobs: Collection[JobId], runs: int) -> Script[dict[JobId, l
         for row in rows
         if row["durations"]
     }
+
+
+def tokens_left(limit: int) -> Script[dict[Key, TokensLeft]]:
+    rows = yield query("tokens_left", limit=limit)
+    return {row["key"]: TokensLeft(row["level"], instant(row["at"])) for row in rows}
 
 
 def save_predictions(now: int, starts: Sequence[PredictedStart]) -> Script[None]:
@@ -96,14 +101,15 @@ def _open_cart(waves: Sequence[Row]) -> OpenCart:
 
 
 def _open_run(row: Row) -> OpenRun:
-    is_held = row["state"] in (RunState.CLAIMED, RunState.PROCESSING)
+    state = RunState(row["state"])
+    is_held = state in (RunState.CLAIMED, RunState.PROCESSING)
     timeout = row["timeout"]
     return OpenRun(
         id=RunId(row["id"]),
         project=row["project"],
         job_id=JobId(row["job_id"]),
         job=row["job"],
-        state=RunState(row["state"]),
+        state=state,
         due_at=instant(row["due_at"]),
         release_at=instant(row["release_at"]),
         eligible_at=optional_instant(row["eligible_at"]),
@@ -116,6 +122,7 @@ def _open_run(row: Row) -> OpenRun:
         shape=row["shape"],
         expected=row["expected"],
         timeout=None if timeout is None else timeout / SECOND,
+        deadline_at=optional_instant(row["deadline_at"]),
         cart=CartId(row["cart"]) if row["cart"] else None,
         keys=from_json(row["keys"]) or {},
         is_paused=bool(row["paused"]),

@@ -26,7 +26,7 @@ def pass_gates_again(
     values = []
     for row in rows:
         drop_at = _drop_at(row, versions[row["job_id"], row["job_version"]].rules)
-        values.append((max(now, row["release_at"]), drop_at, row["id"]))
+        values.append((max(now, row["release_at"], row["eligible_at"] or 0), drop_at, row["id"]))
     yield Many("let_run_go", values)
     yield record("run.scheduled", now, [row["id"] for row in rows], actor=actor)
     effects.times = True
@@ -47,16 +47,19 @@ def let_waiters_go(
 
 
 def let_runs_go(
-    now: int, runs: Sequence[str], book: RulesBook, effects: Effects, key: str = ""
+    now: int, runs: Sequence[str], book: RulesBook, effects: Effects, key: str
 ) -> Script[int]:
-    """The same for these runs, as far as they still wait (on that key); returns how many."""
+    """The same for these runs, as far as they still wait on a key that begins so.
+
+    Somebody may have held one since it was found.
+    """
     if not runs:
         return 0
     rows = yield query("waiting_runs_to_change", ids=runs)
     waiting = [
         row
         for row in rows
-        if row["state"] == RunState.BLOCKED and (not key or row["blocked_on"] == key)
+        if row["state"] == RunState.BLOCKED and row["blocked_on"].startswith(key)
     ]
     if waiting:
         yield from pass_gates_again(now, waiting, book, effects)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from rota.adapters.store.rows import from_json, to_json
 from rota.adapters.store.script import Row, Script, query
-from rota.domain.resources import SLOTS, UNIT, Vector, plus, total
+from rota.domain.resources import Vector, capacity_of, plus, total
 from rota.domain.shape import demand_of
 
 
-def capacity_of(session: Row) -> dict[str, int]:
-    """All that a worker has: its slots, and the resources that it offers."""
-    return {**from_json(session["resources"]), SLOTS: session["slots"] * UNIT}
+def capacity_in(session: Row) -> dict[str, int]:
+    """All that the worker of a session has."""
+    return capacity_of(session["slots"], from_json(session["resources"]))
 
 
 def add_up(pool: str) -> Script[None]:
@@ -22,7 +22,7 @@ def add_up(pool: str) -> Script[None]:
     """
     yield query("hold_pool", pool=pool)
     offers = yield query("offers", pool=pool)
-    totals = total(_times(row["workers"], capacity_of(row)) for row in offers)
+    totals = total(_times(row["workers"], capacity_in(row)) for row in offers)
     yield query("set_totals", pool=pool, totals=to_json(totals))
 
 

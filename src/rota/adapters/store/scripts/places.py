@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from rota.adapters.store.rows import from_json
 from rota.adapters.store.script import Row, Rows, Script, query
-from rota.adapters.store.scripts.lines import chain_from, line_of
+from rota.adapters.store.scripts.lines import chain_from
 from rota.domain.ids import RunId, instant
 from rota.domain.order import Chain, activation_tag, cost_of, entitled, group_of
 from rota.domain.resources import Vector, dominant_share
 from rota.domain.shape import demand_of
-from rota.domain.turns import QueuedLine, tags_of
+from rota.domain.turns import QueuedLine, share_of, tags_of
 from rota.ports.places import Place, Reserved
 
 
@@ -27,14 +27,14 @@ def place_of(now: int, run: RunId) -> Script[Place | None]:
     own, lines = yield from _lines(row, pool)
     queued = pool.queued
     return Place(
-        share=line_of(row).share,
+        share=share_of(row["chain"]),
         shape=row["shape"],
         cost=cost_of(row["expected"], pool.share_of(row["shape"])),
         line=own,
         lines=lines,
         in_line=sum(each["older"] for each in queued if each["chain"] == row["chain"]),
         older=sum(each["older"] for each in queued),
-        used=pool.used_by(line_of(row).share),
+        used=pool.used_by(share_of(row["chain"])),
         keys=from_json(row["keys"]) or {},
         blocked_on=row["blocked_on"] or "",
         before=(yield from _before(row)),
@@ -57,7 +57,7 @@ class _Pool:
         return self._shares[shape]
 
     def used_by(self, share: str) -> float:
-        mine = (row for row in self.going if row["chain"].split("/", 2)[2] == share)
+        mine = (row for row in self.going if share_of(row["chain"]) == share)
         return sum((row["runs"] * self.share_of(row["shape"]) for row in mine), 0.0)
 
     def costs(self) -> Mapping[str, tuple[int, float]]:
@@ -99,7 +99,7 @@ def _starting(row: Row, known: Iterable[Row], active: list[Chain]) -> Script[Cha
     """A line without runs, as it would start again."""
     found = next((chain_from(each) for each in known if each["id"] == row["chain"]), None)
     if found is None:
-        share = line_of(row).share
+        share = share_of(row["chain"])
         weights = {each["share"]: each["weight"] for each in (yield query("share_weights"))}
         group = group_of(share)
         own, together = weights.get(share, 1.0), weights.get(group, 1.0)
@@ -124,8 +124,7 @@ def _before(row: Row) -> Script[int]:
 
 def _reservation(now: int, pool: str) -> Script[Reserved | None]:
     rows = yield query("kept_free", pool=pool, now=now)
-    return (
-        Reserved(RunId(rows[0]["id"]), rows[0]["worker"], instant(rows[0]["expires_at"]))
-        if rows
-        else None
-    )
+    if not rows:
+        return None
+    [row] = rows
+    return Reserved(RunId(row["id"]), row["worker"], instant(row["expires_at"]))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from rota.adapters.store.script import Row, Rows, Script, query
 from rota.adapters.store.scripts.effects import Effects
-from rota.adapters.store.scripts.offers import capacity_of
+from rota.adapters.store.scripts.offers import capacity_in
 from rota.adapters.store.scripts.picking import Picked, Queue, named_runs, oldest_runs
 from rota.adapters.store.scripts.reserving import Standing, Wanted, reserved_run, standing
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, allot, cost_of
@@ -49,7 +49,7 @@ def _placement(now: int, session: Row, held: Rows, found: Standing) -> Placement
     takers = [
         Held(demand_of(row["shape"]).resources, end) for row, end in zip(held, ends, strict=True)
     ]
-    return Placement(capacity_of(session), now, takers, found.here)
+    return Placement(capacity_in(session), now, takers, found.here)
 
 
 @dataclass(slots=True)

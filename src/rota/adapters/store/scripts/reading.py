@@ -39,8 +39,8 @@ from rota.ports.records import (
     RunQuery,
     Session,
     StoredChunk,
-    Token,
 )
+from rota.ports.tokens import Token
 from rota.ports.work import ChunkMeta, Fence
 
 _MAX_SESSIONS = 1_000

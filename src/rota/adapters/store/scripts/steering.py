@@ -23,7 +23,7 @@ def hold(now: int, run: RunId, actor: str) -> Script[Wakes]:
     if row["blocked_on"] == hold_key(run):
         return Wakes()
     admission, effects = held(run, actor), Effects()
-    yield Many("block_run", [(admission.blocked_on, reasons_to(admission.reasons), run)])
+    yield Many("hold_run", [(admission.blocked_on, reasons_to(admission.reasons), run)])
     yield record("run.held", now, [run], actor=actor)
     if row["state"] != RunState.BLOCKED:
         yield record("run.blocked", now, [run], actor=actor)

@@ -8,7 +8,7 @@ from rota.adapters.store.rows import token_from
 from rota.adapters.store.script import Many, Script, query
 from rota.adapters.store.scripts.effects import record
 from rota.domain.ids import instant
-from rota.ports.records import NewToken, Token
+from rota.ports.tokens import NewToken, Token
 
 _MICROSECOND = timedelta(microseconds=1)
 _KEPT = timedelta(days=1) // _MICROSECOND  # how long login links and sessions outlive their end

@@ -7,7 +7,7 @@ from rota.adapters.store.scripts.effects import record
 from rota.adapters.store.scripts.lines import chain_from
 from rota.domain.ids import instant
 from rota.domain.order import entitled, group_of
-from rota.ports.limits import LineState, ShareWeight
+from rota.ports.places import LineState, ShareWeight
 
 
 def share_weights() -> Script[list[ShareWeight]]:

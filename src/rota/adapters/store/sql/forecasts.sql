@@ -25,9 +25,9 @@ WHERE job.deleted_at IS NULL LIMIT :limit;
 -- name: all_open_runs
 -- Runs that are not final, the oldest first.
 SELECT id, project, job_id, job, state, due_at, release_at, eligible_at, claimed_at, started_at,
-    session, blocked_on, pool, priority, chain, shape, expected, timeout, keys, cart,
+    session, blocked_on, pool, priority, chain, shape, expected, timeout, deadline_at, keys, cart,
     (SELECT paused FROM job WHERE job.id = active_run.job_id) AS paused
-FROM active_run WHERE state <> 'UNKNOWN' ORDER BY seq LIMIT :limit;
+FROM active_run ORDER BY seq LIMIT :limit;
 
 -- name: open_carts
 -- Carts that go on, with how many items of each wave have no run yet, the oldest first.
@@ -48,6 +48,10 @@ SELECT id, (SELECT group_concat(ended_at - started_at) FROM (SELECT state, start
     FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT :looked_at) AS newest
     WHERE state = 'COMPLETED' AND started_at IS NOT NULL) AS durations
 FROM job WHERE id = ANY(:ids);
+
+-- name: tokens_left
+-- How full buckets were; those that nobody took of for long are likely to be full again.
+SELECT key, level, at FROM shared_key WHERE level IS NOT NULL ORDER BY at DESC LIMIT :limit;
 
 -- name: insert_prediction
 -- When a run is thought to start.

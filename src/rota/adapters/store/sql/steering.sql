@@ -1,8 +1,15 @@
 -- name: waiting_runs_to_change
 -- What decisions about runs that wait need, locked.
 SELECT id, seq, job_id, job_version, state, trigger, blocked_on, chain, pool, priority, release_at,
-    late_at, backfill, keys
+    eligible_at, late_at, backfill, keys
 FROM run WHERE id = ANY(:ids);
+
+-- name: hold_run
+-- Somebody holds it. A time that had not come, as that of the next attempt, is still to be waited for.
+UPDATE run SET state = 'BLOCKED', blocked_on = :key, reasons = :reasons,
+    eligible_at = CASE WHEN state = 'SCHEDULED' THEN eligible_at END,
+    gate_job = CASE WHEN trigger = 'schedule' THEN job_id END
+WHERE id = :id AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
 
 -- name: let_run_go
 -- A run passes the gates again.

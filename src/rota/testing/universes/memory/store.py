@@ -14,7 +14,7 @@ from itertools import count
 from rota.domain.errors import StaleStream
 from rota.domain.ids import JobId, RunId, SessionId, instant, micros, scheduled_run_id
 from rota.domain.order import share_key
-from rota.domain.resources import SLOTS, UNIT
+from rota.domain.resources import capacity_of
 from rota.domain.retry import Ending, attempt_ended
 from rota.domain.run import AttemptResult, Trigger
 from rota.domain.states import LEASED_STATES, RunEvent, RunState, is_final
@@ -57,6 +57,8 @@ class _Cursor:
 
 
 class MemoryStore:
+    """Every verb is done at once, so each is whole or not at all."""
+
     def __init__(self, clock: TrueTime, jobs: Mapping[JobId, KnownJob], *, has_quota: bool) -> None:
         self.book = Book()
         self._clock = clock
@@ -255,7 +257,7 @@ class MemoryStore:
         new = StoredSession(
             SessionId(f"w_{len(self._sessions)}"),
             hello.worker,
-            {**hello.resources, SLOTS: hello.slots * UNIT},
+            capacity_of(hello.slots, hello.resources),
             hello.slots,
             length,
             now + length,

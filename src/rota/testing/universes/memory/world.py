@@ -88,6 +88,8 @@ class FiringDuty:
 
 
 class ReleasingDuty:
+    """Lets go what may go."""
+
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 

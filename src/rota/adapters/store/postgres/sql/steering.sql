@@ -1,7 +1,7 @@
 -- name: waiting_runs_to_change
 -- What decisions about runs that wait need, locked.
 SELECT id, seq, job_id, job_version, state, trigger, blocked_on, chain, pool, priority, release_at,
-    late_at, backfill, keys
+    eligible_at, late_at, backfill, keys
 FROM run WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: let_run_go

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 
 from rota.domain.run import Reason, Run
 from rota.domain.states import RunState
 from rota.operations.backends import Backends
-from rota.operations.explaining.explanation import Explanation, Obstacle
+from rota.operations.explaining.explanation import Explanation, Obstacle, OrderOfService
 from rota.operations.explaining.gates import passed_gates
 from rota.operations.explaining.jobs import job_obstacle, upstream_obstacle
-from rota.operations.explaining.shared_keys import key_obstacles
+from rota.operations.explaining.shared_keys import is_shared, key_obstacles
 from rota.operations.explaining.starting import likely_start
 from rota.operations.explaining.turn import (
+    not_reasons,
     order_of_service,
     reservation_reason,
-    surplus_of,
     turn_reason,
 )
 from rota.operations.explaining.workers import worker_reason
@@ -64,8 +63,11 @@ async def _waits(backends: Backends, run: Run) -> Explanation:
     place = await backends.store.place_of(run.id)
     if place is None:  # it has gone on since it was read
         return Explanation(run, f"{run.state.lower()}: it goes on this very moment")
-    obstacles = await _obstacles(backends, run, place)
     order = order_of_service(place)
+    if run.state is RunState.QUEUED:
+        obstacles = await _to_a_worker(backends, run, place, order)
+    else:
+        obstacles = await _at_gates(backends, run, place)
     message = obstacles[0].reason.message if obstacles else "it goes on in a moment"
     gates = [obstacle.reason.gate for obstacle in obstacles]
     return Explanation(
@@ -75,18 +77,17 @@ async def _waits(backends: Backends, run: Run) -> Explanation:
         passed_gates(run, place.keys, gates),
         since=_since(run),
         order=order,
-        surplus=tuple(surplus_of(order)) if run.state is not RunState.SCHEDULED else (),
+        not_reasons=() if run.state is RunState.SCHEDULED else tuple(not_reasons(order)),
         starts_at=await likely_start(backends, run),
     )
 
 
-async def _obstacles(backends: Backends, run: Run, place: Place) -> Sequence[Obstacle]:
-    if run.state is RunState.QUEUED:
-        return await _on_the_way(backends, run, place)
+async def _at_gates(backends: Backends, run: Run, place: Place) -> list[Obstacle]:
     if not run.reasons and run.state is RunState.SCHEDULED:
         return [Obstacle(Reason("time", _time_words(run), eligible_at=run.eligible_at))]
-    of_keys = await key_obstacles(backends, run, place)
-    return [of_keys.get(r.key) or await _obstacle(backends, run, place, r) for r in run.reasons]
+    others = [reason for reason in run.reasons if not is_shared(reason)]
+    obstacles = [await _obstacle(backends, run, place, reason) for reason in others]
+    return obstacles + await key_obstacles(backends, run, place)
 
 
 async def _obstacle(backends: Backends, run: Run, place: Place, reason: Reason) -> Obstacle:
@@ -99,13 +100,15 @@ async def _obstacle(backends: Backends, run: Run, place: Place, reason: Reason) 
             return Obstacle(reason)
 
 
-async def _on_the_way(backends: Backends, run: Run, place: Place) -> list[Obstacle]:
+async def _to_a_worker(
+    backends: Backends, run: Run, place: Place, order: OrderOfService
+) -> list[Obstacle]:
     """What a queued run waits for."""
     sessions = await backends.store.sessions(alive_only=True)
     reasons = (
         worker_reason(run.pool, place.shape, sessions),
-        turn_reason(order_of_service(place)),
-        reservation_reason(run.id, place.reservation),
+        turn_reason(order),
+        reservation_reason(run.id, order.reservation),
     )
     return [Obstacle(reason) for reason in reasons if reason is not None]
 

@@ -13,8 +13,8 @@ from rota.ports.records import Released, Wakes
 _NOTHING = Released(0, Wakes())
 
 
-class SteeringVerbs:
-    """Implements `rota.ports.waiting.WaitingStore`, and of `LimitStore` what is about one run."""
+class WaitingVerbs:
+    """Implements `rota.ports.waiting.WaitingStore`."""
 
     _driver: Driver
     _book: RulesBook

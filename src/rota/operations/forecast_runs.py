@@ -1,0 +1,99 @@
+"""Runs that exist already: those that wait, and those that have been taken."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from datetime import datetime
+from math import inf
+from typing import TypeAlias
+
+from rota.domain.forecast.ahead import RunAhead
+from rota.domain.ids import JobId
+from rota.domain.shared_keys import KeyKind, kind_of
+from rota.domain.states import RunState
+from rota.operations.forecast_inputs import Inputs
+from rota.operations.forecast_jobs import JobsAhead
+from rota.ports.forecasts import OpenRun
+
+_AFTER = "after:"  # the key of runs that wait for another job
+_HELD_BY_SOMEBODY = ("hold:", "cart:")  # not let go by time or room alone
+_NOBODY = "(unknown)"  # the worker of a run for which none answers
+
+Held: TypeAlias = dict[JobId, list[RunAhead]]  # by the job that has to complete first
+
+
+def waiting_runs(inputs: Inputs, jobs: JobsAhead) -> tuple[list[RunAhead], Held]:
+    """Runs that have no worker yet, as far as they go on by themselves.
+
+    Apart from them those that another job has to complete for. What is in the queue has passed its
+    gates, so it goes before what waits at one.
+    """
+    free: list[RunAhead] = []
+    held: Held = defaultdict(list)
+    for run in sorted(inputs.runs, key=lambda run: run.state is not RunState.QUEUED):
+        if run.began_at is not None or _is_stuck(run):
+            continue
+        made = _waiting(run, inputs, jobs)
+        if not run.blocked_on.startswith(_AFTER):
+            free.append(made)
+        elif upstream := jobs.id_of(*run.blocked_on.removeprefix(_AFTER).split("/", 1)):
+            held[upstream].append(made)
+    return free, held
+
+
+def taken_runs(inputs: Inputs, jobs: JobsAhead) -> tuple[list[RunAhead], list[RunAhead]]:
+    """Runs of the workers that go on, and those of others."""
+    workers = {worker.name for worker in jobs.workers}
+    going: list[RunAhead] = []
+    outside: list[RunAhead] = []
+    for run in inputs.runs:
+        if run.state is RunState.UNKNOWN:
+            outside.append(_doubtful(run, jobs))
+        elif run.began_at is not None:
+            lot = going if run.session in workers else outside
+            lot.append(_taken(run, run.began_at, inputs, jobs))
+    return going, outside
+
+
+def _is_stuck(run: OpenRun) -> bool:
+    """Whether somebody has to do something before it goes on."""
+    return (
+        run.state is RunState.UNKNOWN
+        or run.blocked_on.startswith(_HELD_BY_SOMEBODY)
+        or (run.is_paused and run.state is RunState.BLOCKED)
+    )
+
+
+def _waiting(run: OpenRun, inputs: Inputs, jobs: JobsAhead) -> RunAhead:
+    job = jobs.of_run(run)
+    ready = max(inputs.seconds_to(_ready_at(run)), 0.0)
+    return RunAhead(job, inputs.seconds_to(run.due_at), ready, job.durations.usual, id=run.id)
+
+
+def _ready_at(run: OpenRun) -> datetime:
+    """When its time comes; of what waits for a key, the key decides."""
+    if run.state is RunState.SCHEDULED:
+        return run.eligible_at or run.release_at
+    return run.release_at
+
+
+def _taken(run: OpenRun, began_at: datetime, inputs: Inputs, jobs: JobsAhead) -> RunAhead:
+    job = jobs.of_run(run)
+    began = min(inputs.seconds_to(began_at), 0.0)
+    left = job.durations.left_after(-began, _most_left(run, -began, inputs))
+    due = inputs.seconds_to(run.due_at)
+    return RunAhead(job, due, began, left - began, began, id=run.id, worker=run.session or _NOBODY)
+
+
+def _most_left(run: OpenRun, elapsed: float, inputs: Inputs) -> float:
+    """How long a run that has begun may still go on."""
+    timeout = inf if run.timeout is None else run.timeout - elapsed
+    deadline = inf if run.deadline_at is None else inputs.seconds_to(run.deadline_at)
+    return max(min(timeout, deadline), 0.0)
+
+
+def _doubtful(run: OpenRun, jobs: JobsAhead) -> RunAhead:
+    """A run of which nobody knows whether it goes on keeps others away until somebody decides."""
+    keys = {key: n for key, n in run.keys.items() if kind_of(key) is KeyKind.EXCLUSIVE}
+    return RunAhead(jobs.of_run(replace(run, keys=keys)), 0.0, 0.0, inf, 0.0, worker=_NOBODY)

@@ -1,0 +1,51 @@
+"""What can be asked about calendars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rota.sdk.answers import Page
+from rota.sdk.calendar_answers import Calendar, CalendarChange, CalendarDetail, CalendarWindows
+from rota.sdk.calls import Instant
+from rota.sdk.exchange import Call, get, path_of, put
+
+
+def list_calendars(*, limit: int | None = None, cursor: str | None = None) -> Call[Page[Calendar]]:
+    """Calendars by name."""
+    return get(Page[Calendar], "/calendars", limit=limit, cursor=cursor)
+
+
+def get_calendar(calendar: str) -> Call[CalendarDetail]:
+    """A calendar, and the jobs that use it."""
+    return get(CalendarDetail, path_of("calendars", calendar))
+
+
+def put_calendar(
+    calendar: str,
+    document: Mapping[str, object] | str,
+    *,
+    plan: bool = False,
+    if_match: str | None = None,
+) -> Call[CalendarChange]:
+    """Create or change a calendar, given as a job file has it; with `plan`, only say what would be.
+
+    Of a text (YAML or JSON) problems are told with line and column. `if_match` is a calendar's
+    etag: if it changed since then, this is refused.
+    """
+    call = put(CalendarChange, path_of("calendars", calendar), document, plan=plan or None)
+    if isinstance(document, str):
+        call = call.with_file(document)
+    return call.if_match(if_match)
+
+
+def delete_calendar(calendar: str, *, if_match: str | None = None) -> Call[None]:
+    """Delete a calendar that no job uses."""
+    return Call(type(None), "DELETE", path_of("calendars", calendar)).if_match(if_match)
+
+
+def get_calendar_windows(
+    calendar: str, *, start: Instant | None = None, count: int | None = None
+) -> Call[CalendarWindows]:
+    """The next stretches in which nothing may start, the current one included."""
+    call = get(CalendarWindows, path_of("calendars", calendar, "windows"), count=count)
+    return call.with_query(**{"from": start})

@@ -1,0 +1,44 @@
+"""What can be asked about tokens."""
+
+from __future__ import annotations
+
+from rota.sdk.answers import Page
+from rota.sdk.exchange import Call, get, path_of, post
+from rota.sdk.token_answers import Caller, NewToken, NewWorkerToken, Token, WorkerToken
+
+
+def list_tokens() -> Call[Page[Token]]:
+    return get(Page[Token], "/tokens")
+
+
+def create_token(name: str, role: str, *, expires_in: str | None = None) -> Call[NewToken]:
+    """A new token; its secret is in this answer and never again. `expires_in`: "90d"."""
+    document = {"name": name, "role": role}
+    if expires_in is not None:
+        document["expires_in"] = expires_in
+    return post(NewToken, "/tokens", document)
+
+
+def revoke_token(token: str) -> Call[None]:
+    return Call(type(None), "DELETE", path_of("tokens", token))
+
+
+def list_worker_tokens() -> Call[Page[WorkerToken]]:
+    return get(Page[WorkerToken], "/worker_tokens")
+
+
+def create_worker_token(
+    name: str, *, pool: str | None = None, expires_in: str | None = None
+) -> Call[NewWorkerToken]:
+    """A token for the worker of that name; its secret is in this answer and never again."""
+    given = {"name": name, "pool": pool, "expires_in": expires_in}
+    document = {key: value for key, value in given.items() if value is not None}
+    return post(NewWorkerToken, "/worker_tokens", document)
+
+
+def revoke_worker_token(token: str) -> Call[None]:
+    return Call(type(None), "DELETE", path_of("worker_tokens", token))
+
+
+def whoami() -> Call[Caller]:
+    return get(Caller, "/whoami")
