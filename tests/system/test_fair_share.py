@@ -26,7 +26,7 @@ WANTS = {"anna": ["small"], "ben": ["wide"], "cleo": ["small", "wide"]}
 WEIGHTS = {"anna": 1, "ben": 1, "cleo": 2}
 ROUNDS, ROUND = 15, 10  # how often a user asks for each job, and for how many runs
 MEASURED = 200  # runs
-TOLERANCE = 0.06
+TOLERANCE = 0.05
 HOARD = 2_000
 A_MINUTE = timedelta(minutes=1)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
+from rota.cli import times
 from rota.cli.inert import inert
 from rota.cli.table import Column, write_table
 from rota.cli.terminal import Terminal
@@ -15,9 +16,12 @@ from rota.sdk.forecast_answers import (
     JobForecast,
     Load,
     Saturation,
+    SlowRun,
 )
 
-_MOST_SATURATIONS = 10
+_MOST_SATURATIONS, _MOST_SLOW = 10, 10
+_LONG = "running longer than usual"
+_NEVER = "not in this window,"
 _KINDS = {
     "rate": "rate limit",
     "resource": "resource",
@@ -32,7 +36,8 @@ def write_forecast(terminal: Terminal, ahead: Forecast, present: datetime, limit
     if ahead.runs:
         write_table(terminal, _starts(present), ahead.runs[:limit])
     elif ahead.jobs:
-        write_table(terminal, _jobs(present), ahead.jobs[:limit])
+        slow = {run.job for run in ahead.slow}
+        write_table(terminal, _jobs(present, slow), ahead.jobs[:limit])
     else:
         terminal.tell("nothing starts in that time")
     if len(shown) > limit:
@@ -42,6 +47,8 @@ def write_forecast(terminal: Terminal, ahead: Forecast, present: datetime, limit
         terminal.write(inert(_saturation(saturation, present)))
     if len(ahead.saturations) > _MOST_SATURATIONS:
         terminal.tell(f"and {len(ahead.saturations) - _MOST_SATURATIONS:,} more times")
+    for run in ahead.slow[:_MOST_SLOW]:
+        terminal.write(inert(_slow(run, present)))
     for note in _notes(ahead):
         terminal.tell(note)
 
@@ -58,13 +65,13 @@ def write_quiet(terminal: Terminal, ahead: Forecast) -> None:
         terminal.write(f"quiet times of the day (UTC): {' '.join(quiet.times)}")
 
 
-def _jobs(present: datetime) -> tuple[Column[JobForecast], ...]:
+def _jobs(present: datetime, slow: Collection[str]) -> tuple[Column[JobForecast], ...]:
     return (
         Column("START", lambda job: _start(job.first_start_at, present)),
         Column("JOB", lambda job: f"{job.job} ×{job.starts:,}" if job.starts > 1 else job.job),
-        Column("TAKES", lambda job: _takes(job)),
-        Column("WAITS", lambda job: _waits(job.longest_wait, job.waits_for)),
-        Column("NOTE", lambda job: job.remark),
+        Column("TAKES", _takes),
+        Column("WAITS", _job_waits),
+        Column("NOTE", lambda job: job.remark or (_LONG if job.job in slow else "")),
     )
 
 
@@ -73,7 +80,7 @@ def _starts(present: datetime) -> tuple[Column[ForecastStart], ...]:
         Column("START", lambda run: _start(run.start_at, present)),
         Column("DUE", lambda run: _clock(run.due_at, present)),
         Column("RUN", lambda run: run.run or "–", is_whole=True),
-        Column("WAITS", lambda run: _waits(run.wait or "", run.waits_for)),
+        Column("WAITS", _start_waits),
         Column("NOTE", lambda run: run.remark),
     )
 
@@ -90,11 +97,24 @@ def _clock(at: datetime, present: datetime) -> str:
 
 def _takes(job: JobForecast) -> str:
     mark = " (guessed)" if job.expected.source == "guess" else ""
-    return f"~{job.expected.usual}{mark}"
+    return f"~{times.length(job.expected.usual_seconds)}{mark}"
 
 
-def _waits(wait: str, waits_for: str) -> str:
-    return f"{wait} for {_what(waits_for)}" if waits_for else ""
+def _job_waits(job: JobForecast) -> str:
+    if not job.waits_for:
+        return ""
+    what = _what(job.waits_for)
+    if not job.unplaced:
+        return f"{times.length(job.longest_wait_seconds)} for {what}"
+    some = "" if job.unplaced == job.starts else f"{job.unplaced:,} "
+    return f"{some}{_NEVER} for {what}"
+
+
+def _start_waits(run: ForecastStart) -> str:
+    if not run.waits_for:
+        return ""
+    wait = run.wait_seconds
+    return f"{_NEVER if wait is None else times.length(wait)} for {_what(run.waits_for)}"
 
 
 def _what(waits_for: str) -> str:
@@ -116,7 +136,15 @@ def _saturation(found: Saturation, present: datetime) -> str:
     runs = "1 run waits" if found.waiting == 1 else f"{found.waiting:,} runs wait"
     span = f"{_clock(found.begins_at, present)}–{_clock(found.ends_at, present)}"
     names = ", ".join(found.jobs)
-    return f"! {span}  {runs} up to {found.longest_wait} for {_what(found.what)}: {names}"
+    length = f"up to {times.length(found.longest_wait_seconds)}"
+    wait = "beyond this window" if found.unplaced else length
+    return f"! {span}  {runs} {wait} for {_what(found.what)}: {names}"
+
+
+def _slow(run: SlowRun, present: datetime) -> str:
+    so_far = times.length((present - run.started_at).total_seconds())
+    usual, end = times.length(run.expected.usual_seconds), _clock(run.ends_at, present)
+    return f"! {run.job} is {_LONG}: {so_far} so far, not ~{usual}; taken to end at {end}"
 
 
 def _notes(ahead: Forecast) -> Iterator[str]:
@@ -132,7 +160,7 @@ def _trust(accuracy: ForecastAccuracy) -> Iterator[str]:
     share = accuracy.near / accuracy.starts
     yield (
         f"of {accuracy.starts:,} starts predicted in the last day {share:.0%} came within 2 s or"
-        f" 10 %; half of them within {accuracy.usual_error}"
+        f" 10 %; half of them within {times.length(accuracy.usual_error_seconds)}"
     )
 
 

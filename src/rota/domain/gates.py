@@ -187,14 +187,13 @@ def held(run: RunId, actor: str) -> Admission:
 def without_worker(pool: str, shape: str, lacks: Collection[str]) -> Admission:
     """The answer where no worker could ever take a run.
 
-    `lacks` is what the worker that comes nearest has not; empty: the pool has no worker.
+    `lacks` is what the worker that comes nearest has not.
     """
-    if lacks:
-        message = f"no worker of pool {pool} could ever take it: missing {', '.join(lacks)}"
-    else:
-        message = f"pool {pool} has no worker"
     reason = Reason(
-        gate="worker", message=message, key=worker_key(pool, shape), action="rota worker list"
+        gate="worker",
+        message=f"no worker of pool {pool} could ever take it: missing {', '.join(lacks)}",
+        key=worker_key(pool, shape),
+        action="rota worker list",
     )
     return Admission(RunState.BLOCKED, blocked_on=reason.key, reasons=(reason,))
 

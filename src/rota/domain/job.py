@@ -10,6 +10,7 @@ from typing import Any
 from rota.domain.cause import Cause
 from rota.domain.ids import JobId
 from rota.domain.resources import UNIT
+from rota.domain.run import Trigger
 from rota.domain.spec import (
     DEFAULT_MAX_LOSSES,
     DEFAULT_POOL,
@@ -52,6 +53,10 @@ class RunRules:
     after: tuple[str, ...] = ()  # names of jobs of the project
     after_within: timedelta | None = None
     is_scheduled: bool = False  # it has due times: those wait for the jobs in `after`
+
+    def drops_late(self, trigger: Trigger) -> bool:
+        """Whether a run that cannot start in time is dropped: never what a person asked for."""
+        return self.late is Late.DROP and trigger is Trigger.SCHEDULE
 
 
 def rules_of(spec: JobSpec, shared: Collection[str] = ()) -> RunRules:

@@ -13,7 +13,7 @@ from rota.domain.limits import Declaration, Each, Limit, Quota
 from rota.domain.shared_keys import Counted, Key, KeyKind, KeyRule, key_of, kind_of, name_of
 
 DeclarationId: TypeAlias = tuple[KeyKind, str, str]  # kind, project, name
-_MAX_VALUES = 200  # characters of the values in an `exclusive_by` key; longer ones are hashed
+_MAX_VALUES = 200  # characters of an `exclusive_by` key, which stores index; longer ones are hashed
 _ALONE = Counted(1)
 
 
@@ -55,7 +55,7 @@ def exclusive_key(asker: Asker) -> Key:
     values = {name: _plain(given.get(name)) for name in sorted(rules.exclusive_by)}
     text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
     if len(text) > _MAX_VALUES:
-        names = ",".join(values)
+        names = ",".join(values)[:_MAX_VALUES]
         text = f"{names}#{hashlib.sha256(text.encode()).hexdigest()}"
     return key_of(KeyKind.EXCLUSIVE, rules.project, text)
 

@@ -109,7 +109,7 @@ class KeyGate:
             case Counted():
                 return replace(state, held=state.held + amount)
             case Rate() as rule:
-                bucket = state.bucket or Bucket.full(rule, self._now)
+                bucket = state.bucket_of(rule, self._now)
                 taken = bucket.take(wanted(amount, rule), self._now)
                 self.buckets[key] = taken
                 return replace(state, bucket=taken)
@@ -121,7 +121,7 @@ def room_of(state: KeyState, now: int) -> int:
         case Counted(total):
             return max(total - state.held - state.queued, 0)
         case Rate() as rule:
-            level = (state.bucket or Bucket.full(rule, now)).level_at(now)
+            level = state.bucket_of(rule, now).level_at(now)
             return max(int(level) - state.queued, 0)
 
 
@@ -159,7 +159,7 @@ def _in_words(short: Shortage) -> str:
     turn = ", others wait before it" if short.is_behind else ""
     if _has_tokens(short.key):
         return f"{short.total - short.used} of {short.total} tokens{turn}"
-    if short.total == READERS:
+    if kind_of(short.key) is KeyKind.RESOURCE and short.total == READERS:
         use = "in use by a writer" if short.used >= READERS else f"{short.used} readers have it"
         return f"{use}{turn}"
     return f"{short.used} of {short.total} in use{turn}"

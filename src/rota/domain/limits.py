@@ -11,7 +11,9 @@ from typing import ClassVar, TypeAlias
 from rota.domain.shared_keys import Counted, KeyKind, KeyRule, Rate
 
 READERS = 1_000_000  # of a read/write group: a writer takes all of it
-RUNNING_QUOTA, MINUTE_QUOTA = "running", "runs-per-minute"  # names of the keys behind a quota
+# Names of the keys behind a quota.
+RUNNING_QUOTA, MINUTE_QUOTA = "running", "runs-per-minute"
+WAITING_QUOTA = "queued"  # nobody takes of it: whoever submits runs counts under its lock
 
 
 class Each(StrEnum):

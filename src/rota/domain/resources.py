@@ -14,6 +14,7 @@ K = TypeVar("K", bound=Hashable)
 UNIT = 1000
 SLOTS = "slots"  # every run takes one
 USUAL_NAMES = frozenset({"cpu", "memory", "gpu"})  # any worker may offer these
+NAMES_OF_WORKERS = USUAL_NAMES | {SLOTS}  # nothing that all runs share may be called so
 ONE_SLOT: Vector = {SLOTS: UNIT}
 
 

@@ -112,6 +112,10 @@ class KeyState:
     queued: int = 0  # by runs that were let through and not claimed yet
     bucket: Bucket | None = None  # of a rate; None: full
 
+    def bucket_of(self, rule: Rate, now: int) -> Bucket:
+        """Its bucket, which has this rule."""
+        return self.bucket or Bucket.full(rule, now)
+
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
@@ -145,7 +149,7 @@ def shortage(key: Key, amount: int, state: KeyState, now: int, *, claims: bool) 
             used = state.held + queued
             return None if used + amount <= total else Shortage(key, None, used, total)
         case Rate() as rule:
-            bucket = state.bucket or Bucket.full(rule, now)
+            bucket = state.bucket_of(rule, now)
             if bucket.holds(amount + queued, now):
                 return None
             ready = bucket.ready_at(amount + queued, now) if rule.tokens else None
@@ -178,5 +182,5 @@ def _used(state: KeyState, now: int, queued: int) -> int:
         case Counted():
             return state.held + queued
         case Rate() as rule:
-            level = (state.bucket or Bucket.full(rule, now)).level_at(now)
+            level = state.bucket_of(rule, now).level_at(now)
             return _most(rule) - max(int(level) - queued, 0)

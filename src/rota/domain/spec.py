@@ -12,6 +12,7 @@ from enum import StrEnum
 
 DEFAULT_PROJECT = "default"
 DEFAULT_POOL = "default"
+LEAST_PRIORITY, GREATEST_PRIORITY = 0, 9
 DEFAULT_PRIORITY = 5
 DEFAULT_GRACE = timedelta(seconds=10)
 DEFAULT_LOG_LIMIT = 100 * 1024 * 1024

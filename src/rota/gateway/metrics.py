@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter as Sums
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from math import isinf
 
@@ -47,13 +48,24 @@ class Requests:
         self._seconds.labels(known, route, str(status)).observe(seconds)
 
 
-class _Snapshot(Collector):
-    """What the store counted just now."""
+@dataclass(frozen=True, slots=True)
+class Present:
+    """How things stand."""
 
-    def __init__(self, counts: Counts, carts: Sequence[Cart], now: datetime) -> None:
-        self._counts = counts
-        self._carts = carts
-        self._now = now
+    now: datetime
+    counts: Counts
+    carts: Sequence[Cart]  # that have not ended, the newest first
+    shortages: Mapping[str, float]  # seconds until resources run out, as far as that is predicted
+
+
+class _Snapshot(Collector):
+    """What the store counted just now, and what is predicted."""
+
+    def __init__(self, present: Present) -> None:
+        self._counts = present.counts
+        self._carts = present.carts
+        self._now = present.now
+        self._shortages = present.shortages
 
     def collect(self) -> Iterator[Metric]:
         yield from _finished(self._counts.finished)
@@ -69,6 +81,7 @@ class _Snapshot(Collector):
         yield ages
         yield _start_delays(self._counts.start_delays)
         yield from _cart_items(self._carts)
+        yield _saturation(self._shortages)
 
 
 def _gauge(name: str, text: str, values: Mapping[tuple[str, str], int]) -> Metric:
@@ -121,6 +134,15 @@ def _cart_items(carts: Sequence[Cart]) -> Iterator[Metric]:
     yield GaugeMetricFamily("rota_cart_label_dropped", text, value=len(carts) > MAX_CARTS)
 
 
+def _saturation(shortages: Mapping[str, float]) -> Metric:
+    text = "Time until runs are going to wait for it, as predicted for the next hour; 0: they do."
+    name = "rota_forecast_saturation_seconds_ahead"
+    family = GaugeMetricFamily(name, text, labels=["resource"])
+    for resource, seconds in shortages.items():
+        family.add_metric([resource], seconds)
+    return family
+
+
 def _states(cart: Cart) -> Mapping[ItemState, int]:
     return {
         ItemState.PENDING: cart.pending,
@@ -132,8 +154,8 @@ def _states(cart: Cart) -> Mapping[ItemState, int]:
     }
 
 
-def render(counts: Counts, carts: Sequence[Cart], now: datetime, requests: Requests) -> bytes:
-    """Everything, in the text format; `carts` are those that have not ended, newest first."""
+def render(present: Present, requests: Requests) -> bytes:
+    """Everything, in the text format."""
     snapshot = CollectorRegistry()
-    snapshot.register(_Snapshot(counts, carts, now))
+    snapshot.register(_Snapshot(present))
     return generate_latest(snapshot) + generate_latest(requests.registry)

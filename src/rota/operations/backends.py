@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from rota.domain.resources import Vector
 from rota.operations.idle_workers import IdleWorkers
 from rota.operations.kept_forecast import KeptForecast
+from rota.operations.shortages import ShortagesAhead
 from rota.operations.specs import SpecBook
 from rota.ports.blobs import Blobs
 from rota.ports.queue import (
@@ -36,6 +37,7 @@ class Backends:
     # The most that one run may ask of its worker, by pool; a pool that is missing takes any.
     largest: Mapping[str, Vector] = field(default_factory=dict)
     forecast: KeptForecast = field(default_factory=KeptForecast)  # the latest that was asked for
+    shortages: ShortagesAhead = field(default_factory=ShortagesAhead)  # by this process
 
     def announce(self, wakes: Wakes) -> None:
         """Tell others what a durable write concerns. Losing this only costs time."""

@@ -11,15 +11,13 @@ from rota.domain.errors import Invalid, NotFound
 from rota.domain.jobfile.declarations import declaration_document, declaration_in_words
 from rota.domain.jobfile.wording import did_you_mean
 from rota.domain.limits import KINDS, Declaration, Each, Limit, Quota, Resource
-from rota.domain.resources import SLOTS, USUAL_NAMES
+from rota.domain.resources import NAMES_OF_WORKERS
 from rota.domain.shared_keys import Key, key_of, name_of
 from rota.operations.backends import Backends
 from rota.operations.differences import Change, differences
 from rota.ports.limits import Declared, KeyUse
 
 D = TypeVar("D", Limit, Resource, Quota)
-
-_WORKERS_OWN = USUAL_NAMES | {SLOTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +173,11 @@ def _parts(quota: Quota) -> dict[str, Any]:
 
 
 def _refuse_names_of_workers(new: Declaration) -> None:
-    if isinstance(new, Resource) and new.name in _WORKERS_OWN:
+    if isinstance(new, Resource) and new.name in NAMES_OF_WORKERS:
         raise Invalid(
-            f"{new.name} is what each worker has of its own",
+            f"{new.name} is what workers offer",
             code="name_of_workers",
-            hint="give a resource that all runs share another name",
+            hint="give it another name",
         )
 
 

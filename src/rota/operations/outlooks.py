@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 
 from rota.domain.errors import Invalid, Problem
 from rota.domain.forecast.accuracy import Accuracy, accuracy_of
 from rota.domain.forecast.ahead import RunAhead
-from rota.domain.forecast.forecast import Forecast, JobOutlook, by_job, coming_runs
+from rota.domain.forecast.forecast import Forecast, JobOutlook, by_job, coming_runs, slow_runs
 from rota.domain.forecast.load import Bucket, Grid, buckets_of, merged, peak_of
 from rota.domain.forecast.measures import (
     Measure,
@@ -74,6 +75,7 @@ class Outlook:
     runs: Sequence[RunAhead]  # of the one job that was asked for
     load: Load
     saturations: Sequence[Saturation]  # in which runs of the project wait
+    slow: Sequence[RunAhead]  # that go on and have lasted longer than usual
     accuracy: Accuracy | None
 
 
@@ -114,8 +116,15 @@ def _outlook(
         runs=named[:MOST_LISTED] if question.job else (),
         load=_load(forecast, question, window),
         saturations=saturations(named, last),
+        slow=[*islice(_slow(forecast, question), MOST_LISTED)],
         accuracy=accuracy,
     )
+
+
+def _slow(forecast: Forecast, question: Question) -> Iterator[RunAhead]:
+    for run in slow_runs(forecast, question.project):
+        if question.job in (None, run.job.name):
+            yield run
 
 
 def _load(forecast: Forecast, question: Question, window: tuple[datetime, datetime]) -> Load:

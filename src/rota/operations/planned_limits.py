@@ -17,8 +17,6 @@ from rota.operations.limits import DeclarationChange, change_of
 from rota.ports.limits import Declared
 from rota.ports.records import JobQuery
 
-_ALL = 1_000_000
-
 
 @dataclass(frozen=True, slots=True)
 class PlannedLimits:
@@ -88,10 +86,11 @@ async def refuse_over_quota(
         if quota.jobs is None or not new:
             continue
         gone = len(removed) if project == file.project else 0
-        there = len(await backends.store.jobs(JobQuery(project=project, limit=_ALL)))
-        if there + new - gone > quota.jobs:
+        most = quota.jobs + gone - new  # that there may be now
+        there = await backends.store.jobs(JobQuery(project=project, limit=max(most, 0) + 1))
+        if len(there) > most:
             raise Conflict(
-                f"project {project} may have {quota.jobs:,} jobs, and has {there:,} already",
+                f"project {project} may have {quota.jobs:,} jobs, and {new:,} more are too many",
                 code="quota_exceeded",
                 hint="delete some, or ask an admin to raise the quota: rota quota show",
                 facts={"quota": "jobs", "limit": quota.jobs},

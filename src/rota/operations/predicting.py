@@ -9,21 +9,24 @@ from math import inf
 
 from rota.domain.forecast.ahead import RunAhead
 from rota.domain.forecast.forecast import Forecast
+from rota.domain.forecast.saturation import saturations
 from rota.domain.ids import RunId, instant, micros, scheduled_run_id
 from rota.domain.shared_keys import SECOND
 from rota.operations.backends import Backends
-from rota.operations.forecasting import make_forecast
+from rota.operations.forecasting import beside_the_loop, make_forecast
 from rota.ports.forecasts import PredictedStart
 
 _MOST = 2_000  # remembered of one forecast
 
 
 async def predict_starts(backends: Backends, ahead: timedelta, kept: timedelta) -> int:
-    """Remember when the next runs are thought to start, and forget what is old.
+    """Remember when the next runs are thought to start and what runs out, and forget what is old.
 
     What was first thought of a run stays. Of what comes because other runs end no id is known yet.
     """
     forecast = await make_forecast(backends, ahead)
+    short = await beside_the_loop(saturations, forecast.runs, forecast.seconds)
+    backends.shortages.note(forecast.made_at, short)
     starts = [*islice(_known(forecast), _MOST)]
     if starts:
         await backends.store.save_predictions(starts)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from rota.domain.errors import Invalid
 from rota.domain.run import Run
+from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
 from rota.operations.backends import Backends
 from rota.operations.runs import find_run
-
-LEAST_PRIORITY, GREATEST_PRIORITY = 0, 9
 
 
 async def hold(backends: Backends, run: Run, *, actor: str) -> Run:

@@ -10,9 +10,9 @@ from rota.sdk.answers import Answer
 class Expected(Answer, frozen=True, kw_only=True):
     """How long a run takes, and where that is known from."""
 
-    usual: str
-    low: str = ""  # nine in ten take longer
-    high: str = ""  # nine in ten take less
+    usual_seconds: float
+    low_seconds: float = 0.0  # nine in ten take longer
+    high_seconds: float = 0.0  # nine in ten take less
     source: str = ""  # history, expect or guess
 
 
@@ -26,7 +26,7 @@ class JobForecast(Answer, frozen=True, kw_only=True):
     first_start_at: datetime | None = None  # None: not in the time ahead
     expected: Expected
     unplaced: int = 0  # starts that would wait beyond the time ahead
-    longest_wait: str = ""
+    longest_wait_seconds: float = 0.0  # of those that are unplaced, as far as the time ahead goes
     waits_for: str = ""  # `worker:POOL`, `job`, or a key; "": none waits
     remark: str = ""
 
@@ -38,7 +38,7 @@ class ForecastStart(Answer, frozen=True, kw_only=True):
     run: str | None = None  # None: the run does not exist yet
     due_at: datetime
     start_at: datetime | None = None
-    wait: str | None = None
+    wait_seconds: float | None = None  # None: it waits beyond the time ahead
     waits_for: str = ""
     remark: str = ""
 
@@ -81,8 +81,19 @@ class Saturation(Answer, frozen=True, kw_only=True):
     begins_at: datetime
     ends_at: datetime
     waiting: int = 0
-    longest_wait: str = ""
+    unplaced: int = 0  # of these, runs that would wait beyond the time ahead
+    longest_wait_seconds: float = 0.0  # of those that are unplaced, as far as the time ahead goes
     jobs: tuple[str, ...] = ()
+
+
+class SlowRun(Answer, frozen=True, kw_only=True):
+    """A run that goes on and has lasted longer than usual."""
+
+    job: str
+    run: str
+    started_at: datetime
+    ends_at: datetime  # if it takes as long again, or at its time limit
+    expected: Expected
 
 
 class ForecastAccuracy(Answer, frozen=True, kw_only=True):
@@ -90,8 +101,8 @@ class ForecastAccuracy(Answer, frozen=True, kw_only=True):
 
     starts: int
     near: int = 0  # of these within 2 s, or within a tenth of the time that lay ahead
-    usual_error: str = ""
-    high_error: str = ""
+    usual_error_seconds: float = 0.0
+    high_error_seconds: float = 0.0  # nine in ten were nearer
 
 
 class Forecast(Answer, frozen=True, kw_only=True):
@@ -106,4 +117,5 @@ class Forecast(Answer, frozen=True, kw_only=True):
     runs: tuple[ForecastStart, ...] = ()  # of the job that was asked for
     load: Load
     saturations: tuple[Saturation, ...] = ()
+    slow: tuple[SlowRun, ...] = ()
     accuracy: ForecastAccuracy | None = None

@@ -54,21 +54,16 @@ async def test_a_run_that_nobody_could_take_waits_for_a_worker_that_can(
     assert [work.run for work in await scene.claim(worker)] == [run]
 
 
-async def test_a_run_that_asks_for_nothing_is_queued_without_a_worker(scene: Scene) -> None:
-    [run] = await scene.trigger(await scene.job())
+async def test_in_an_empty_pool_runs_stay_in_the_queue(scene: Scene) -> None:
+    [run] = await scene.trigger(await scene.job(needs={"site": "fra"}))
 
     assert await scene.state(run) is RunState.QUEUED
-
-
-async def test_a_pool_without_workers_says_so(scene: Scene) -> None:
-    [run] = await scene.trigger(await scene.job(needs={"site": "fra"}, pool="far"))
-
-    assert (await reason_of(scene, run)).message == "pool far has no worker"
 
 
 async def test_a_worker_that_was_here_a_moment_ago_may_come_back(scene: Scene) -> None:
     job_id = await scene.job(needs={"site": "fra"})
     worker = await scene.worker(labels={"site": "fra"})
+    await scene.worker("plain")
     await scene.store.end_session(worker)
 
     [soon] = await scene.trigger(job_id)
@@ -79,6 +74,7 @@ async def test_a_worker_that_was_here_a_moment_ago_may_come_back(scene: Scene) -
 
 
 async def test_due_runs_and_retries_come_to_the_same_gate(scene: Scene) -> None:
+    await scene.worker("plain")
     job_id = await scene.job(needs={"site": "fra"}, next_at=scene.clock.instant + MINUTE)
     [planned] = await scene.trigger(job_id, at=scene.clock.instant + MINUTE)
 
@@ -91,9 +87,9 @@ async def test_due_runs_and_retries_come_to_the_same_gate(scene: Scene) -> None:
 
 
 async def test_a_run_without_a_worker_holds_no_slot_of_its_job(scene: Scene) -> None:
+    await scene.worker("plain")
     job_id = await scene.job(max_concurrency=1, needs={"site": "fra"})
     [unfit] = await scene.trigger(job_id)
-    await scene.worker()
     await scene.change(job_id, max_concurrency=1)
 
     [fit] = await scene.trigger(job_id)
@@ -111,6 +107,7 @@ async def test_unfit_runs_are_not_in_the_way_of_others(scene: Scene) -> None:
 
 
 async def test_those_that_fit_go_in_steps_and_by_age(scene: Scene) -> None:
+    await scene.worker("plain")
     runs = await scene.trigger(await scene.job(needs={"site": "fra"}), 5)
     other = await scene.trigger(await scene.job("other", needs={"site": "ams"}), 5)
     await scene.worker(labels={"site": "fra"})

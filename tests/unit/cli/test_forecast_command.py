@@ -16,9 +16,9 @@ jobs:
 """
 
 
-def begin_work(server: Server) -> None:
+def begin_work(server: Server, slots: int = 4) -> None:
     """A worker comes."""
-    server.do(server.backends.store.register(hello(slots=4), timedelta(minutes=10)))
+    server.do(server.backends.store.register(hello(slots=slots), timedelta(minutes=10)))
 
 
 def test_starts_are_grouped_by_job_with_the_peak_below(rota: Console, server: Server) -> None:
@@ -29,8 +29,8 @@ def test_starts_are_grouped_by_job_with_the_peak_below(rota: Console, server: Se
 
     heading, first, second, peak = shown.lines
     assert heading.split() == ["START", "JOB", "TAKES", "WAITS", "NOTE"]
-    assert first.split()[1:] == ["heartbeat", "×4", "~1s"]
-    assert second.split()[1:] == ["report", "~1s", "(guessed)"]
+    assert first.split()[1:] == ["heartbeat", "×4", "~1.0", "s"]
+    assert second.split()[1:] == ["report", "~1.0", "s", "(guessed)"]
     assert peak.startswith("peak 2 of 4 slots at ")
     assert "1 job is without history or expect" in shown.err
 
@@ -41,9 +41,40 @@ def test_what_runs_out_is_told_with_those_who_wait(rota: Console, server: Server
     shown = rota("forecast", "--for", "4m30s").lines
 
     assert shown[1].split()[0] == "later"
+    assert "not in this window, for a worker of pool default" in shown[1]
     assert shown[-1].startswith("! ")
-    assert "5 runs wait up to " in shown[-1]
-    assert shown[-1].endswith("for a worker of pool default: heartbeat, report")
+    assert shown[-1].endswith(
+        "5 runs wait beyond this window for a worker of pool default: heartbeat, report"
+    )
+
+
+def test_waits_are_told_in_the_units_of_every_other_page(rota: Console, server: Server) -> None:
+    now = server.do(server.backends.store.now())
+    first, second = (f"{now + timedelta(minutes=after):%Y-%m-%dT%H:%M:%SZ}" for after in (10, 11))
+    server.define(
+        f"""
+jobs:
+  - {{name: first, schedule: "{first}", expect: 1h30m, steps: [{{run: x}}]}}
+  - {{name: second, schedule: "{second}", expect: 90s, steps: [{{run: x}}]}}
+"""
+    )
+    begin_work(server, slots=1)
+
+    _, first_row, second_row, *_ = rota("forecast", "--for", "3h").lines
+
+    assert first_row.endswith("~1 h 30 m")
+    assert second_row.endswith("~1 m 30 s  1 h 29 m for a worker of pool default")
+
+
+def test_a_run_that_lasts_longer_than_usual_is_marked(rota: Console, server: Server) -> None:
+    server.define("jobs: [{name: blink, schedule: every 4m, expect: 0.1ms, steps: [{run: x}]}]")
+    rota("trigger", "blink")
+    server.claim()
+
+    _, row, _, slow = rota("forecast", "--for", "4m30s").lines
+
+    assert row.endswith("running longer than usual")
+    assert slow.startswith("! blink is running longer than usual: ")
 
 
 def test_one_job_is_told_start_by_start(rota: Console, server: Server) -> None:

@@ -68,6 +68,7 @@ def test_exclusive_keys_are_equal_where_values_are_and_stay_short() -> None:
     assert exclusive_key(one) != exclusive_key(other)
     assert exclusive_key(long).startswith("exclusive:shop/host#")
     assert len(exclusive_key(long)) < 200
+    assert len(exclusive_key(asker(exclusive_by=tuple(f"{n:0128}" for n in range(20))))) < 300
 
 
 def test_an_input_that_is_not_given_has_its_default() -> None:

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 import pytest
 from tests.unit.gateway.served import Served, job
 
+from rota.operations.predicting import predict_starts
+
 pytestmark = pytest.mark.anyio
 
 
@@ -18,7 +20,8 @@ async def test_the_time_ahead_is_told_with_load_and_jobs(served: Served) -> None
 
     [often] = answer["jobs"]
     assert (often["job"], often["starts"], often["waits_for"]) == ("often", 5, "")
-    assert often["expected"] == {"usual": "2m", "low": "2m", "high": "2m", "source": "expect"}
+    assert often["expected"]["source"] == "expect"
+    assert often["expected"]["usual_seconds"] == 120
     assert often["first_start_at"] == often["first_due_at"]
     assert (answer["starts"], answer["cut"], answer["runs"]) == (5, False, [])
     assert answer["load"]["peak"]["amount"] == 1
@@ -34,8 +37,22 @@ async def test_without_a_worker_everything_waits_for_one(served: Served) -> None
 
     [short] = answer["saturations"]
     assert (short["what"], short["waiting"], short["jobs"]) == ("worker:default", 5, ["often"])
-    assert {(run["start_at"], run["wait"]) for run in answer["runs"]} == {(None, None)}
-    assert answer["jobs"][0]["unplaced"] == 5
+    assert {(run["start_at"], run["wait_seconds"]) for run in answer["runs"]} == {(None, None)}
+    assert answer["jobs"][0]["unplaced"] == short["unplaced"] == 5
+
+
+async def test_what_was_predicted_to_run_out_is_a_metric(served: Served) -> None:
+    await served.apply(job("often", schedule="every 10m", overlap="allow"))
+    name = "rota_forecast_saturation_seconds_ahead{"
+    before = (await served.get("/metrics")).text
+
+    await predict_starts(served.backends, timedelta(hours=1), timedelta(days=1))
+
+    after = (await served.get("/metrics")).text
+    [(label, seconds)] = [line.split() for line in after.splitlines() if line.startswith(name)]
+    assert name not in before  # nothing is predicted for it
+    assert label == f'{name}resource="worker:default"}}'
+    assert 0 < float(seconds) <= 600
 
 
 async def test_a_part_of_the_time_ahead_can_be_asked_for(served: Served) -> None:

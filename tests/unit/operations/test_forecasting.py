@@ -19,6 +19,7 @@ from rota.operations import forecasting, holding
 from rota.operations.outlooks import Question, look_ahead
 from rota.operations.predicting import predict_starts
 from rota.ports.work import Outcome
+from rota.scheduler.follower import Follower
 from rota.testing.cart_scenes import CartScene
 from rota.testing.clock import START
 
@@ -120,6 +121,20 @@ async def test_jobs_that_follow_others_come_with_their_end(timeline: Timeline) -
     assert await minutes(timeline, 90 * MINUTE, "first") == [60]
     assert await minutes(timeline, 90 * MINUTE, "second") == [70]
     assert await minutes(timeline, 90 * MINUTE, "third") == [71]
+
+
+async def test_a_follower_is_ahead_in_the_line_in_which_it_will_wait(timeline: Timeline) -> None:
+    first = await timeline.apply(None, name="first", expect="10m")
+    await timeline.apply(None, name="second", after=["first"])
+    await timeline.scene.trigger(first.id)  # by somebody else
+    [predicted] = await runs_ahead(timeline, HOUR, "second")
+
+    await take(timeline, MINUTE)
+    await Follower(timeline.backends, timeline.shards).run_once()
+
+    [came] = await timeline.store.open_runs(10)
+    assert came.job == "second"
+    assert came.share == predicted.job.share
 
 
 async def test_a_due_run_waits_for_the_jobs_that_it_comes_after(timeline: Timeline) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import takewhile
 from math import inf
 
 from rota.domain.forecast.ahead import RunAhead, Setting
@@ -58,6 +59,13 @@ def coming_runs(forecast: Forecast, project: str, begin: float, end: float) -> I
     for run in forecast.runs:
         at = run.start_at if run.start_at != inf else run.ready_at
         if begin <= at < end and run.job.project == project and not run.worker:
+            yield run
+
+
+def slow_runs(forecast: Forecast, project: str) -> Iterator[RunAhead]:
+    """The runs of a project that go on and have lasted longer than usual, the oldest first."""
+    for run in takewhile(lambda run: run.start_at <= 0, forecast.runs):
+        if run.worker and run.job.project == project and -run.start_at > run.job.durations.high:
             yield run
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from rota.domain.forecast.ahead import JOB_GATE, WORKER_GATE, RunAhead
+from rota.domain.shared_keys import KeyKind
 
 NOTICED_SECONDS = 1.0  # shorter waits are nobody's concern
 _NAMED = 3  # jobs of each stretch
@@ -22,6 +24,7 @@ class Saturation:
     waiting: int  # runs that waited in it
     longest_wait: float
     jobs: Sequence[str]  # whose runs waited, the most frequent first
+    unplaced: int = 0  # those that do not start in the time ahead
 
 
 def saturations(runs: Iterable[RunAhead], until: float) -> list[Saturation]:
@@ -37,6 +40,16 @@ def saturations(runs: Iterable[RunAhead], until: float) -> list[Saturation]:
 def shortage_of(run: RunAhead) -> str:
     """What a run waits for, as one text."""
     return f"{WORKER_GATE}:{run.job.pool}" if run.waits_for == WORKER_GATE else run.waits_for
+
+
+def resource_of(shortage: str) -> str:
+    """The pool or declaration of which there is too little: `worker:POOL`, `rate:PROJECT/NAME`.
+
+    "" for inputs that runs exclude one another by, which are as many as there are values.
+    """
+    if shortage.startswith(f"{KeyKind.EXCLUSIVE}:"):
+        return ""
+    return "/".join(shortage.split("/")[:2])  # without whom a limit has a bucket for
 
 
 def _spans(what: str, waiting: Sequence[RunAhead], until: float) -> Iterator[Saturation]:
@@ -57,5 +70,11 @@ def _span(what: str, lot: Sequence[RunAhead], end: float, until: float) -> Satur
     names = Counter(run.job.name for run in lot).most_common(_NAMED)
     longest = max(min(run.start_at, until) - run.ready_at for run in lot)
     return Saturation(
-        what, lot[0].ready_at, end, len(lot), longest, tuple(name for name, _ in names)
+        what=what,
+        begins_at=lot[0].ready_at,
+        ends_at=end,
+        waiting=len(lot),
+        longest_wait=longest,
+        jobs=tuple(name for name, _ in names),
+        unplaced=sum(run.start_at == inf for run in lot),
     )

@@ -15,6 +15,7 @@ from rota.domain.jobfile.measures import Duration, Zone
 from rota.domain.jobfile.report import At
 from rota.domain.jobfile.sections import Either, Field, ListOf, MapOf, Section
 from rota.domain.jobfile.vocabulary import LABELS, NAME, PROSE, SCHEDULE, VARIABLE, InputValue
+from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
 
 MAX_CARTS = 1_000
 MAX_GROUP_SIZES = 1_000
@@ -188,7 +189,11 @@ _WHAT = (
         NAME,
         "The job that runs, on request, for items of a cart that was cancelled or breached.",
     ),
-    Field("priority", Integer(0, 9), "9 goes first; each job's own, unless given."),
+    Field(
+        "priority",
+        Integer(LEAST_PRIORITY, GREATEST_PRIORITY),
+        "9 goes first; each job's own, unless given.",
+    ),
 )
 
 _WHEN = (

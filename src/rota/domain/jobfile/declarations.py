@@ -14,13 +14,13 @@ from rota.domain.jobfile.parts import SHORTEST
 from rota.domain.jobfile.report import At, refuse_repeated
 from rota.domain.jobfile.sections import Field, ListOf, Section
 from rota.domain.jobfile.vocabulary import NAME
-from rota.domain.limits import Each, Limit, Resource, Sharing
-from rota.domain.resources import SLOTS, USUAL_NAMES
+from rota.domain.limits import READERS, Each, Limit, Resource, Sharing
+from rota.domain.resources import NAMES_OF_WORKERS
 
 Shared: TypeAlias = Limit | Resource
 
 MAX_DECLARATIONS = 1_000
-MOST_UNITS = 1_000_000_000
+MOST_TOTAL = READERS - 1  # so many units and more are a read/write group
 
 LIMIT = Section(
     "limit",
@@ -55,7 +55,7 @@ RESOURCE = Section(
         Field("name", NAME, "Unique among the resources of its project.", required=True),
         Field(
             "total",
-            Integer(1, MOST_UNITS),
+            Integer(1, MOST_TOTAL),
             "How many units there are; needed where they are counted.",
             examples=(4,),
         ),
@@ -165,7 +165,7 @@ def _refuse_repeated_names(file: Document, root: At, field: str) -> None:
 
 def _check_resource(document: Document, written: Mapping[str, object], at: At) -> None:
     name, kind = document.get("name"), document.get("kind", Sharing.COUNTED)
-    if name in USUAL_NAMES or name == SLOTS:
+    if name in NAMES_OF_WORKERS:
         at.child("name").refuse(f"{name} is what workers offer", "give it another name")
     if written.get("kind") not in (None, kind):
         return

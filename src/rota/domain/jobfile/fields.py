@@ -44,6 +44,8 @@ from rota.domain.spec import (
     DEFAULT_POOL,
     DEFAULT_PRIORITY,
     DEFAULT_PROJECT,
+    GREATEST_PRIORITY,
+    LEAST_PRIORITY,
     Delivery,
     IntervalFrom,
     JobType,
@@ -164,8 +166,10 @@ _WHAT_IT_RUNS = (
 )
 
 _WHO_GOES_FIRST = (
-    Field("priority", Integer(0, 9), "9 goes first.", DEFAULT_PRIORITY),
-    Field("share", LINE, "The key that fair share is counted by; the project, unless given."),
+    Field(
+        "priority", Integer(LEAST_PRIORITY, GREATEST_PRIORITY), "9 goes first.", DEFAULT_PRIORITY
+    ),
+    Field("share", LINE, "Whose turn its runs are; the user in the project, unless given."),
     Field("pool", NAME, "The pool of workers that runs it.", DEFAULT_POOL),
     Field("needs", LABELS, "Labels that the worker must have.", examples=({"site": "fra"},)),
     Field(

@@ -46,5 +46,7 @@ async def show_metrics(request: Request, backends: UsedBackends) -> Response:
     now = await backends.store.now()
     active = CartQuery(states=sorted(ACTIVE_CART_STATES), limit=metrics.MAX_CARTS + 1)
     carts = await backends.store.carts(active)
-    text = metrics.render(counts, carts, now, request.app.state.requests)
+    shortages = backends.shortages.seconds_ahead(now)
+    present = metrics.Present(now, counts, carts, shortages)
+    text = metrics.render(present, request.app.state.requests)
     return Response(text, media_type=metrics.CONTENT_TYPE)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from math import isinf
 from typing import Literal
 
-from rota.domain.durations import format_duration
 from rota.domain.forecast.accuracy import Accuracy
 from rota.domain.forecast.ahead import RunAhead
 from rota.domain.forecast.durations import Durations
@@ -15,23 +14,21 @@ from rota.domain.forecast.saturation import NOTICED_SECONDS, Saturation, shortag
 from rota.gateway.shapes.models import Answer
 from rota.operations.outlooks import Load, Outlook
 
-_MILLISECOND = timedelta(milliseconds=1)
-
 
 class ExpectedShape(Answer):
     """How long a run takes, and where that is known from."""
 
-    usual: str
-    low: str  # nine in ten take longer
-    high: str  # nine in ten take less
+    usual_seconds: float
+    low_seconds: float  # nine in ten take longer
+    high_seconds: float  # nine in ten take less
     source: Literal["history", "expect", "guess"]
 
     @classmethod
     def of(cls, durations: Durations) -> ExpectedShape:
         return cls(
-            usual=_length(durations.usual),
-            low=_length(durations.low),
-            high=_length(durations.high),
+            usual_seconds=_rounded(durations.usual),
+            low_seconds=_rounded(durations.low),
+            high_seconds=_rounded(durations.high),
             source=durations.source.value,
         )
 
@@ -46,7 +43,7 @@ class JobForecastShape(Answer):
     first_start_at: datetime | None  # null: not in the time ahead
     expected: ExpectedShape
     unplaced: int  # starts that would wait beyond the time ahead
-    longest_wait: str
+    longest_wait_seconds: float  # of those that are unplaced, as far as the time ahead goes
     waits_for: str  # what the longest waits for: `worker:POOL`, `job`, or a key; "": none waits
     remark: str  # what a change of clocks does to the first, or ""
 
@@ -61,7 +58,7 @@ class JobForecastShape(Answer):
             first_start_at=forecast.start_of(first),
             expected=ExpectedShape.of(first.job.durations),
             unplaced=entry.unplaced,
-            longest_wait=_length(entry.longest_wait),
+            longest_wait_seconds=_rounded(entry.longest_wait),
             waits_for=entry.waits_for,
             remark=forecast.remark(first),
         )
@@ -74,7 +71,7 @@ class StartShape(Answer):
     run: str | None  # null: the run does not exist yet
     due_at: datetime
     start_at: datetime | None  # null: not in the time ahead
-    wait: str | None  # from the moment at which it could start; null: beyond the time ahead
+    wait_seconds: float | None  # since it could start; null: it waits beyond the time ahead
     waits_for: str
     remark: str
 
@@ -85,7 +82,7 @@ class StartShape(Answer):
             run=run.id,
             due_at=forecast.instant(run.due_at),
             start_at=forecast.start_of(run),
-            wait=None if isinf(run.wait) else _length(run.wait),
+            wait_seconds=None if isinf(run.wait) else _rounded(run.wait),
             waits_for=shortage_of(run) if run.wait > NOTICED_SECONDS else "",
             remark=forecast.remark(run),
         )
@@ -152,7 +149,8 @@ class SaturationShape(Answer):
     begins_at: datetime
     ends_at: datetime
     waiting: int
-    longest_wait: str
+    unplaced: int  # of these, runs that would wait beyond the time ahead
+    longest_wait_seconds: float  # of those that are unplaced, as far as the time ahead goes
     jobs: list[str]  # the most frequent
 
     @classmethod
@@ -162,8 +160,29 @@ class SaturationShape(Answer):
             begins_at=forecast.instant(found.begins_at),
             ends_at=forecast.instant(found.ends_at),
             waiting=found.waiting,
-            longest_wait=_length(found.longest_wait),
+            unplaced=found.unplaced,
+            longest_wait_seconds=_rounded(found.longest_wait),
             jobs=list(found.jobs),
+        )
+
+
+class SlowRunShape(Answer):
+    """A run that goes on and has lasted longer than usual."""
+
+    job: str
+    run: str
+    started_at: datetime
+    ends_at: datetime  # if it takes as long again, or at its time limit
+    expected: ExpectedShape
+
+    @classmethod
+    def of(cls, forecast: Forecast, run: RunAhead) -> SlowRunShape:
+        return cls(
+            job=run.job.name,
+            run=run.id or "",
+            started_at=forecast.instant(run.start_at),
+            ends_at=forecast.instant(run.end_at),
+            expected=ExpectedShape.of(run.job.durations),
         )
 
 
@@ -172,16 +191,16 @@ class AccuracyShape(Answer):
 
     starts: int
     near: int  # of these within 2 s, or within a tenth of the time that lay ahead
-    usual_error: str
-    high_error: str  # nine in ten were nearer
+    usual_error_seconds: float
+    high_error_seconds: float  # nine in ten were nearer
 
     @classmethod
     def of(cls, accuracy: Accuracy) -> AccuracyShape:
         return cls(
             starts=accuracy.starts,
             near=accuracy.near,
-            usual_error=_length(accuracy.usual_error.total_seconds()),
-            high_error=_length(accuracy.high_error.total_seconds()),
+            usual_error_seconds=_rounded(accuracy.usual_error.total_seconds()),
+            high_error_seconds=_rounded(accuracy.high_error.total_seconds()),
         )
 
 
@@ -197,6 +216,7 @@ class ForecastShape(Answer):
     runs: list[StartShape]  # of the job that was asked for; at most 1,000
     load: LoadShape
     saturations: list[SaturationShape]
+    slow: list[SlowRunShape]  # the oldest first; at most 1,000
     accuracy: AccuracyShape | None  # null: nothing predicted in the last day has started
 
     @classmethod
@@ -212,9 +232,11 @@ class ForecastShape(Answer):
             runs=[StartShape.of(forecast, run) for run in outlook.runs],
             load=LoadShape.of(forecast, outlook.load),
             saturations=[SaturationShape.of(forecast, it) for it in outlook.saturations],
+            slow=[SlowRunShape.of(forecast, run) for run in outlook.slow],
             accuracy=AccuracyShape.of(outlook.accuracy) if outlook.accuracy else None,
         )
 
 
-def _length(seconds: float) -> str:
-    return format_duration(round(timedelta(seconds=seconds) / _MILLISECOND) * _MILLISECOND)
+def _rounded(seconds: float) -> float:
+    """To milliseconds: more is not known."""
+    return round(seconds, 3)

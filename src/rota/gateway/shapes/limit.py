@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from rota.domain.durations import format_duration, parse_duration
 from rota.domain.ids import instant, micros
-from rota.domain.jobfile.declarations import MOST_UNITS
+from rota.domain.jobfile.declarations import MOST_TOTAL
 from rota.domain.jobfile.demands import MOST_TOKENS
 from rota.domain.jobfile.parts import SHORTEST
 from rota.domain.limits import (
@@ -22,15 +22,15 @@ from rota.domain.limits import (
     Resource,
     Sharing,
 )
-from rota.domain.shared_keys import Bucket, KeyState, Rate
+from rota.domain.shared_keys import KeyState, Rate
 from rota.gateway.shapes.models import Answer, Body, Duration
 from rota.operations.differences import Change
 from rota.operations.limits import DeclarationChange, Standing, in_words
 from rota.ports.limits import KeyUse
 
 Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
-Units = Annotated[int, Field(ge=1, le=MOST_UNITS)]
-Most = Annotated[int, Field(ge=0, le=MOST_UNITS)]
+Units = Annotated[int, Field(ge=1, le=MOST_TOTAL)]
+Most = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
 
 class BucketShape(Answer):
@@ -45,7 +45,7 @@ class BucketShape(Answer):
     def of(cls, use: KeyUse, now: datetime) -> BucketShape:
         rule, at = use.state.rule, micros(now)
         assert isinstance(rule, Rate), "only rates have buckets"
-        bucket = use.state.bucket or Bucket.full(rule, at)
+        bucket = use.state.bucket_of(rule, at)
         ready = bucket.ready_at(1, at) if rule.tokens else at
         return cls(
             tokens=max(int(bucket.level_at(at)), 0),
@@ -56,7 +56,7 @@ class BucketShape(Answer):
 
 
 class UseShape(Answer):
-    """Who has what of a number of units. Of a read/write group also a writer counts as one."""
+    """Who has what of a number of units. Of a read/write group a writer counts as one too."""
 
     held: int  # by live runs
     queued: int  # units that queued runs take once a worker claims them
@@ -64,18 +64,19 @@ class UseShape(Answer):
     holders: list[str]  # ids of the live runs, the oldest first; at most 10
 
     @classmethod
-    def of(cls, use: KeyUse) -> UseShape:
+    def of(cls, use: KeyUse, *, is_group: bool = False) -> UseShape:
+        held, queued = use.state.held, use.state.queued
         return cls(
-            held=_units(use.state.held),
-            queued=_units(use.state.queued),
+            held=_members(held) if is_group else held,
+            queued=_members(queued) if is_group else queued,
             waiting=use.waiting,
             holders=list(use.holders),
         )
 
 
-def _units(amount: int) -> int:
-    writers, others = divmod(amount, READERS)
-    return writers + others
+def _members(amount: int) -> int:
+    writers, readers = divmod(amount, READERS)
+    return writers + readers
 
 
 class LimitShape(Answer):
@@ -157,7 +158,7 @@ class ResourceShape(Answer):
             kind=resource.sharing,
             total=None if is_group else resource.total,
             words=in_words(resource),
-            use=UseShape.of(use),
+            use=UseShape.of(use, is_group=is_group),
             is_written=is_group and use.state.held >= READERS,
             updated_by=standing.updated_by,
             updated_at=standing.updated_at,

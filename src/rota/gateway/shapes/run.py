@@ -9,13 +9,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from rota.domain.run import Attempt, AttemptResult, LateResult, OutputState, Run, Trigger
-from rota.domain.spec import Delivery
+from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY, Delivery
 from rota.domain.states import RunState
 from rota.gateway.instants import TimeText
 from rota.gateway.shapes.models import Answer, Body
 from rota.operations.explaining import in_short
 
 MAX_BATCH = 10_000
+
+Priority = Annotated[int, Field(ge=LEAST_PRIORITY, le=GREATEST_PRIORITY)]
 
 
 class ReasonShape(Answer):
@@ -168,7 +170,7 @@ class TriggerBody(Body):
 
     inputs: dict[str, Any] = Field(default_factory=dict)
     at: TimeText | None = None  # not before; None: now
-    priority: Annotated[int, Field(ge=0, le=9)] | None = None  # None: the job's
+    priority: Priority | None = None  # None: the job's
 
 
 class BatchBody(Body):
@@ -182,7 +184,7 @@ class BatchShape(Answer):
 
 
 class PriorityBody(Body):
-    priority: Annotated[int, Field(ge=0, le=9)]  # 9 goes first
+    priority: Priority  # 9 goes first
 
 
 class ResolveBody(Body):

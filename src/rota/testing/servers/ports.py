@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import random
 import socket
 from contextlib import ExitStack
+
+# Below those that systems give to outgoing connections, any of which could take one meanwhile.
+_PORTS = range(15_000, 32_000)
+_random = random.SystemRandom()
 
 
 def free_ports(count: int) -> list[int]:
     """Different free ports of loopback. Another process may still be quicker to take one."""
+    found: list[int] = []
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        while len(found) < count:
+            port = _random.choice(_PORTS)
+            try:
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found.append(port)
+    return found

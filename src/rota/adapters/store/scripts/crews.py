@@ -39,12 +39,15 @@ class _Crew:
     _answers: dict[str, Admission | None] = field(default_factory=dict)  # by shape
 
     def answer(self, shape: str) -> Admission | None:
-        """Why runs of this shape wait; None: somebody could take them."""
+        """Why runs of this shape wait; None: somebody could take them, or the pool is empty.
+
+        Nobody looks through the queue of an empty pool: runs that stay in it are in nobody's way,
+        and need not all be moved when its first worker comes.
+        """
         if shape not in self._answers:
             lacks = [unmet(shape, w.labels, w.functions, w.capacity) for w in self.workers]
             nearest = min(lacks, key=len, default=[])
-            is_met = bool(lacks) and not nearest
-            self._answers[shape] = None if is_met else without_worker(self.pool, shape, nearest)
+            self._answers[shape] = without_worker(self.pool, shape, nearest) if nearest else None
         return self._answers[shape]
 
 

@@ -29,7 +29,6 @@ from rota.domain.key_gates import reasons_of
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, LEAST_CHARGED_SECONDS, share_key
 from rota.domain.run import Trigger
 from rota.domain.shared_keys import Demands, Shortage
-from rota.domain.spec import Late
 from rota.domain.states import RunState, is_final
 
 _FOR_LATER = Admission(RunState.SCHEDULED)
@@ -189,7 +188,7 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
     is_punctual = draft.backfill is None  # what is long past cannot be late
     deadline_at = _after(draft.due_at, version.deadline) if is_punctual else None
     late_at = _after(draft.release_at, version.objective) if is_punctual else None
-    late_drop_at = late_at if _is_dropped_when_late(draft, rules) else None
+    late_drop_at = late_at if rules.drops_late(draft.trigger) else None
     counts = gatekeeper.counts_at_gate(draft.job_id, draft.trigger, state)
     return (
         draft.id,
@@ -235,11 +234,6 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
 
 def _after(instant: int, span: int | None) -> int | None:
     return None if span is None else instant + span
-
-
-def _is_dropped_when_late(draft: Draft, rules: RunRules) -> bool:
-    """What a person asked for is never dropped."""
-    return rules.late is Late.DROP and draft.trigger is Trigger.SCHEDULE
 
 
 def _demands(draft: Draft, pattern: _Pattern, for_all: ForAll) -> Demands | None:

@@ -9,7 +9,6 @@ from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.job import RunRules
 from rota.domain.run import Trigger
-from rota.domain.spec import Late
 from rota.domain.states import RunState
 
 
@@ -34,8 +33,7 @@ def pass_gates_again(
 
 def _drop_at(row: Row, rules: RunRules) -> int | None:
     """When it is too late to start; how long the run might wait where it was is over."""
-    is_dropped = rules.late is Late.DROP and row["trigger"] == Trigger.SCHEDULE
-    return row["late_at"] if is_dropped else None
+    return row["late_at"] if rules.drops_late(Trigger(row["trigger"])) else None
 
 
 def let_waiters_go(

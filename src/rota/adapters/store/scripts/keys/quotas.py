@@ -9,10 +9,8 @@ from rota.adapters.store.script import Script, query
 from rota.adapters.store.scripts.keys.states import hold_keys
 from rota.adapters.store.scripts.keys.wanting import ForAll
 from rota.domain.errors import Conflict
-from rota.domain.limits import Quota
+from rota.domain.limits import WAITING_QUOTA, Quota
 from rota.domain.shared_keys import KeyKind, key_of
-
-_QUEUED = "queued"
 
 
 def refuse_beyond_quota(submitted: Counter[str], for_all: ForAll) -> Script[None]:
@@ -22,7 +20,7 @@ def refuse_beyond_quota(submitted: Counter[str], for_all: ForAll) -> Script[None
     if not limited:
         return
     # One at a time counts and adds to what it counted.
-    yield from hold_keys([key_of(KeyKind.QUOTA, project, _QUEUED) for project in limited])
+    yield from hold_keys([key_of(KeyKind.QUOTA, project, WAITING_QUOTA) for project in limited])
     for project, limit in limited.items():
         [row] = yield query("count_waiting", project=project, limit=limit + 1)
         if row["runs"] + submitted[project] > limit:
@@ -40,5 +38,5 @@ def _beyond(project: str, limit: int, submitted: Mapping[str, int]) -> Conflict:
         "too many",
         code="quota_exceeded",
         hint="wait until some have started, or ask an admin to raise it: rota quota show",
-        facts={"quota": _QUEUED, "limit": limit},
+        facts={"quota": WAITING_QUOTA, "limit": limit},
     )
