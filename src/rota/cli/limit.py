@@ -16,12 +16,13 @@ from rota.cli.inert import inert
 from rota.cli.limit_views import LIMITS, write_limit
 from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Limit, Remote, Writing
 from rota.cli.printing import print_list, print_one
+from rota.cli.whole_numbers import WholeNumber
 from rota.sdk import limit_calls
 
 app = App(name="limit", help="Rate limits, as token buckets: list, show, set, delete.")
 
 Name = Annotated[str, Parameter(help="Name of a limit.", completer=complete_limits)]
-Tokens = Parameter(metavar="N", validator=Number(gte=1))
+Tokens = Parameter(validator=Number(gte=1))
 
 
 @app.command(name="list")
@@ -50,10 +51,10 @@ def set_(
     name: Name,
     /,
     *,
-    tokens: Annotated[int, Tokens, Parameter(help="How many tokens come.")],
+    tokens: Annotated[WholeNumber, Tokens, Parameter(help="How many tokens come.")],
     per: Annotated[Duration, Parameter(help="The time in which they come (1s, 1m).")],
     burst: Annotated[
-        int | None,
+        WholeNumber | None,
         Tokens,
         Parameter(help="How many may be taken at once after a rest. Default: as many as --tokens."),
     ] = None,

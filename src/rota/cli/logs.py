@@ -18,7 +18,7 @@ from rota.cli.inert import inert, inert_json, inert_output
 from rota.cli.options import REMOTE, Format, Remote
 from rota.cli.paging import paged
 from rota.cli.printing import print_data
-from rota.cli.references import RunReference, run_or_latest
+from rota.cli.references import LatestRunReference, run_or_latest
 from rota.cli.steps import failed_steps
 from rota.sdk import calls
 from rota.sdk.answers import LogLine, LogWindow
@@ -63,7 +63,7 @@ _PAST_THE_END = 10**12  # a window without lines: only what is known about them
 
 
 def logs(
-    run: RunReference, /, *, selection: Selection = _EVERYTHING, remote: Remote = REMOTE
+    run: LatestRunReference, /, *, selection: Selection = _EVERYTHING, remote: Remote = REMOTE
 ) -> Exit:
     """Print what a run printed; with a job's name, what its newest run printed.
 

@@ -10,9 +10,10 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 from rota.cli.terminal import Terminal
+from rota.cli.whole_numbers import WholeNumber
 from rota.sdk.client import Client
 
-Limit = Annotated[int, Parameter(help="How many at most.", validator=Number(gte=1))]
+Limit = Annotated[WholeNumber, Parameter(help="How many at most.", validator=Number(gte=1))]
 
 _SHARED = Group("Shared options", sort_key=100)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
@@ -18,10 +19,24 @@ from rota.cli.printing import print_one
 from rota.sdk import limit_calls
 from rota.sdk.limit_answers import Quota
 
+if TYPE_CHECKING:
+    from cyclopts import Token
+
 app = App(name="quota", help="What a project may have: show, set, clear.")
 
-Most = int | Literal["unlimited"] | None  # None: as it is
-_NUMBER = Parameter(metavar="N", show_choices=False)
+UNLIMITED = "unlimited"
+
+
+def _convert(_: type, tokens: Sequence[Token]) -> int | str:
+    text = tokens[0].value
+    try:
+        return text if text == UNLIMITED else int(text)
+    except ValueError:
+        raise ValueError(f'"{text}" is neither a whole number nor {UNLIMITED}') from None
+
+
+Most = int | str | None  # None: as it is
+_NUMBER = Parameter(metavar="N", converter=_convert)
 
 
 @Parameter(name="*")
@@ -37,7 +52,7 @@ class Changes:
     def of(self, quota: Quota) -> dict[str, int | None]:
         """The whole quota with them."""
         return {
-            name: getattr(quota, name) if most is None else None if most == "unlimited" else most
+            name: getattr(quota, name) if most is None else None if most == UNLIMITED else most
             for name, most in asdict(self).items()
         }
 

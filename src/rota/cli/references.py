@@ -26,6 +26,20 @@ RunReference = Annotated[
     str,
     Parameter(help="Id of a run, the beginning of one, or its address.", completer=complete_runs),
 ]
+LatestRunReference = Annotated[
+    str,
+    Parameter(
+        help="Id of a run, the beginning of one, its address, or a job: its newest run.",
+        completer=complete_runs,
+    ),
+]
+ActiveRunReference = Annotated[
+    str,
+    Parameter(
+        help="Id of a run, the beginning of one, its address, or a job with one active run.",
+        completer=complete_runs,
+    ),
+]
 ActiveRunReferences = Annotated[
     tuple[str, ...],
     Parameter(

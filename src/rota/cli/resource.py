@@ -16,6 +16,7 @@ from rota.cli.inert import inert
 from rota.cli.limit_views import RESOURCES, write_resource
 from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Limit, Remote, Writing
 from rota.cli.printing import print_list, print_one
+from rota.cli.whole_numbers import WholeNumber
 from rota.sdk import limit_calls
 
 app = App(name="resource", help="Named resources that runs share: list, show, set, delete.")
@@ -50,8 +51,8 @@ def set_(
     /,
     *,
     total: Annotated[
-        int | None,
-        Parameter(metavar="N", validator=Number(gte=1), help="How many units there are."),
+        WholeNumber | None,
+        Parameter(validator=Number(gte=1), help="How many units there are."),
     ] = None,
     mutex: Annotated[bool, Parameter(help="One run has it at a time.")] = False,
     read_write: Annotated[bool, Parameter(help="Many runs read, or one writes.")] = False,

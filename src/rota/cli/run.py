@@ -15,6 +15,7 @@ from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Limit, Rem
 from rota.cli.printing import print_list, print_one
 from rota.cli.references import (
     ActiveRunReferences,
+    LatestRunReference,
     RunReference,
     active_run,
     run_id,
@@ -59,7 +60,7 @@ def ps(*, where: Where = None, limit: Limit = 100, remote: Remote = REMOTE) -> N
 
 
 @app.command
-def show(run: RunReference, /, *, remote: Remote = REMOTE) -> None:
+def show(run: LatestRunReference, /, *, remote: Remote = REMOTE) -> None:
     """Show a run: state, times, attempts and steps."""
     with remote.connect() as client:
         found = ask(client, calls.get_run(run_or_latest(client, run)))
@@ -73,7 +74,7 @@ def show(run: RunReference, /, *, remote: Remote = REMOTE) -> None:
 
 @app.command
 def watch(
-    run: RunReference,
+    run: LatestRunReference,
     /,
     *,
     timeout: Annotated[
@@ -87,7 +88,7 @@ def watch(
 
 
 @app.command
-def why(run: RunReference, /, *, remote: Remote = REMOTE) -> None:
+def why(run: LatestRunReference, /, *, remote: Remote = REMOTE) -> None:
     """Explain why a run is where it is, and what would move it on."""
     with remote.connect() as client:
         found = run_or_latest(client, run)

@@ -10,34 +10,35 @@ from cyclopts.validators import Number
 from rota.cli.asking import ask
 from rota.cli.options import WRITING, Writing
 from rota.cli.printing import print_one
-from rota.cli.references import RunReference, run_id
+from rota.cli.references import ActiveRunReference, active_run
 from rota.cli.terminal import Terminal
+from rota.cli.whole_numbers import WholeNumber
 from rota.sdk import steering_calls
 from rota.sdk.answers import Run
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 
 
-def hold(run: RunReference, /, *, writing: Writing = WRITING) -> None:
+def hold(run: ActiveRunReference, /, *, writing: Writing = WRITING) -> None:
     """Keep a run that waits from starting until it is released."""
     with writing.connect() as client:
-        found = run_id(client, run)
+        found = active_run(client, run)
         if not _is_rehearsed(writing, client, found, "hold"):
             _steer(writing, client, steering_calls.hold_run(found))
 
 
-def release(run: RunReference, /, *, writing: Writing = WRITING) -> None:
+def release(run: ActiveRunReference, /, *, writing: Writing = WRITING) -> None:
     """End a hold: the run waits again like any other."""
     with writing.connect() as client:
-        found = run_id(client, run)
+        found = active_run(client, run)
         if not _is_rehearsed(writing, client, found, "release"):
             _steer(writing, client, steering_calls.release_run(found))
 
 
 def reprioritise(
-    run: RunReference,
+    run: ActiveRunReference,
     priority: Annotated[
-        int,
+        WholeNumber,
         Parameter(name="PRIORITY", validator=Number(gte=0, lte=9), help="0 to 9; 9 goes first."),
     ],
     /,
@@ -46,7 +47,7 @@ def reprioritise(
 ) -> None:
     """Give a run that waits another priority."""
     with writing.connect() as client:
-        found = run_id(client, run)
+        found = active_run(client, run)
         if not _is_rehearsed(writing, client, found, f"give priority {priority} to"):
             _steer(writing, client, steering_calls.reprioritise_run(found, priority))
 

@@ -17,6 +17,7 @@ from rota.cli.options import Writing
 from rota.cli.printing import print_one
 from rota.cli.terminal import Terminal
 from rota.cli.watching import watch
+from rota.cli.whole_numbers import WholeNumber
 from rota.sdk import calls
 from rota.sdk.answers import Run
 
@@ -33,7 +34,7 @@ class Request:
         ),
     ] = ()
     at: Annotated[Instant | None, Parameter(help="Not now but at this time.")] = None
-    priority: Annotated[int | None, Parameter(metavar="N", help="0 to 9; 9 goes first.")] = None
+    priority: Annotated[WholeNumber | None, Parameter(help="0 to 9; 9 goes first.")] = None
     key: Annotated[
         str | None,
         Parameter(metavar="KEY", help="Idempotency key: the same key again gives the same run."),

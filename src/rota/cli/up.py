@@ -14,6 +14,7 @@ from rota.cli.files import read_text
 from rota.cli.local_errors import told_as_failures
 from rota.cli.local_settings import load_settings
 from rota.cli.options import Display
+from rota.cli.whole_numbers import WholeNumber
 from rota.runtime import foreground
 from rota.runtime.offline import check_file
 from rota.runtime.server import Running
@@ -30,7 +31,9 @@ def up(
     listen: Annotated[
         str | None, Parameter(metavar="HOST:PORT", help="Where to listen, on loopback only.")
     ] = None,
-    slots: Annotated[int | None, Parameter(help="Attempts the worker runs at once.")] = None,
+    slots: Annotated[
+        WholeNumber | None, Parameter(help="Attempts the worker runs at once.")
+    ] = None,
     resources: Annotated[
         str | None,
         Parameter(

@@ -57,7 +57,9 @@ def _start(at: datetime | None, present: datetime) -> str:
 def _label(obstacle: Obstacle) -> tuple[str, str]:
     """What it is called, and what is said of it."""
     name, colon, text = obstacle.message.partition(": ")
-    return (name, text) if colon and obstacle.gate in _NAMED else (obstacle.gate, obstacle.message)
+    if colon and obstacle.gate in _NAMED:
+        return name, text
+    return obstacle.gate, obstacle.message.removesuffix(f" ({obstacle.gate})")
 
 
 def _details(obstacle: Obstacle, present: datetime) -> Iterator[str]:
@@ -79,7 +81,8 @@ def _holders(obstacle: Obstacle, present: datetime) -> str:
     if not ends:
         return f"{shown}{more}"
     left = times.length((min(ends) - present).total_seconds())
-    return f"{shown}{more} (the first ends in about {left})"
+    first = "the first " if len(obstacle.holders) > 1 else ""
+    return f"{shown}{more} ({first}ends in about {left})"
 
 
 def _numbers(order: OrderOfService) -> str:

@@ -12,6 +12,7 @@ from rota.cli.exits import CommandFailed, Exit
 from rota.cli.inert import inert
 from rota.cli.options import REMOTE, WRITING, Remote, Writing
 from rota.cli.printing import print_list, print_one
+from rota.cli.whole_numbers import WholeNumber
 from rota.cli.worker_token import app as token_app
 from rota.cli.worker_views import WORKERS, write_worker
 from rota.sdk import calls
@@ -34,7 +35,7 @@ def start(
     ] = None,
     name: Annotated[str | None, Parameter(help="Name of the worker. Default: the host's.")] = None,
     pool: Annotated[str | None, Parameter(help="Pool it serves.")] = None,
-    slots: Annotated[int | None, Parameter(help="Attempts it runs at once.")] = None,
+    slots: Annotated[WholeNumber | None, Parameter(help="Attempts it runs at once.")] = None,
     label: Annotated[
         tuple[str, ...], Parameter(metavar="KEY=VALUE", help="A label of it; repeatable.")
     ] = (),

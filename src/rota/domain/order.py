@@ -25,7 +25,7 @@ OLDEST_EVERY = 16  # every 16th slot goes to the oldest queued run: the bound on
 class Chain:
     """One line of runs."""
 
-    id: str  # pool/priority/share
+    id: str  # see `line_id`
     priority: int
     tag: float  # F, the virtual finish time, in pool-seconds
     weight: float = 1.0
@@ -41,6 +41,16 @@ class Chain:
 def share_key(project: str, user: str, share: str = "") -> str:
     """Whose turn a run is: that of the named share, else of the user inside the project."""
     return share or f"{project}/{user}"
+
+
+def line_id(pool: str, priority: int, share: str) -> str:
+    """What the line of these runs is called."""
+    return f"{pool}/{priority}/{share}"
+
+
+def share_of(line: str) -> str:
+    """The share in the id of a line."""
+    return line.split("/", 2)[2]
 
 
 def group_of(share: str) -> str:

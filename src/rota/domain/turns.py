@@ -37,11 +37,6 @@ def turns_before(
     return before
 
 
-def share_of(line: str) -> str:
-    """The share in the id of a line."""
-    return line.split("/", 2)[2]
-
-
 def tags_of(chains: Sequence[Chain], priority: int) -> PoolTags:
     """How far these active lines have got."""
     tags = [chain.tag for chain in chains]

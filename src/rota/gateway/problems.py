@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rota.domain.errors import Invalid, NotFound, Problem, RotaError, Unavailable, codes_of
+from rota.domain.jobfile.vocabulary import NAME
 from rota.gateway.shapes.problem import Fault, ProblemReport
 
 MEDIA_TYPE = "application/problem+json"
@@ -120,7 +121,14 @@ def _from_validation(errors: Sequence[Any]) -> RotaError:
 def _fault(error: Mapping[str, Any]) -> Problem:
     where, *path = error["loc"]
     dotted = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    message = str(error["msg"]).removeprefix("Value error, ")
+    message = _message(error)
     if reason := error.get("ctx", {}).get("error") if error["type"] == "json_invalid" else None:
         return Problem(f"not valid JSON: {reason}")
     return Problem(message if where == "body" else f"{where}: {message}", dotted.removeprefix("."))
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    """What is wrong, where it is a name without the pattern of names."""
+    if error.get("ctx", {}).get("pattern") == f"^{NAME.pattern}$":
+        return f"must be {NAME.words}"
+    return str(error["msg"]).removeprefix("Value error, ")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rota.domain.calendars import Calendar
-from rota.domain.forecast.durations import REMEMBERED_RUNS
+from rota.domain.forecast.durations import remembered_runs
 from rota.domain.ids import JobId
 from rota.domain.limits import Declaration
 from rota.domain.shared_keys import Key
@@ -63,7 +63,7 @@ async def read_inputs(backends: Backends, until: datetime) -> Inputs:
         runs=runs,
         carts=carts,
         sessions=await store.sessions(alive_only=True),
-        durations=await store.latest_durations(ids, REMEMBERED_RUNS),
+        durations=await store.latest_durations(ids, remembered_runs(len(ids))),
         declarations=[each.declaration for each in await store.declarations()],
         tokens=await store.tokens_left(_MOST_BUCKETS),
         weights={each.share: each.weight for each in await store.share_weights()},

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from rota.domain.errors import Invalid, NotFound
 from rota.domain.jobfile.declarations import declaration_document, declaration_in_words
 from rota.domain.jobfile.wording import did_you_mean
-from rota.domain.limits import KINDS, Declaration, Each, Limit, Quota, Resource
+from rota.domain.limits import KINDS, Declaration, Each, Limit, Quota, Resource, Sharing
 from rota.domain.resources import NAMES_OF_WORKERS
 from rota.domain.shared_keys import Key, key_of, name_of
 from rota.operations.backends import Backends
@@ -159,7 +159,12 @@ def _keys_of(declaration: Declaration) -> list[Key]:
 
 def _document(declaration: Declaration) -> dict[str, Any]:
     if isinstance(declaration, Quota):
-        return _parts(declaration)
+        return {
+            name: "unlimited" if most is None else most
+            for name, most in _parts(declaration).items()
+        }
+    if isinstance(declaration, Resource):
+        return {"kind": str(Sharing.COUNTED), **declaration_document(declaration)}
     return declaration_document(declaration)
 
 

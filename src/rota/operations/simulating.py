@@ -49,7 +49,8 @@ async def simulate_change(
 ) -> Comparison:
     """Look ahead without and with a change; nothing is changed, and nothing is locked."""
     if not timedelta(0) < ahead <= LONGEST:
-        raise Invalid("a simulation cannot look there", [Problem("must be at most 7 days", "for")])
+        problem = Problem("must be more than 0s, and at most 7 days", "for")
+        raise Invalid("a simulation cannot look there", [problem])
     until = await backends.store.now() + ahead
     inputs = await read_inputs(backends, until)
     changed = await _changed(backends, project, inputs, change)

@@ -14,6 +14,7 @@ from rota.adapters.store.scripts.following_jobs import follow as follow_ends
 from rota.adapters.store.scripts.gates import hold_gates
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.adapters.store.store import SqlStore
+from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, RunId, following_run_id
 from rota.domain.run import AttemptResult, Run, Trigger
 from rota.domain.spec import Late, Overlap
@@ -367,3 +368,19 @@ async def test_what_was_undone_by_a_crash_is_followed_again(scene: Scene) -> Non
     await follow(scene)
 
     assert (len(before), len(await runs_of(scene, follower))) == (0, 1)
+
+
+async def test_rivals_who_let_jobs_follow_each_other_make_no_ring(scene: Scene) -> None:
+    first, second = await scene.job("first"), await scene.job("second")
+
+    saved = await asyncio.gather(
+        scene.change(first, after=("second",)),
+        scene.change(second, after=("first",)),
+        return_exceptions=True,
+    )
+
+    [refusal] = [each for each in saved if isinstance(each, Conflict)]
+    assert refusal.code == "dependency_cycle"
+    await complete(scene, first)
+    await complete(scene, second)
+    assert await follow(scene) == 1

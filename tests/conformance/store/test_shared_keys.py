@@ -422,3 +422,18 @@ async def test_items_of_a_cart_exclude_one_another_and_obey_its_pause(
 
     assert (len(works), paused) == (1, [])
     assert [item.run_state for item in await carts.items(cart)].count(RunState.BLOCKED) == 2
+
+
+async def test_a_limit_that_shrank_does_not_keep_others_from_the_workers(scene: Scene) -> None:
+    await declare(scene, Limit("default", "mail", tokens=300, per=MINUTE, burst=300))
+    mails = await scene.trigger(await scene.job("mail", rate_limits={"mail": 1}), 300)
+    [other] = await scene.trigger(await scene.job("other"))
+    worker = await scene.worker(slots=2)
+    await declare(scene, Limit("default", "mail", tokens=1, per=MINUTE, burst=1))
+
+    claimed = [work.run for work in await scene.claim(worker)]
+
+    assert claimed == [mails[0], other]
+    second, last = await scene.show(mails[1]), await scene.show(mails[-1])
+    assert second.eligible_at == scene.clock.instant + MINUTE
+    assert last.eligible_at == scene.clock.instant + 299 * MINUTE

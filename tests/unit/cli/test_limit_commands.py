@@ -94,6 +94,14 @@ def test_resource_is_of_one_kind(
     assert rota("resource", "show", "licence").code == 0
 
 
+def test_changed_kind_of_a_resource_is_told(rota: Console, server: Server) -> None:
+    rota("resource", "set", "licence", "--total", "4")
+
+    changed = rota("resource", "set", "licence", "--mutex")
+
+    assert changed.err.splitlines()[1:] == ["  kind  counted → mutex", "  total  4 → (none)"]
+
+
 @pytest.mark.parametrize("how", [(), ("--mutex", "--total", "2"), ("--mutex", "--read-write")])
 def test_resource_of_no_kind_or_two_is_refused(rota: Console, how: tuple[str, ...]) -> None:
     ended = rota("resource", "set", "licence", *how)
@@ -135,8 +143,8 @@ def test_quota_is_changed_in_parts_and_cleared(rota: Console, server: Server) ->
 
     assert changed.err.splitlines() == [
         "changed quota of project default: 1,000 queued, 10 running",
-        "  jobs  5 → (none)",
-        "  queued  (none) → 1000",
+        "  jobs  5 → unlimited",
+        "  queued  unlimited → 1000",
     ]
     assert (shown["running"], shown["jobs"]) == ("at most 10, 0 now", "unlimited")
     assert cleared.err == "cleared the quota of project default\n"
@@ -144,7 +152,25 @@ def test_quota_is_changed_in_parts_and_cleared(rota: Console, server: Server) ->
 
 
 def test_quota_without_a_number_is_refused(rota: Console) -> None:
-    assert rota("quota", "set").code == 2
+    misspelt = rota("quota", "set", "--running", "unlimted")
+
+    assert (misspelt.code, rota("quota", "set").code) == (2, 2)
+    assert '"unlimted" is neither a whole number nor unlimited' in misspelt.err
+
+
+def test_half_a_token_is_refused_and_not_rounded(rota: Console, server: Server) -> None:
+    ended = rota("limit", "set", "mail", "--tokens", "1.5", "--per", "1s")
+
+    assert ended.code == 2
+    assert '"1.5" is not a whole number' in ended.err
+    assert rota("limit", "list", "-o", "name").out == ""
+
+
+def test_name_that_cannot_be_one_is_refused_in_words(rota: Console, server: Server) -> None:
+    ended = rota("limit", "set", "my mail", "--tokens", "1", "--per", "1s")
+
+    assert ended.code != 0
+    assert "must be a name of at most 128 letters" in ended.err
 
 
 def test_share_gets_its_weight(rota: Console, server: Server) -> None:

@@ -58,6 +58,16 @@ def test_each_reason_tells_what_releases_it() -> None:
     ]
 
 
+def test_what_is_held_by_one_run_is_told_without_repeating_the_gate() -> None:
+    holder = Holder(run="r_0", ends_at=PRESENT + 3 * MINUTE)
+    message = "another run with host=a goes first (exclusive_by)"
+    exclusive = Obstacle(gate="exclusive_by", message=message, holders=(holder,))
+
+    assert lines_of(reasons=(exclusive,))[1] == (
+        "  1 exclusive_by  another run with host=a goes first, held by r_0 (ends in about 3 m 00 s)"
+    )
+
+
 def test_order_of_service_is_told_in_numbers() -> None:
     order = OrderOfService(
         latest_turn=208,

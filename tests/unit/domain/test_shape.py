@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rota.domain.job import RunRules
+from rota.domain.resources import UNIT, capacity_of
 from rota.domain.shape import shape_of, unmet
 
 
@@ -35,3 +36,12 @@ def test_a_worker_is_told_what_it_lacks(
     shape = shape_of(RunRules("job", "default", needs={"site": "fra"}, function="send"))
 
     assert unmet(shape, labels, functions) == lacks
+
+
+def test_amounts_that_a_worker_lacks_are_told_as_people_write_them() -> None:
+    resources = {"memory": 8 * 1024**3 * UNIT, "cpu": 500, "gpu": UNIT}
+    shape = shape_of(RunRules("job", "default", resources=resources))
+
+    lacks = unmet(shape, {}, (), capacity_of(2, {"cpu": 400, "gpu": UNIT}))
+
+    assert lacks == ["0.5 cpu", "8GiB memory"]

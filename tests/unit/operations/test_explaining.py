@@ -204,13 +204,14 @@ async def test_a_hold_tells_who_holds_it_and_how_it_ends(timeline: Timeline) -> 
 
 
 async def test_a_run_that_no_worker_could_take_says_what_is_missing(timeline: Timeline) -> None:
-    await define(timeline, needs={"gpu": "a100"})
+    await define(timeline, ALONE, needs={"gpu": "a100"}, resources={"licence": 1})
 
     told = await explain(timeline, await trigger(timeline))
 
     [reason] = told.reasons
     assert told.run.state is RunState.BLOCKED
     assert reason.gate == "worker"
+    assert "resource" not in told.passed  # nobody asked for it yet
     assert "label gpu=a100" in reason.message
 
 

@@ -142,7 +142,7 @@ async def test_more_than_any_worker_has_is_warned_about(timeline: Timeline) -> N
 
     [warning] = applied.warnings
     assert warning.path == "jobs[0].resources.cpu"
-    assert "no worker of pool default has 64 cpu, the largest 4" in warning.message
+    assert "no worker of pool default has 64 cpu, the largest has 4" in warning.message
 
 
 async def test_runs_larger_than_their_pool_takes_are_refused(timeline: Timeline) -> None:

@@ -11,6 +11,8 @@ from math import inf
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS
 
 REMEMBERED_RUNS = 50  # the latest of a job that say how long the next one takes
+_REMEMBERED_IN_ALL = 100_000
+_REMEMBERED_AT_LEAST = 5
 
 
 class Source(StrEnum):
@@ -38,6 +40,12 @@ class Durations:
         """
         known = next((it for it in (self.usual, self.high) if it > elapsed), elapsed * 2)
         return min(known - elapsed, most)
+
+
+def remembered_runs(jobs: int) -> int:
+    """How many runs of each of so many jobs to look at: to read them all would take too long."""
+    fair = _REMEMBERED_IN_ALL // max(jobs, 1)
+    return max(min(fair, REMEMBERED_RUNS), _REMEMBERED_AT_LEAST)
 
 
 def durations_of(seconds: Sequence[float], expect: timedelta | None) -> Durations:

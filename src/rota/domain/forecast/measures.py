@@ -71,28 +71,39 @@ def uses_of(runs: Iterable[RunAhead], measure: Measure) -> Iterator[Use]:
 def band_of(
     runs: Iterable[RunAhead], measure: Measure, grid: Grid
 ) -> tuple[list[float], list[float]]:
-    """The means in a grid if runs, started as they are, were all short, and if all were long."""
+    """The means in a grid if runs, started as they are, were all short, and if all were long.
+
+    The runs are in order of their start.
+    """
     low, high = [0.0] * grid.count, [0.0] * grid.count
     known: dict[JobAhead, tuple[float, float, float]] = {}
-    begin, width = grid.begin, grid.width
+    begin, width, end = grid.begin, grid.width, grid.end
+    piece, edge = 0, begin + width
     for run in runs:
         start = run.start_at
-        if start >= grid.end:
+        if start >= end:
             break
-        job = run.job
-        if job not in known:
-            lengths = job.durations if measure.per is None else None
-            short = lengths.low if lengths else measure.per or 0.0
-            known[job] = short, lengths.high if lengths else short, measure.amount(job)
-        short, long, amount = known[job]
-        piece = int((start - begin) / width)
-        if start >= begin and start + long <= begin + (piece + 1) * width:
+        while start >= edge and piece < grid.count - 1:
+            piece, edge = piece + 1, begin + (piece + 2) * width
+        found = known.get(run.job)
+        if found is None:
+            found = known[run.job] = _lengths(run.job, measure)
+        short, long, amount = found
+        if begin <= start and start + long <= edge:
             low[piece] += amount * short
             high[piece] += amount * long
         elif amount:
             _spread(low, grid, (start, start + short, amount))
             _spread(high, grid, (start, start + long, amount))
     return [area / width for area in low], [area / width for area in high]
+
+
+def _lengths(job: JobAhead, measure: Measure) -> tuple[float, float, float]:
+    """How long a run of the job takes of a measure if it is short and if it is long; how much."""
+    lengths, amount = job.durations, measure.amount(job)
+    if measure.per is not None:
+        return measure.per, measure.per, amount
+    return lengths.low, lengths.high, amount
 
 
 def _spread(areas: list[float], grid: Grid, use: Use) -> None:

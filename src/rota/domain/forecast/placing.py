@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from math import inf
 
 from rota.domain.forecast.ahead import JOB_GATE, WORKER_GATE, RunAhead, Setting, Successors
+from rota.domain.forecast.at_once import all_start_at_once
 from rota.domain.forecast.plain_pools import Contended, PlainPools
 from rota.domain.resources import SLOTS, UNIT
 from rota.domain.shared_keys import Key
@@ -96,17 +98,20 @@ def _place_plain(
     slots: Counter[str] = Counter()
     for worker in setting.workers:
         slots[worker.pool] += worker.capacity.get(SLOTS, 0) // UNIT
+    going, outside, coming = (
+        [run for run in runs if run.job.pool not in contested] if contested else runs
+        for runs in (program.going, program.outside, program.coming)
+    )
+    if not (outside or successors) and all_start_at_once(slots, going, coming):
+        for run in takewhile(lambda run: run.ready_at <= until, coming):
+            run.start_at = run.ready_at
+        return
     pools = PlainPools(slots, successors)
-    for run in program.going:
-        if run.job.pool not in contested:
-            pools.go_on(run)
-    for run in program.outside:
-        if run.job.pool not in contested:
-            pools.go_on_outside(run)
-    if contested:
-        pools.run((run for run in program.coming if run.job.pool not in contested), until)
-    else:
-        pools.run(program.coming, until)
+    for run in going:
+        pools.go_on(run)
+    for run in outside:
+        pools.go_on_outside(run)
+    pools.run(coming, until)
 
 
 def _decide(

@@ -65,7 +65,7 @@ def _check_after(document: Document, after: Document, at: At) -> None:
     if "schedule" in document:
         return
     if "within" in after:
-        message = "without a schedule no run waits, so there is nothing to bound"
+        message = '"within" needs a schedule: without one no run waits'
         at.child("within").refuse_key(message, "leave it out")
     for name, given in document.get("inputs", {}).items():
         if given is not INVALID and given.get("default") is None:

@@ -43,6 +43,12 @@ def too_large(
     if use is None:
         message = f"no worker of pool {pool} has all of this at once: runs will wait for one"
         return own[0].problem(message, warning=True)
-    asked, offered = (format_amount(use.name, it) for it in (use.amount, most[use.name]))
-    message = f"no worker of pool {pool} has {asked} {use.name}, the largest {offered}"
-    return use.problem(f"{message}: runs will wait for one", warning=True)
+    lack = _lack_of(use, most[use.name])
+    return use.problem(f"no worker of pool {pool} {lack}: runs will wait for one", warning=True)
+
+
+def _lack_of(use: UsedResource, most: int) -> str:
+    if not most:
+        return f"has any {use.name}"
+    asked, offered = (format_amount(use.name, amount) for amount in (use.amount, most))
+    return f"has {asked} {use.name}, the largest has {offered}"

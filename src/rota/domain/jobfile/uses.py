@@ -163,7 +163,8 @@ def _problem_of_shared(use: UsedResource, resource: Resource) -> Problem | None:
         written = format_amount(name, use.amount)
         return use.problem(f"{name} is taken in whole units, not {written}")
     if use.amount > total * UNIT:
-        return use.problem(f"takes {use.amount // UNIT:,} of {name}, of which there is {total:,}")
+        there = f"there is {total}" if total == 1 else f"there are {total:,}"
+        return use.problem(f"takes {use.amount // UNIT:,} of {name}, of which {there}")
     return None
 
 

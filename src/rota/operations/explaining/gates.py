@@ -23,6 +23,9 @@ def passed_gates(run: Run, keys: Collection[Key], held: Iterable[str]) -> tuple[
     standing = {gate for gate in held if gate in gates}
     if run.state is not RunState.BLOCKED and not standing:
         return gates
+    if run.state is RunState.BLOCKED and WORKER in standing:
+        # Nobody can take it: shared keys are asked for only once somebody can.
+        gates = tuple(gate for gate in gates if gate not in GATES.values())
     last = max((gates.index(gate) for gate in standing), default=0)
     return tuple(gate for gate in gates[:last] if gate not in standing)
 

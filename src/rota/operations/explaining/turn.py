@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rota.domain.ids import RunId
-from rota.domain.order import BOOST_SECONDS, Chain
+from rota.domain.order import BOOST_SECONDS, Chain, share_of
 from rota.domain.run import Reason
-from rota.domain.turns import latest_turn, share_of, turns_before
+from rota.domain.turns import latest_turn, turns_before
 from rota.operations.explaining.explanation import NotReason, OrderOfService
 from rota.operations.stamps import stamp
 from rota.ports.places import Place, Reserved

@@ -52,6 +52,7 @@ def test_all_writers_of_states_are_known() -> None:
         "block_run",
         "block_queued_runs",
         "block_on_keys",
+        "hold_run",
         "hold_runs_of_cart",
         "let_run_go",
         "let_runs_of_cart_go",

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from rota.domain.forecast.durations import Durations, Source, durations_of
+from rota.domain.forecast.durations import Durations, Source, durations_of, remembered_runs
 
 
 def test_history_says_how_long_runs_take_whatever_the_job_expects() -> None:
@@ -19,6 +19,11 @@ def test_without_history_the_job_is_believed() -> None:
 
 def test_what_nobody_knows_is_a_guess() -> None:
     assert durations_of([], None).source is Source.GUESS
+
+
+@pytest.mark.parametrize(("jobs", "runs"), [(0, 50), (2_000, 50), (5_000, 20), (20_000, 5)])
+def test_the_more_jobs_there_are_the_fewer_runs_of_each_are_looked_at(jobs: int, runs: int) -> None:
+    assert remembered_runs(jobs) == runs
 
 
 @pytest.mark.parametrize(

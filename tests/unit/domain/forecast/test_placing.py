@@ -44,6 +44,18 @@ def test_a_job_keeps_its_own_runs_back_while_slots_are_free() -> None:
     assert coming[1].waits_for == JOB_GATE
 
 
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_what_goes_on_elsewhere_keeps_its_jobs_limit_but_no_slot(is_plain: bool) -> None:
+    known = job("a", limit=1, is_plain=is_plain)
+    outside = RunAhead(known, 0.0, 0.0, 10.0, start_at=-4.0, worker="leaving")
+    coming = [*runs(known, 0.0), *runs(job("b", seconds=6.0, is_plain=is_plain), 0.0)]
+
+    found = place(Program([], coming, outside=[outside]), setting(1), 100.0)
+
+    assert starts(coming) == [6.0, 0.0]
+    assert found.runs == coming  # it is no load on these workers
+
+
 def test_without_a_worker_nothing_starts() -> None:
     coming = runs(job(), 0.0)
 

@@ -32,8 +32,11 @@ def test_a_pool_refuses_what_is_larger_than_it_takes() -> None:
 @pytest.mark.parametrize(
     ("offers", "message"),
     [
-        ([{"cpu": 4_000, "memory": 8_000}], "no worker of pool linux has 8 cpu, the largest 4"),
-        ([{}], "no worker of pool linux has 8 cpu, the largest 0"),
+        (
+            [{"cpu": 4_000, "memory": 8_000}],
+            "no worker of pool linux has 8 cpu, the largest has 4: ",
+        ),
+        ([{}], "no worker of pool linux has any cpu: "),
         (
             [{"cpu": 8_000, "memory": 0}, {"cpu": 0, "memory": 8_000}],
             "no worker of pool linux has all of this at once",

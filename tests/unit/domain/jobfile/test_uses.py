@@ -48,7 +48,7 @@ def test_what_is_known_may_be_used() -> None:
         ({"resources": {"pg-licence": 1}}, 'did you mean "pg-license"?'),
         ({"resources": {"tpu9": 1}}, "declare it: resources: [{name: tpu9, total: 1}]"),
         ({"resources": {"catalogue": "read"}}, 'did you mean "catalog"?'),
-        ({"resources": {"pg-license": 5}}, "takes 5 of pg-license, of which there is 4"),
+        ({"resources": {"pg-license": 5}}, "takes 5 of pg-license, of which there are 4"),
         ({"resources": {"lock": 2}}, "takes 2 of lock, of which there is 1"),
         ({"resources": {"pg-license": 0.5}}, "pg-license is taken in whole units, not 0.5"),
         ({"resources": {"pg-license": "read"}}, "pg-license is not of kind read_write"),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.properties.simulated import Ledger, shape, worker
 
-from rota.domain.shared_keys import Counted, Key
+from rota.domain.shared_keys import Counted, Key, Rate
 from rota.domain.simulation import Observer, SimRun, SimWorker, Starts, World
 
 
@@ -40,6 +40,17 @@ def test_what_is_at_work_keeps_its_worker_until_its_end() -> None:
     world.preload_running(run("going", seconds=50.0), "w", started_at=80.0)
 
     assert starts(world, run("next", at=101.0)) == {"next": 130.0}
+
+
+def test_tokens_come_again_as_of_now_and_nobody_pays_twice() -> None:
+    rate = {"rate:p/s3": Rate(tokens=1, per=10.0, burst=2)}
+    world = World([worker("w")], rate, now=100.0, levels={"rate:p/s3": 0.5})
+    taking = {"rate:p/s3": 1}
+    world.preload_running(replace(run("going"), demands=taking), "w", started_at=99.0)
+
+    runs = [replace(run(name, at=100.0), demands=taking) for name in ("a", "b")]
+
+    assert starts(world, *runs) == {"a": 105.0, "b": 115.0}
 
 
 def test_what_waits_already_goes_before_what_comes() -> None:

@@ -17,7 +17,11 @@ from rota.adapters.store.scripts.firing import (
     insert_unanswered,
     moved_meanwhile,
 )
-from rota.adapters.store.scripts.following_jobs import forget_jobs, save_dependencies
+from rota.adapters.store.scripts.following_jobs import (
+    forget_jobs,
+    refuse_rings,
+    save_dependencies,
+)
 from rota.adapters.store.scripts.gates import hold_gates
 from rota.adapters.store.scripts.keys import declaring
 from rota.adapters.store.scripts.queueing import EndOfWait, end_waiting
@@ -76,6 +80,7 @@ def save(now: int, definitions: Definitions, actor: str, book: RulesBook) -> Scr
     if limited:
         yield query("count_at_gate", ids=limited)
     yield from release_jobs(now, changed, effects)
+    yield from refuse_rings(jobs)
     return (yield from effects.conclude())
 
 

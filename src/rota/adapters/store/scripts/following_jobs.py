@@ -17,8 +17,11 @@ from rota.adapters.store.script import Many, Row, Script, query
 from rota.adapters.store.scripts.drafting import Draft, insert_drafts
 from rota.adapters.store.scripts.effects import Effects
 from rota.adapters.store.scripts.gates import HoldGates
+from rota.adapters.store.scripts.keys.states import hold_keys
 from rota.adapters.store.scripts.letting_go import let_runs_go, let_waiters_go
 from rota.adapters.store.scripts.rules import RulesBook
+from rota.domain.dependencies import cycle_text, find_cycle
+from rota.domain.errors import Conflict
 from rota.domain.gates import after_key
 from rota.domain.ids import JobId, RunId, following_run_id
 from rota.domain.run import Trigger
@@ -154,6 +157,27 @@ def save_dependencies(
         yield Many("seed_completion", sources, exactly=False)
     created = [(job.project, job.name) for job in jobs if not job.expected_version]
     yield from _tell_waiters(now, created, book, effects)
+
+
+def refuse_rings(jobs: Sequence[NewJob]) -> Script[None]:
+    """`Conflict` if saved jobs wait for each other, by way of what others saved meanwhile.
+
+    The last but the lines to be locked: one transaction at a time looks, and sees those before.
+    """
+    projects = sorted({job.project for job in jobs if job.rules.after})
+    if not projects:
+        return
+    yield from hold_keys([f"{_AFTER}{project}" for project in projects])
+    for project in projects:
+        edges: dict[str, list[str]] = defaultdict(list)
+        for row in (yield query("dependencies_of", project=project)):
+            edges[row["name"]].append(row["upstream"])
+        if cycle := find_cycle(edges):
+            raise Conflict(
+                f"these jobs would wait for each other: {cycle_text(cycle)}",
+                code="dependency_cycle",
+                hint="one of them was changed by someone else meanwhile: look and apply again",
+            )
 
 
 def _tell_waiters(

@@ -12,6 +12,7 @@ from rota.adapters.store.script import Many, Row, Script, query
 from rota.domain.carts.states import CartState
 from rota.domain.forecast.accuracy import Outcome
 from rota.domain.ids import CartId, JobId, RunId, SessionId, instant, micros
+from rota.domain.order import share_of
 from rota.domain.shared_keys import SECOND, Key
 from rota.domain.states import RunState
 from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, PredictedStart, TokensLeft
@@ -118,7 +119,7 @@ def _open_run(row: Row) -> OpenRun:
         blocked_on=row["blocked_on"] or "",
         pool=row["pool"],
         priority=row["priority"],
-        share=row["chain"].split("/", 2)[2],
+        share=share_of(row["chain"]),
         shape=row["shape"],
         expected=row["expected"],
         timeout=None if timeout is None else timeout / SECOND,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from rota.adapters.store.script import Many, Row, Script, lock, query
-from rota.domain.order import Chain, PoolTags, activation_tag, group_of
+from rota.domain.order import Chain, PoolTags, activation_tag, group_of, line_id, share_of
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class Line:
 
     @cached_property
     def id(self) -> str:
-        return f"{self.pool}/{self.priority}/{self.share}"
+        return line_id(self.pool, self.priority, self.share)
 
 
 def line_of(row: Row) -> Line:
     """The chain of an existing run."""
-    return Line(row["pool"], row["priority"], row["chain"].split("/", 2)[2])
+    return Line(row["pool"], row["priority"], share_of(row["chain"]))
 
 
 def chain_from(row: Row) -> Chain:

@@ -10,10 +10,10 @@ from rota.adapters.store.rows import from_json
 from rota.adapters.store.script import Row, Rows, Script, query
 from rota.adapters.store.scripts.lines import chain_from
 from rota.domain.ids import RunId, instant
-from rota.domain.order import Chain, activation_tag, cost_of, entitled, group_of
+from rota.domain.order import Chain, activation_tag, cost_of, entitled, group_of, share_of
 from rota.domain.resources import Vector, dominant_share
 from rota.domain.shape import demand_of
-from rota.domain.turns import QueuedLine, share_of, tags_of
+from rota.domain.turns import QueuedLine, tags_of
 from rota.ports.places import Place, Reserved
 
 

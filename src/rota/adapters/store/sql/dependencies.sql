@@ -6,6 +6,11 @@ DELETE FROM dependency WHERE job_id = ANY(:ids);
 -- A job follows another one of its project.
 INSERT INTO dependency (job_id, project, upstream) VALUES (:job, :project, :upstream);
 
+-- name: dependencies_of
+-- Which jobs of a project follow which.
+SELECT job.name, dependency.upstream FROM dependency JOIN job ON job.id = dependency.job_id
+WHERE dependency.project = :project AND job.deleted_at IS NULL;
+
 -- name: seed_completion
 -- When a job was last completed, found among its newest runs: nobody has kept it until it is followed.
 INSERT INTO completion (project, job, at)

@@ -89,6 +89,11 @@ ON CONFLICT (key, seq) DO UPDATE SET amount = excluded.amount;
 INSERT INTO run_key (key, seq, amount) VALUES (:key, :seq, :amount)
 ON CONFLICT (key, seq) DO UPDATE SET amount = excluded.amount;
 
+-- name: queued_for_key
+-- The oldest of those in the queue that will take of a key.
+SELECT run.id, run.seq, run.priority, run.keys FROM run_key JOIN run ON run.seq = run_key.seq
+WHERE run_key.key = :key AND run.state = 'QUEUED' ORDER BY run_key.seq LIMIT :limit;
+
 -- name: drop_run_keys
 -- What runs neither have nor may take any more.
 DELETE FROM run_key WHERE key = ANY(:keys) AND seq = ANY(:seqs);

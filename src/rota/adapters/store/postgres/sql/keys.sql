@@ -48,6 +48,12 @@ INSERT INTO run_key (key, seq, amount)
 SELECT * FROM unnest(:key::text[], :seq::bigint[], :amount::bigint[])
 ON CONFLICT (key, seq) DO UPDATE SET amount = excluded.amount;
 
+-- name: queued_for_key
+-- The oldest of those in the queue that will take of a key.
+SELECT run.id, run.seq, run.priority, run.keys FROM run_key JOIN run ON run.seq = run_key.seq
+WHERE run_key.key = :key AND coalesce(run.state, '') = 'QUEUED' ORDER BY run_key.seq LIMIT :limit
+FOR NO KEY UPDATE OF run SKIP LOCKED;
+
 -- name: run_key_page
 -- Who has or may take keys, from a place on.
 SELECT page.key, page.seq, run.state FROM (SELECT key, seq FROM run_key

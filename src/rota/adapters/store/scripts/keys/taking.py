@@ -7,10 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from rota.adapters.store.rows import from_json
 from rota.adapters.store.script import Many, Rows, Script, query
 from rota.adapters.store.scripts.effects import Effects, record
+from rota.adapters.store.scripts.keys.admitting import Ask, admit, promise
 from rota.adapters.store.scripts.keys.states import hold_states
 from rota.adapters.store.scripts.keys.waiting import wait_for_keys
 from rota.domain.key_gates import KeyGate
-from rota.domain.shared_keys import Counted, Demands, KeyState, Shortage
+from rota.domain.shared_keys import Counted, Demands, Key, KeyState, Shortage
+
+_RECONSIDERED = 500  # runs that leave the queue with one that lost
 
 
 def take_keys(now: int, rows: Rows, effects: Effects) -> Script[set[int]]:
@@ -63,6 +66,30 @@ def _lose(
     """Runs that came too late to the keys they were let through for."""
     keys = {key for seq in short for key in wanted[seq]}
     yield query("drop_run_keys", keys=keys, seqs=short)
+    yield from _wait(now, short, effects)
+    for key in sorted({found[0].key for found in short.values()}):
+        yield from _reconsider(now, key, wanted, effects)
+
+
+def _reconsider(now: int, key: Key, known: Collection[int], effects: Effects) -> Script[None]:
+    """Others in the queue that would lose as well need not be claimed to find out.
+
+    There are many where a limit has become lower.
+    """
+    found = yield query("queued_for_key", key=key, limit=_RECONSIDERED)
+    rows = [row for row in found if row["seq"] not in known]
+    if not rows:
+        return
+    asks = [Ask(r["id"], from_json(r["keys"]), r["priority"], r["seq"]) for r in rows]
+    keys = {key for ask in asks for key in ask.demands}
+    yield query("drop_run_keys", keys=keys, seqs={ask.seq for ask in asks})
+    short = yield from admit(now, sorted(asks, key=lambda ask: (-ask.priority, ask.seq)))
+    yield from promise([ask for ask in asks if ask.id not in short])
+    if short:
+        yield from _wait(now, {ask.seq: short[ask.id] for ask in asks if ask.id in short}, effects)
+
+
+def _wait(now: int, short: Mapping[int, Sequence[Shortage]], effects: Effects) -> Script[None]:
     rows = yield from wait_for_keys(short)
     ids = [row["id"] for row in rows]
     yield record("run.blocked", now, ids, actor="scheduler")

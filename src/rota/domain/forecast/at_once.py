@@ -1,0 +1,71 @@
+"""Whether anything will wait at all: mostly nothing does, and that is found out quickly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from operator import le
+
+from rota.domain.forecast.ahead import JobAhead, RunAhead
+
+
+def all_start_at_once(
+    slots: Mapping[str, int], going: Iterable[RunAhead], coming: Iterable[RunAhead]
+) -> bool:
+    """Whether every run that comes finds a slot at its time, and room in the limit of its job.
+
+    Any slot of a pool will do for each of them.
+    """
+    rooms = _Rooms(slots)
+    for run in going:
+        rooms.enter(run, run.start_at)
+    for run in coming:
+        rooms.enter(run, run.ready_at)
+    return rooms.are_enough
+
+
+@dataclass(slots=True)
+class _Room:
+    """What so many runs may be in at most, with when each comes and goes."""
+
+    most: int
+    comes: list[float] = field(default_factory=list)
+    goes: list[float] = field(default_factory=list)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether somebody has always gone before one more comes than there may be."""
+        self.comes.sort()
+        self.goes.sort()
+        return all(map(le, self.goes, islice(self.comes, self.most, None)))
+
+
+class _Rooms:
+    """The slots of pools and the limits of jobs."""
+
+    def __init__(self, slots: Mapping[str, int]) -> None:
+        self._slots = slots
+        self._pools: dict[str, _Room] = {}
+        self._groups: dict[str, _Room] = {}
+        self._of_jobs: dict[JobAhead, tuple[_Room, ...]] = {}
+
+    @property
+    def are_enough(self) -> bool:
+        return all(room.is_enough for room in chain(self._pools.values(), self._groups.values()))
+
+    def enter(self, run: RunAhead, at: float) -> None:
+        rooms = self._of_jobs.get(run.job)
+        if rooms is None:
+            rooms = self._of_jobs[run.job] = tuple(self._rooms(run.job))
+        end = at + run.seconds
+        for room in rooms:
+            room.comes.append(at)
+            room.goes.append(end)
+
+    def _rooms(self, job: JobAhead) -> Iterator[_Room]:
+        yield self._pools.setdefault(job.pool, _Room(self._slots.get(job.pool, 0)))
+        if job.limit is not None:
+            group = self._groups.setdefault(job.group, _Room(job.limit))
+            group.most = min(group.most, job.limit)
+            yield group
