@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.domain.key_gates import KeyGate, Waiters
+from rota.domain.key_gates import BOOST, KeyGate, Waiter, Waiters, rank_of
 from rota.domain.shared_keys import SECOND, Bucket, Counted, KeyState, Rate
 
 KEY = "rate:shop/s3-put"
@@ -81,7 +81,7 @@ def test_units_are_never_given_twice(total: int, asks: list[tuple[int, int]], cl
     given_away = [
         min(amount, max(total, 1))
         for age, (amount, priority) in enumerate(asks)
-        if not gate.ask({KEY: amount}, (-priority, age))
+        if not gate.ask({KEY: amount}, rank_of(priority, 0, age))
     ]
 
     assert sum(given_away) <= total
@@ -89,9 +89,38 @@ def test_units_are_never_given_twice(total: int, asks: list[tuple[int, int]], cl
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 9)), min_size=1, max_size=40))
 def test_nobody_of_lower_rank_passes_the_first_who_waits(asks: list[tuple[int, int]]) -> None:
-    first = (-5, 0)
+    first = rank_of(5, 0, 0)
     gate = KeyGate(0, {KEY: KeyState(Counted(1_000))}, {KEY: Waiters(first)})
 
     for age, (amount, priority) in enumerate(asks, start=1):
-        rank = (-priority, age)
+        rank = rank_of(priority, 0, age)
         assert bool(gate.ask({KEY: amount}, rank)) == (rank > first)
+
+
+RUNS = st.builds(
+    rank_of, st.integers(0, 9), st.integers(0, 600 * SECOND), st.integers(1, 1_000_000)
+)
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 600 * SECOND))
+def test_a_higher_priority_passes_those_that_came_within_its_head_start(
+    low: int, high: int, later: int
+) -> None:
+    waits, comes = rank_of(low, 0, 1), rank_of(high, later, 2)
+    gate = KeyGate(0, {KEY: KeyState(Counted(1))}, {KEY: Waiters(waits)})
+
+    passes = not gate.ask({KEY: 1}, comes)
+
+    assert passes == (later < (high - low) * BOOST)
+
+
+@given(RUNS, st.lists(st.builds(Waiter, RUNS, st.none() | st.integers(0, 99)), min_size=1))
+def test_who_comes_goes_after_the_last_of_those_before_it(
+    comes: tuple[int, int], known: list[Waiter]
+) -> None:
+    found = Waiters.before(comes, known)
+
+    before = [each.eligible_at for each in sorted(known, key=lambda each: each.rank)]
+    ahead = before[: sum(each.rank < comes for each in known)]
+    assert found.first == min(each.rank for each in known)
+    assert found.last_at == max((at for at in ahead if at is not None), default=None)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count, islice
-from math import inf
+from math import ceil, inf
 from random import Random
 
 import pytest
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.simulated import ACTUAL, EXPECTED, Book, Ledger, shape, worker
 
-from rota.domain.order import OLDEST_EVERY
+from rota.domain.order import BOOST_SECONDS, OLDEST_EVERY
 from rota.domain.resources import UNIT
 from rota.domain.shape import demand_of
 from rota.domain.shared_keys import Counted, KeyRule, Rate
@@ -123,6 +123,27 @@ def _flood(random: Random, slots: int, older: int) -> Iterator[SimRun]:
     for number in count():
         seconds = random.uniform(0.5, 1.5)
         yield SimRun(f"{number}", "urgent", number / 10, seconds, share="p/urgent", priority=9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_lowest_priority_gets_a_key_after_the_greatest_head_start(seed: int) -> None:
+    random, head_start = Random(seed), 9 * BOOST_SECONDS
+    workers = [worker(slots=4)]
+    ledger = Ledger(workers)
+    urgent = [
+        SimRun(f"{at}", "urgent", float(at), random.uniform(1.0, 1.2), priority=9)
+        for at in range(600)
+    ]
+    humble = SimRun("humble", "humble", 0.5, 1.0, share="p/humble", priority=0)
+
+    runs = [
+        replace(run, demands={"resource:p/lock": 1}) for run in (urgent[0], humble, *urgent[1:])
+    ]
+    World(workers, {"resource:p/lock": Counted(1)}).simulate(runs, inf, ledger)
+
+    came_before = 0.5 + head_start
+    assert ledger.place_of("humble") == ceil(came_before)
+    assert ledger.start_of("humble") <= 1.2 * ceil(came_before)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -50,7 +50,7 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command(
                 "forecast", "rota.cli.forecast:forecast", "What starts when, and what runs out"
             ),
-            Command("simulate", "rota.cli.simulate:simulate", "What if: workloads, more workers"),
+            Command("simulate", "rota.cli.simulate:app", "What if: workloads, more workers"),
             Command("events", "rota.cli.events:app", "What happened, as it happens"),
         ),
     ),

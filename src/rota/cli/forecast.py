@@ -18,7 +18,7 @@ from rota.sdk import forecast_calls
 def forecast(
     *,
     for_: Annotated[
-        str, Parameter(name="--for", help="How far to look: 5m, 24h, at most 7d.")
+        str, Parameter(name="--for", metavar="TIME", help="How far to look: 5m, 24h, at most 7d.")
     ] = "24h",
     resource: Annotated[
         str | None,

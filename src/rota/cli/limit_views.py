@@ -128,7 +128,8 @@ def write_quota(terminal: Terminal, quota: Quota, present: datetime) -> None:
 
 
 def _live(use: Use) -> str:
-    return f"{use.held:,} now{_waiting(use.waiting)}"
+    queued = f", {use.queued:,} queued" if use.queued else ""
+    return f"{use.held:,} now{queued}{_waiting(use.waiting)}"
 
 
 def _waiting(runs: int) -> str:

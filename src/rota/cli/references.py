@@ -29,7 +29,7 @@ RunReference = Annotated[
 LatestRunReference = Annotated[
     str,
     Parameter(
-        help="Id of a run, the beginning of one, its address, or a job: its newest run.",
+        help="Id of a run, the beginning of one, its address, or a job for its newest run.",
         completer=complete_runs,
     ),
 ]

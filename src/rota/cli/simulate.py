@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from rota.cli.asking import ask
@@ -22,6 +22,8 @@ from rota.cli.simulation_views import write_comparison, write_report
 from rota.runtime.offline import Invalid
 from rota.runtime.simulation import DEFAULT_POOL, Simulation, report_document, simulate_text
 from rota.sdk import simulation_calls
+
+app = App(name="simulate", usage="rota simulate [OPTIONS] [WORKLOAD]")
 
 _DAY = timedelta(days=1)
 
@@ -76,6 +78,7 @@ _SAMPLING = Sampling()
 _NO_CHANGES = Changes()
 
 
+@app.default
 def simulate(
     workload: Workload = None,
     /,

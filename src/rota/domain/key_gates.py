@@ -1,20 +1,23 @@
 """The gate of shared keys: who may have them now, and what the others are told.
 
-Whoever waits for a key goes by priority, then by age. As long as the first of them cannot go,
-nobody of lower rank passes it: a writer is not kept waiting by ever new readers.
+Whoever waits for a key goes by age, with priority as a head start. As long as the first of them
+cannot go, nobody of lower rank passes it: a writer is not kept waiting by ever new readers, nor a
+run of low priority by ever new ones of a higher.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from rota.domain.ids import instant
 from rota.domain.limits import MINUTE_QUOTA, READERS
+from rota.domain.order import BOOST_SECONDS
 from rota.domain.run import Reason
 from rota.domain.shared_keys import (
+    SECOND,
     Bucket,
     Counted,
     Demands,
@@ -30,7 +33,8 @@ from rota.domain.shared_keys import (
     wanted,
 )
 
-Rank: TypeAlias = tuple[int, int]  # minus the priority, then the age: the lowest goes first
+Rank: TypeAlias = tuple[int, int]  # see `rank_of`: the lowest goes first
+BOOST = round(BOOST_SECONDS * SECOND)  # head start of one step of priority
 GATES = {
     KeyKind.EXCLUSIVE: "exclusive_by",
     KeyKind.RATE: "rate_limit",
@@ -40,12 +44,32 @@ GATES = {
 _ORDER = {kind: place for place, kind in enumerate(KeyKind)}
 
 
+def rank_of(priority: int, created_at: int, seq: int) -> Rank:
+    """The place of a run among those that want a key; waiting lifts it over who comes later."""
+    return created_at - priority * BOOST, seq
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A run that waits for a key."""
+
+    rank: Rank
+    eligible_at: int | None = None  # when it may go; None: nobody knows
+
+
 @dataclass(frozen=True, slots=True)
 class Waiters:
     """Who waits for a key already."""
 
     first: Rank
     last_at: int | None = None  # when the last of them may go; None: nobody knows
+
+    @classmethod
+    def before(cls, rank: Rank, known: Collection[Waiter]) -> Waiters:
+        """Those before whoever comes with this rank, of whom the first and the last are known."""
+        times = [each.eligible_at for each in known if each.rank < rank]
+        last_at = max((at for at in times if at is not None), default=None)
+        return cls(min(each.rank for each in known), last_at)
 
 
 class KeyGate:

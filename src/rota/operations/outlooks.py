@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -24,6 +24,7 @@ from rota.domain.forecast.saturation import Saturation, saturations
 from rota.domain.resources import SLOTS
 from rota.domain.schedule.quoting import quoted
 from rota.operations.backends import Backends
+from rota.operations.definitions import find_job
 from rota.operations.forecasting import beside_the_loop, latest_forecast
 
 LONGEST = timedelta(days=7)
@@ -81,6 +82,9 @@ class Outlook:
 
 async def look_ahead(backends: Backends, question: Question) -> Outlook:
     """What is coming to a project, on the workers that it shares with all others."""
+    if question.job is not None:
+        job = await find_job(backends, question.job, project=question.project)
+        question = replace(question, job=job.name)
     now = await backends.store.now()
     begin = min(max(question.begin or now, now), now + LONGEST)
     end = question.end or begin + min(question.length, LONGEST)

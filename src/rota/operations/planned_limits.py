@@ -90,7 +90,8 @@ async def refuse_over_quota(
         there = await backends.store.jobs(JobQuery(project=project, limit=max(most, 0) + 1))
         if len(there) > most:
             raise Conflict(
-                f"project {project} may have {quota.jobs:,} jobs, and {new:,} more are too many",
+                f"project {project} would go beyond its quota of jobs, {quota.jobs:,},"
+                f" with {new:,} more",
                 code="quota_exceeded",
                 hint="delete some, or ask an admin to raise the quota: rota quota show",
                 facts={"quota": "jobs", "limit": quota.jobs},

@@ -365,6 +365,31 @@ async def test_who_waits_goes_by_priority_and_passes_the_gates_of_its_job_again(
     assert await scene.state(later) is RunState.QUEUED
 
 
+async def test_priority_is_a_head_start_for_a_key_and_not_a_wall(scene: Scene) -> None:
+    await declare(scene, Resource("default", "lock", sharing=Sharing.MUTEX))
+    low = await scene.job("low", uses={"lock": 1}, priority=0)
+    high = await scene.job("high", uses={"lock": 1}, priority=9)
+    worker = await scene.worker()
+    await scene.trigger(high)
+    works = await scene.claim(worker)
+    begin = scene.clock.instant
+    [humble] = await scene.trigger(low)
+
+    urgent: list[RunId] = []
+    while works[0].run != humble and len(urgent) < 50:
+        urgent += await scene.trigger(high)
+        scene.advance(10 * SECOND)
+        await scene.store.renew(worker, stopping=False)
+        await scene.finish(worker, works)
+        await keep(scene)
+        works = await scene.claim(worker)
+
+    # Those that came within nine steps of 30 seconds went first, and each took ten.
+    assert [work.run for work in works] == [humble]
+    assert scene.clock.instant - begin == timedelta(seconds=9 * 30 + 10)
+    assert await in_state(scene, urgent, RunState.BLOCKED) == urgent[-1:]
+
+
 async def test_a_cancelled_run_gives_up_its_place_before_a_key(scene: Scene) -> None:
     await declare(scene, CATALOG)
     reads = await scene.job("reads", uses={"catalog": 1})

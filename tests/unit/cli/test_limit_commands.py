@@ -151,6 +151,17 @@ def test_quota_is_changed_in_parts_and_cleared(rota: Console, server: Server) ->
     assert rota("quota", "show", "--json").json["running"] is None
 
 
+def test_quota_tells_of_queued_runs_that_count(rota: Console, server: Server) -> None:
+    server.define("jobs: [{name: tidy, max_concurrency: 9, steps: [{run: make tidy}]}]")
+    rota("quota", "set", "--running", "1")
+    rota("trigger", "tidy")
+    rota("trigger", "tidy")
+
+    shown = pairs(rota("quota", "show"))
+
+    assert shown["running"] == "at most 1, 0 now, 1 queued, 1 run waiting"
+
+
 def test_quota_without_a_number_is_refused(rota: Console) -> None:
     misspelt = rota("quota", "set", "--running", "unlimted")
 

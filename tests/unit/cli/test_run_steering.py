@@ -16,7 +16,7 @@ def test_run_is_held_and_released(rota: Console, server: Server) -> None:
 
     looked = rota("run", "hold", run, "--dry-run")
     held = rota("run", "hold", run)
-    again = rota("run", "release", run)
+    again = rota("run", "release", "tidy")
     free = rota("run", "release", run)
 
     assert looked.err == f"would hold {run}, queued now\n"

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from rota.domain.key_gates import KeyGate, Waiters, reasons_of, room_of
+from rota.domain.key_gates import KeyGate, Waiters, rank_of, reasons_of, room_of
 from rota.domain.limits import READERS
 from rota.domain.shared_keys import SECOND, Bucket, Counted, KeyState, Rate, Shortage
 
 LICENSE, PUTS, MINE = "resource:shop/license", "rate:shop/s3-put", 'exclusive:shop/{"host":"a"}'
 RATE = Rate(10, 1.0, 10)
-NEW = (-5, 1_000)  # a run of priority 5 that comes last
+NEW = rank_of(5, 0, 1_000)  # a run of priority 5 that comes last
 
 
 def told(*short: Shortage) -> list[str]:
@@ -52,15 +52,16 @@ def test_what_is_queued_counts_for_who_comes_and_not_for_who_claims() -> None:
     assert not KeyGate(0, states, claims=True).ask({LICENSE: 1}, NEW)
 
 
-def test_nobody_passes_who_waits_but_by_priority() -> None:
+def test_nobody_passes_who_waits_but_by_the_head_start_of_priority() -> None:
     states = {LICENSE: KeyState(Counted(9))}
-    waiters = {LICENSE: Waiters(first=(-5, 7))}
+    waiters = {LICENSE: Waiters(first=rank_of(5, 0, 7))}
 
     [behind] = KeyGate(0, states, waiters).ask({LICENSE: 1}, NEW)
 
     assert told(behind) == ["resource license: 0 of 9 in use, others wait before it"]
-    assert not KeyGate(0, states, waiters).ask({LICENSE: 1}, (-9, 1_000))
-    assert not KeyGate(0, states, waiters).ask({LICENSE: 1}, (-5, 7))
+    assert not KeyGate(0, states, waiters).ask({LICENSE: 1}, rank_of(9, 119 * SECOND, 1_000))
+    assert KeyGate(0, states, waiters).ask({LICENSE: 1}, rank_of(9, 120 * SECOND, 1_000))
+    assert not KeyGate(0, states, waiters).ask({LICENSE: 1}, rank_of(5, 0, 7))
 
 
 def test_runs_that_wait_for_tokens_are_told_one_instant_after_the_other() -> None:
@@ -68,7 +69,7 @@ def test_runs_that_wait_for_tokens_are_told_one_instant_after_the_other() -> Non
 
     times = [
         short[0].eligible_at if short else 0
-        for short in (gate.ask({PUTS: 1}, (-5, age)) for age in range(13))
+        for short in (gate.ask({PUTS: 1}, rank_of(5, 0, age)) for age in range(13))
     ]
 
     assert times == [0] * 10 + [SECOND // 10, SECOND // 5, SECOND * 3 // 10]
@@ -94,7 +95,7 @@ def test_what_nobody_may_have_nobody_gets(rule: Counted | Rate) -> None:
 def test_a_time_that_no_date_can_tell_is_not_told() -> None:
     gate = KeyGate(0, {PUTS: KeyState(Rate(1, 366 * 86_400.0, 200))})
 
-    shortages = [gate.ask({PUTS: 150}, (-5, age)) for age in range(100)]
+    shortages = [gate.ask({PUTS: 150}, rank_of(5, 0, age)) for age in range(100)]
 
     assert not shortages[0]
     assert [short[0].eligible_at for short in shortages[1:]] == [None] * 99

@@ -41,6 +41,15 @@ async def test_without_a_worker_everything_waits_for_one(served: Served) -> None
     assert answer["jobs"][0]["unplaced"] == short["unplaced"] == 5
 
 
+async def test_a_job_that_is_not_there_is_told(served: Served) -> None:
+    await served.apply(job("often", schedule="every 10m"))
+
+    answer = await served.get("forecast", params={"job": "oftn"})
+
+    assert answer.status_code == 404
+    assert "often" in answer.json()["hint"]
+
+
 async def test_what_was_predicted_to_run_out_is_a_metric(served: Served) -> None:
     await served.apply(job("often", schedule="every 10m", overlap="allow"))
     name = "rota_forecast_saturation_seconds_ahead{"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import chain, takewhile
 from math import inf
 
 from rota.domain.forecast.ahead import JOB_GATE, WORKER_GATE, RunAhead, Setting, Successors
@@ -42,7 +42,7 @@ class Placed:
 
 def place(program: Program, setting: Setting, until: float) -> Placed:
     """Find when each run starts."""
-    known = (*_all(program), *program.outside)
+    known = chain(_all(program), program.outside)
     contested = {run.job.pool for run in known if not run.job.is_plain}
     while True:
         together = _grown(contested, program.links)

@@ -170,7 +170,7 @@ class Section:
             meant = self.by_name[self.shorthand].kind.check(value, at)
             return INVALID if meant is INVALID else {self.shorthand: meant}
         if not isinstance(value, Mapping):
-            at.refuse(f"{at.name} must be a mapping, not {shown(value)}")
+            at.refuse(f"{at.name} must be {self._forms}, not {shown(value)}")
             return INVALID
         at = at.within(self.scope(value, at))
         self._refuse_missing(value, at)
@@ -188,6 +188,19 @@ class Section:
         elif isinstance(index, int):
             label += f" {index + 1}"
         return f"{label} of {at.scope}" if at.scope else label
+
+    @property
+    def _forms(self) -> str:
+        """What may be written, in words."""
+        match self.by_name[self.shorthand].kind if self.shorthand else None:
+            case None:
+                return "a mapping"
+            case ListOf():
+                return "a list or a mapping"
+            case Text():
+                return "text or a mapping"
+            case _:
+                return "a whole number or a mapping"
 
     def _is_bare(self, value: object) -> bool:
         """Whether it stands for a mapping of which only the shorthand is written."""

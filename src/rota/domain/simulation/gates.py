@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from rota.domain.key_gates import Rank, rank_of
 from rota.domain.shared_keys import (
     SECOND,
     Bucket,
@@ -30,7 +31,7 @@ _ALONE = Counted(1)
 
 @dataclass(slots=True)
 class _Gate:
-    """A key with those who wait for it, the highest priority and then the oldest first."""
+    """A key with those who wait for it, the first to have it first."""
 
     rule: KeyRule
     held: int = 0
@@ -148,5 +149,5 @@ def _micros(seconds: float) -> int:
     return round(seconds * SECOND)
 
 
-def _rank(entry: Entry) -> tuple[int, int]:
-    return -entry.run.priority, entry.seq
+def _rank(entry: Entry) -> Rank:
+    return rank_of(entry.run.priority, _micros(entry.run.arrives_at), entry.seq)

@@ -244,7 +244,7 @@ def test_misshapen_file_is_refused(text: str, message: str) -> None:
         ({"retry": {"exit_codes": [256]}}, "exit_codes[0] must be a whole number from 0 to 255"),
         ({"retry": {"when": ["lost"]}}, "when[0] must be failed or timed_out"),
         ({"retry": 0}, "retry must be a whole number from 1 to 1,000, not 0"),
-        ({"retry": True}, "retry must be a mapping, not true"),
+        ({"retry": True}, "retry must be a whole number or a mapping, not true"),
         ({"inputs": {"a": {"type": "file"}}}, 'type "file" is not available'),
         ({"inputs": {"a": {"default": [1]}}}, "default must be text, a number, true or false"),
         ({"misfire": {"policy": "lst"}}, 'did you mean "last"?'),

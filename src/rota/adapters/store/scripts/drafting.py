@@ -25,7 +25,7 @@ from rota.domain.gates import Admission
 from rota.domain.ids import BackfillId, CartId, RunId
 from rota.domain.job import RunRules
 from rota.domain.key_demands import Asker, takes_keys
-from rota.domain.key_gates import reasons_of
+from rota.domain.key_gates import rank_of, reasons_of
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, LEAST_CHARGED_SECONDS, share_key
 from rota.domain.run import Trigger
 from rota.domain.shared_keys import Demands, Shortage
@@ -101,7 +101,7 @@ def insert_drafts(
     shapes = {pattern.version.shape for pattern in patterns.values()}
     yield Many("insert_shape", [(shape,) for shape in sorted(shapes)], exactly=False)
     yield Many("insert_run", [_row(now, entry, gatekeeper) for entry in entries])
-    yield from promise([_ask(entry) for entry in entries if _may_take_keys(entry)])
+    yield from promise([_ask(now, entry) for entry in entries if _may_take_keys(entry)])
     _enter_lines(entries, effects)
     yield from _tell(now, entries, effects, actor)
     yield from apply_side_effects(now, gatekeeper, effects, actor)
@@ -250,7 +250,7 @@ def _submitted(entries: Sequence[_Entry]) -> Counter[str]:
 
 def _ask_for_keys(now: int, entries: list[_Entry], effects: Effects) -> Script[list[_Entry]]:
     """The same, with those that are short of a key waiting for it."""
-    asks = [_ask(entry, age) for age, entry in enumerate(entries) if _may_take_keys(entry)]
+    asks = [_ask(now, entry, age) for age, entry in enumerate(entries) if _may_take_keys(entry)]
     if not asks:
         return entries
     short = yield from admit(now, asks)
@@ -270,10 +270,10 @@ def _may_take_keys(entry: _Entry) -> bool:
     return entry.demands is not None and entry.admission.state is RunState.QUEUED
 
 
-def _ask(entry: _Entry, age: int = 0) -> Ask:
+def _ask(now: int, entry: _Entry, age: int = 0) -> Ask:
     """Runs that have no number yet are younger than all others."""
-    demands, priority = entry.demands or {}, entry.pattern.line.priority
-    return Ask(entry.draft.id, demands, priority, sys.maxsize // 2 + age)
+    rank = rank_of(entry.pattern.line.priority, now, sys.maxsize // 2 + age)
+    return Ask(entry.draft.id, entry.demands or {}, rank)
 
 
 def _tell(now: int, entries: Sequence[_Entry], effects: Effects, actor: str) -> Script[None]:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from rota.adapters.store.rows import from_json
 from rota.adapters.store.script import Row, Rows, Script, query
+from rota.adapters.store.scripts.keys.states import rank_in
 from rota.adapters.store.scripts.lines import chain_from
 from rota.domain.ids import RunId, instant
+from rota.domain.key_gates import BOOST
 from rota.domain.order import Chain, activation_tag, cost_of, entitled, group_of, share_of
 from rota.domain.resources import Vector, dominant_share
 from rota.domain.shape import demand_of
@@ -113,11 +115,9 @@ def _before(row: Row) -> Script[int]:
     if row["keys"] is None:
         [found] = yield query("waiting_before", key=row["blocked_on"], seq=row["seq"])
     else:
+        place, seq = rank_in(row)
         [found] = yield query(
-            "key_waiting_before",
-            key=row["blocked_on"],
-            priority=row["priority"],
-            seq=row["seq"],
+            "key_waiting_before", key=row["blocked_on"], boost=BOOST, place=place, seq=seq
         )
     return int(found["runs"])
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rota.adapters.store.rows import from_json
 from rota.adapters.store.script import Many, Row, Script, query
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.fitting import fitting
-from rota.adapters.store.scripts.keys.admitting import Ask, admit, promise
+from rota.adapters.store.scripts.keys.admitting import admit, ask_of, promise
 from rota.adapters.store.scripts.keys.waiting import wait_for_keys
 from rota.adapters.store.scripts.lines import line_of
 from rota.domain.cause import Cause
@@ -40,11 +39,6 @@ def enqueue(now: int, rows: Sequence[Row], effects: Effects) -> Script[None]:
         yield record("run.blocked", now, list(short), actor="scheduler")
         effects.keys = True
     yield from let_through(now, [row for row in rows if row["id"] not in short], effects)
-
-
-def ask_of(row: Row) -> Ask:
-    """A waiting run that takes shared keys."""
-    return Ask(row["id"], from_json(row["keys"]), row["priority"], row["seq"])
 
 
 def let_through(now: int, rows: Sequence[Row], effects: Effects) -> Script[None]:

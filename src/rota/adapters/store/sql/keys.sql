@@ -91,7 +91,7 @@ ON CONFLICT (key, seq) DO UPDATE SET amount = excluded.amount;
 
 -- name: queued_for_key
 -- The oldest of those in the queue that will take of a key.
-SELECT run.id, run.seq, run.priority, run.keys FROM run_key JOIN run ON run.seq = run_key.seq
+SELECT run.id, run.seq, run.priority, run.created_at, run.keys FROM run_key JOIN run ON run.seq = run_key.seq
 WHERE run_key.key = :key AND run.state = 'QUEUED' ORDER BY run_key.seq LIMIT :limit;
 
 -- name: drop_run_keys
@@ -120,15 +120,16 @@ WHERE run.seq = short.seq AND run.state IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
 RETURNING run.id, run.chain;
 
 -- name: key_waiters
--- Of each key that runs wait for: the first, and when the last may go of those that go before a priority.
-SELECT wanted.key, first.priority, first.seq, (SELECT last.eligible_at FROM run AS last
-    WHERE last.state = 'BLOCKED' AND last.keys IS NOT NULL AND last.blocked_on = wanted.key
-        AND last.priority >= wanted.priority
-    ORDER BY last.priority, last.seq DESC LIMIT 1) AS last_at
+-- The first and the last of those who wait for a key, of each of its priorities.
+SELECT DISTINCT wanted.key, run.priority, run.seq, run.created_at, run.eligible_at
 FROM (SELECT value ->> 'key' AS key, value ->> 'priority' AS priority FROM json_each(:keys)) AS wanted
-JOIN run AS first ON first.seq = (SELECT run.seq FROM run
-    WHERE run.state = 'BLOCKED' AND run.keys IS NOT NULL AND run.blocked_on = wanted.key
-    ORDER BY run.priority DESC, run.seq LIMIT 1);
+JOIN run ON run.seq IN (
+    (SELECT seq FROM run AS first
+        WHERE state = 'BLOCKED' AND keys IS NOT NULL AND blocked_on = wanted.key AND priority <= wanted.priority
+        ORDER BY priority DESC, seq LIMIT 1),
+    (SELECT seq FROM run AS last
+        WHERE state = 'BLOCKED' AND keys IS NOT NULL AND blocked_on = wanted.key AND priority >= wanted.priority
+        ORDER BY priority, seq DESC LIMIT 1));
 
 -- name: waited_shared_keys
 -- Keys between two ends that runs wait for, each found from the one before it.
@@ -156,17 +157,18 @@ SELECT min(eligible_at) AS eligible_at FROM run
 WHERE state = 'BLOCKED' AND keys IS NOT NULL AND eligible_at > :after;
 
 -- name: key_candidates
--- The first of those who wait for each of these keys.
-SELECT run.id, run.job_id, run.cart FROM json_each(:keys) AS wanted
+-- The first of those who wait for each of these keys, from each of these priorities down.
+SELECT wanted.key, run.id, run.seq, run.priority, run.created_at, run.job_id, run.cart
+FROM (SELECT value ->> 'key' AS key, value ->> 'priority' AS priority FROM json_each(:keys)) AS wanted
 JOIN run ON run.seq IN (SELECT waiting.seq FROM run AS waiting
-    WHERE waiting.state = 'BLOCKED' AND waiting.keys IS NOT NULL AND waiting.blocked_on = wanted.value
+    WHERE waiting.state = 'BLOCKED' AND waiting.keys IS NOT NULL AND waiting.blocked_on = wanted.key
+        AND waiting.priority <= wanted.priority
     ORDER BY waiting.priority DESC, waiting.seq LIMIT :limit);
 
 -- name: key_waiters_to_release
 -- Those of these runs that still wait for one of these keys.
 SELECT * FROM run
-WHERE id = ANY(:ids) AND state = 'BLOCKED' AND coalesce(blocked_on, '') = ANY(:keys)
-ORDER BY priority DESC, seq;
+WHERE id = ANY(:ids) AND state = 'BLOCKED' AND coalesce(blocked_on, '') = ANY(:keys);
 
 -- name: key_holders
 -- Live runs that hold a key, the oldest first.

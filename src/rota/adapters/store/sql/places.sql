@@ -2,7 +2,7 @@
 
 -- name: waiting_run
 -- A run that waits, as the order of service and the shared keys see it.
-SELECT seq, state, pool, priority, chain, shape, expected, keys, blocked_on FROM run
+SELECT seq, state, pool, priority, created_at, chain, shape, expected, keys, blocked_on FROM run
 WHERE id = :run AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
 
 -- name: queued_in_lines
@@ -23,7 +23,8 @@ SELECT count(*) AS runs FROM run WHERE state = 'BLOCKED' AND blocked_on = :key A
 -- name: key_waiting_before
 -- Runs that wait for the same shared key as another one and go before it.
 SELECT count(*) AS runs FROM run WHERE state = 'BLOCKED' AND keys IS NOT NULL AND blocked_on = :key
-    AND (priority > :priority OR (priority = :priority AND seq < :seq));
+    AND (created_at - priority * :boost < :place
+        OR (created_at - priority * :boost = :place AND seq < :seq));
 
 -- name: kept_free
 -- The worker of a pool that is kept free, and for which run.

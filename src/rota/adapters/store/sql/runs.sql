@@ -33,13 +33,15 @@ WHERE gate_job IS NULL AND seq IN (SELECT seq FROM active_run WHERE coalesce(job
 
 -- name: waiting_runs
 -- Runs that wait on this key, oldest first.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, keys, shape
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
+    keys, shape
 FROM run
 WHERE state = 'BLOCKED' AND blocked_on = :key AND seq > :after ORDER BY seq LIMIT :limit;
 
 -- name: waiting_triggered_runs
 -- The same, without those that a schedule asked for.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, keys, shape
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
+    keys, shape
 FROM run
 WHERE state = 'BLOCKED' AND blocked_on = :key AND trigger <> 'schedule' AND seq > :after
 ORDER BY seq LIMIT :limit;
@@ -151,8 +153,8 @@ SELECT DISTINCT job_id, cart FROM (SELECT job_id, cart FROM run WHERE state = 'S
 
 -- name: eligible_runs
 -- Runs whose time has come.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, keys, shape,
-    previous_due, release_at
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
+    keys, shape, previous_due, release_at
 FROM run WHERE state = 'SCHEDULED' AND eligible_at <= :now
 ORDER BY eligible_at, seq LIMIT :limit;
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from rota.domain.gates import ActiveRun
 from rota.domain.ids import RunId, SessionId, micros
+from rota.domain.key_gates import Rank, rank_of
 from rota.domain.order import Chain, group_of
 from rota.domain.resources import Vector
 from rota.domain.run import AttemptResult, Trigger
@@ -29,6 +30,7 @@ class StoredRun:
     keys: Demands
     inputs: Mapping[str, Any] | None = None
     is_caught_up: bool = False
+    created_at: int = 0  # in microseconds
     state: RunState = RunState.SCHEDULED
     eligible_at: int = 0  # not before, in microseconds
     blocked_on: str = ""
@@ -48,6 +50,10 @@ class StoredRun:
     @property
     def line(self) -> str:
         return f"{self.known.rules.pool}/{self.known.rules.priority}/{self.share}"
+
+    @property
+    def rank(self) -> Rank:
+        return rank_of(self.known.rules.priority, self.created_at, self.seq)
 
     @property
     def fence(self) -> Fence:

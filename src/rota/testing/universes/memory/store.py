@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
+from operator import attrgetter
 
 from rota.domain.errors import StaleStream
 from rota.domain.ids import JobId, RunId, SessionId, instant, micros, scheduled_run_id
@@ -118,6 +119,7 @@ class MemoryStore:
 
     def _insert(self, run: StoredRun) -> None:
         assert run.id not in self.book.runs, f"{run.id} exists already"
+        run.created_at = self._clock.now()
         self.book.runs[run.id] = self.book.live[run.id] = run
         if run.eligible_at <= self._clock.now():
             self.book.admit(run, self._clock.now())
@@ -128,7 +130,7 @@ class MemoryStore:
     async def release(self) -> int:
         """What waits for its time, for its job or for a key goes, as far as it may."""
         now = self._clock.now()
-        for run in list(self.book.live.values()):
+        for run in sorted(self.book.live.values(), key=attrgetter("rank")):
             is_timely = run.state is RunState.SCHEDULED and run.eligible_at <= now
             if run.id in self.book.live and (is_timely or run.blocked_on in run.keys):
                 self.book.admit(run, now)

@@ -50,7 +50,7 @@ ON CONFLICT (key, seq) DO UPDATE SET amount = excluded.amount;
 
 -- name: queued_for_key
 -- The oldest of those in the queue that will take of a key.
-SELECT run.id, run.seq, run.priority, run.keys FROM run_key JOIN run ON run.seq = run_key.seq
+SELECT run.id, run.seq, run.priority, run.created_at, run.keys FROM run_key JOIN run ON run.seq = run_key.seq
 WHERE run_key.key = :key AND coalesce(run.state, '') = 'QUEUED' ORDER BY run_key.seq LIMIT :limit
 FOR NO KEY UPDATE OF run SKIP LOCKED;
 
@@ -76,27 +76,31 @@ WHERE run.seq = short.seq AND coalesce(run.state, '') IN ('SCHEDULED', 'BLOCKED'
 RETURNING run.id, run.chain;
 
 -- name: key_waiters
--- Of each key that runs wait for: the first, and when the last may go of those that go before a priority.
-SELECT wanted.key, first.priority, first.seq, last.eligible_at AS last_at
+-- The first and the last of those who wait for a key, of each of its priorities.
+SELECT DISTINCT wanted.key, ends.*
 FROM json_to_recordset(CAST(:keys AS TEXT)::json) AS wanted (key text, priority integer)
-CROSS JOIN LATERAL (SELECT priority, seq FROM run
-    WHERE state = 'BLOCKED' AND keys IS NOT NULL AND blocked_on >= wanted.key AND blocked_on <= wanted.key
-    ORDER BY blocked_on, priority DESC, seq LIMIT 1) AS first
-LEFT JOIN LATERAL (SELECT eligible_at FROM run
-    WHERE state = 'BLOCKED' AND keys IS NOT NULL AND blocked_on >= wanted.key AND blocked_on <= wanted.key
-        AND priority >= wanted.priority
-    ORDER BY blocked_on DESC, priority, seq DESC LIMIT 1) AS last ON true;
+CROSS JOIN LATERAL (
+    (SELECT priority, seq, created_at, eligible_at FROM run
+        WHERE state = 'BLOCKED' AND keys IS NOT NULL AND blocked_on >= wanted.key AND blocked_on <= wanted.key
+            AND priority <= wanted.priority
+        ORDER BY blocked_on, priority DESC, seq LIMIT 1)
+    UNION ALL
+    (SELECT priority, seq, created_at, eligible_at FROM run
+        WHERE state = 'BLOCKED' AND keys IS NOT NULL AND blocked_on >= wanted.key AND blocked_on <= wanted.key
+            AND priority >= wanted.priority
+        ORDER BY blocked_on DESC, priority, seq DESC LIMIT 1)) AS ends;
 
 -- name: key_candidates
--- The first of those who wait for each of these keys.
-SELECT waiting.id, waiting.job_id, waiting.cart
-FROM json_array_elements_text(CAST(:keys AS TEXT)::json) AS wanted (key)
-CROSS JOIN LATERAL (SELECT id, job_id, cart FROM run
+-- The first of those who wait for each of these keys, from each of these priorities down.
+SELECT wanted.key, waiting.*
+FROM json_to_recordset(CAST(:keys AS TEXT)::json) AS wanted (key text, priority integer)
+CROSS JOIN LATERAL (SELECT id, seq, run.priority, created_at, job_id, cart FROM run
     WHERE state = 'BLOCKED' AND keys IS NOT NULL AND blocked_on >= wanted.key AND blocked_on <= wanted.key
-    ORDER BY blocked_on, priority DESC, seq LIMIT :limit) AS waiting;
+        AND run.priority <= wanted.priority
+    ORDER BY blocked_on, run.priority DESC, seq LIMIT :limit) AS waiting;
 
 -- name: key_waiters_to_release
 -- Those of these runs that still wait for one of these keys.
 SELECT * FROM run
 WHERE id = ANY(:ids) AND coalesce(state, '') = 'BLOCKED' AND coalesce(blocked_on, '') = ANY(:keys)
-ORDER BY priority DESC, seq FOR NO KEY UPDATE SKIP LOCKED;
+FOR NO KEY UPDATE SKIP LOCKED;

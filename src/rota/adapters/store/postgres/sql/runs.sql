@@ -26,22 +26,24 @@ FROM run WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: waiting_runs
 -- Runs that wait on this key and that nobody else is about to change, oldest first.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, keys, shape
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
+    keys, shape
 FROM run
 WHERE state = 'BLOCKED' AND blocked_on = :key AND seq > :after ORDER BY seq LIMIT :limit
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: waiting_triggered_runs
 -- The same, without those that a schedule asked for.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, keys, shape
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
+    keys, shape
 FROM run
 WHERE state = 'BLOCKED' AND blocked_on = :key AND trigger <> 'schedule' AND seq > :after
 ORDER BY seq LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: eligible_runs
 -- Runs whose time has come and that nobody else is about to change.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, keys, shape,
-    previous_due, release_at
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
+    keys, shape, previous_due, release_at
 FROM run WHERE state = 'SCHEDULED' AND eligible_at <= :now
 ORDER BY eligible_at, seq LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED;
 

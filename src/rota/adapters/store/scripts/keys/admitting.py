@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from rota.adapters.store.script import Many, Script
-from rota.adapters.store.scripts.keys.states import load_states, load_waiters
-from rota.domain.key_gates import KeyGate
+from rota.adapters.store.rows import from_json
+from rota.adapters.store.script import Many, Row, Script
+from rota.adapters.store.scripts.keys.states import load_states, load_waiters, rank_in
+from rota.domain.key_gates import KeyGate, Rank
 from rota.domain.shared_keys import Demands, Key, Shortage
 
 
@@ -19,8 +20,12 @@ class Ask(NamedTuple):
 
     id: str
     demands: Demands
-    priority: int
-    seq: int  # its age
+    rank: Rank
+
+
+def ask_of(row: Row) -> Ask:
+    """A waiting run that takes shared keys."""
+    return Ask(row["id"], from_json(row["keys"]), rank_in(row))
 
 
 def admit(
@@ -30,16 +35,16 @@ def admit(
 
     Whoever waits for a key that is `freed` is among those who ask.
     """
-    lowest: dict[Key, int] = {}
+    last: dict[Key, Rank] = {}
     for ask in asks:
         for key in ask.demands:
-            lowest[key] = min(ask.priority, lowest.get(key, ask.priority))
-    states = yield from load_states(lowest)
+            last[key] = max(ask.rank, last.get(key, ask.rank))
+    states = yield from load_states(last)
     waiters = yield from load_waiters(
-        {key: priority for key, priority in lowest.items() if key in states and key not in freed}
+        {key: rank for key, rank in last.items() if key in states and key not in freed}
     )
     gate = KeyGate(now, states, waiters)
-    short = {ask.id: gate.ask(ask.demands, (-ask.priority, ask.seq)) for ask in asks}
+    short = {ask.id: gate.ask(ask.demands, ask.rank) for ask in asks}
     return {run: found for run, found in short.items() if found}
 
 

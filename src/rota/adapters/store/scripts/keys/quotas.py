@@ -34,8 +34,8 @@ def _most_queued(project: str, for_all: ForAll) -> int | None:
 
 def _beyond(project: str, limit: int, submitted: Mapping[str, int]) -> Conflict:
     return Conflict(
-        f"project {project} may have {limit:,} waiting runs, and {submitted[project]:,} more are "
-        "too many",
+        f"project {project} would go beyond its quota of runs that wait,"
+        f" {limit:,}, with {submitted[project]:,} more",
         code="quota_exceeded",
         hint="wait until some have started, or ask an admin to raise it: rota quota show",
         facts={"quota": WAITING_QUOTA, "limit": limit},

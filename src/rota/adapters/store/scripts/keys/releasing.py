@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import nsmallest
 
 from rota.adapters.store.rows import to_json
 from rota.adapters.store.script import Row, Script, lock, query
 from rota.adapters.store.scripts.effects import Effects
 from rota.adapters.store.scripts.fitting import fitting
 from rota.adapters.store.scripts.gates import hold_free_gates
-from rota.adapters.store.scripts.keys.admitting import admit
-from rota.adapters.store.scripts.keys.states import load_states
+from rota.adapters.store.scripts.keys.admitting import admit, ask_of
+from rota.adapters.store.scripts.keys.states import ends_of_lines, load_states, rank_in
 from rota.adapters.store.scripts.keys.waiting import wait_for_keys
 from rota.adapters.store.scripts.memory import Memory
-from rota.adapters.store.scripts.queueing import ask_of, let_through
+from rota.adapters.store.scripts.queueing import let_through
 from rota.adapters.store.scripts.releasing import pass_gates
 from rota.domain.key_gates import room_of
 from rota.domain.shared_keys import Key, KeyKind, KeyState, Shortage
@@ -101,8 +103,7 @@ def _room(state: KeyState | None, now: int, limit: int) -> int:
 
 def _let_go(now: int, rooms: Mapping[Key, int], limit: int, effects: Effects) -> Script[int]:
     most = min(max(rooms.values()), limit // len(rooms) + 1) + _BESIDE
-    found = yield query("key_candidates", keys=to_json(list(rooms)), limit=most)
-    rows = yield from _hold(found, rooms)
+    rows = yield from _hold((yield from _first(rooms, most)), rooms)
     asks = [ask_of(row) for row in rows]
     short = (yield from admit(now, asks, freed=rooms)) if asks else {}
     passing = [row for row in rows if row["id"] not in short]
@@ -110,6 +111,17 @@ def _let_go(now: int, rooms: Mapping[Key, int], limit: int, effects: Effects) ->
     if passing:
         yield from pass_gates(now, passing, effects, _enter)
     return len(passing) + moved
+
+
+def _first(keys: Collection[Key], most: int) -> Script[list[Row]]:
+    """So many of those who wait for each key, the first to go."""
+    ends = yield from ends_of_lines(keys)
+    lines = sorted({(row["key"], row["priority"]) for row in ends})
+    asked = [{"key": key, "priority": priority} for key, priority in lines]
+    waiting: dict[Key, dict[str, Row]] = defaultdict(dict)
+    for row in (yield query("key_candidates", keys=to_json(asked), limit=most)) if asked else ():
+        waiting[row["key"]][row["id"]] = row
+    return [row for rows in waiting.values() for row in nsmallest(most, rows.values(), rank_in)]
 
 
 def _enter(now: int, rows: Sequence[Row], effects: Effects) -> Script[None]:
@@ -124,7 +136,7 @@ def _hold(found: Sequence[Row], keys: Collection[Key]) -> Script[list[Row]]:
     held = yield from hold_free_gates({row["job_id"] for row in found})
     ids = [row["id"] for row in found if row["job_id"] in held]
     rows = (yield query("key_waiters_to_release", ids=ids, keys=keys)) if ids else ()
-    return [row for row in rows if row["cart"] in {None, *carts}]
+    return sorted((row for row in rows if row["cart"] in {None, *carts}), key=rank_in)
 
 
 def _tell(now: int, rows: Sequence[Row], short: Mapping[str, Sequence[Shortage]]) -> Script[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
@@ -9,9 +10,10 @@ import msgspec
 from rota.adapters.store.rows import to_json
 from rota.adapters.store.script import Many, Row, Rows, Script, query
 from rota.domain.key_demands import DeclarationId, declaration_of, rule_of
-from rota.domain.key_gates import Waiters
+from rota.domain.key_gates import Rank, Waiter, Waiters, rank_of
 from rota.domain.limits import Declaration, Limit, Quota, Resource
 from rota.domain.shared_keys import Bucket, Key, KeyKind, KeyRule, KeyState, Rate
+from rota.domain.spec import PRIORITIES
 
 _DECODERS: Mapping[KeyKind, msgspec.json.Decoder[Declaration]] = {
     KeyKind.RATE: msgspec.json.Decoder(Limit),
@@ -49,11 +51,22 @@ def hold_keys(keys: Collection[Key]) -> Script[Rows]:
     return rows
 
 
-def load_waiters(wanted: Mapping[Key, int]) -> Script[dict[Key, Waiters]]:
-    """Who waits for these keys and goes before runs of the given priorities."""
-    asked = [{"key": key, "priority": priority} for key, priority in wanted.items()]
-    rows = (yield query("key_waiters", keys=to_json(asked))) if asked else ()
-    return {row["key"]: Waiters((-row["priority"], row["seq"]), row["last_at"]) for row in rows}
+def load_waiters(ranks: Mapping[Key, Rank]) -> Script[dict[Key, Waiters]]:
+    """Who waits for these keys, and who of them goes before runs of the given ranks."""
+    known: dict[Key, list[Waiter]] = defaultdict(list)
+    for row in (yield from ends_of_lines(ranks)):
+        known[row["key"]].append(Waiter(rank_in(row), row["eligible_at"]))
+    return {key: Waiters.before(ranks[key], waiting) for key, waiting in known.items()}
+
+
+def ends_of_lines(keys: Collection[Key]) -> Script[Rows]:
+    """The first and the last of those of each priority who wait for these keys."""
+    asked = [{"key": key, "priority": priority} for key in keys for priority in PRIORITIES]
+    return (yield query("key_waiters", keys=to_json(asked))) if asked else ()
+
+
+def rank_in(row: Row) -> Rank:
+    return rank_of(row["priority"], row["created_at"], row["seq"])
 
 
 def _rules(keys: Collection[Key]) -> Script[dict[Key, KeyRule]]:

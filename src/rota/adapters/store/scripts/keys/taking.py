@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter
 
 from rota.adapters.store.rows import from_json
 from rota.adapters.store.script import Many, Rows, Script, query
 from rota.adapters.store.scripts.effects import Effects, record
-from rota.adapters.store.scripts.keys.admitting import Ask, admit, promise
+from rota.adapters.store.scripts.keys.admitting import admit, ask_of, promise
 from rota.adapters.store.scripts.keys.states import hold_states
 from rota.adapters.store.scripts.keys.waiting import wait_for_keys
 from rota.domain.key_gates import KeyGate
@@ -80,13 +81,14 @@ def _reconsider(now: int, key: Key, known: Collection[int], effects: Effects) ->
     rows = [row for row in found if row["seq"] not in known]
     if not rows:
         return
-    asks = [Ask(r["id"], from_json(r["keys"]), r["priority"], r["seq"]) for r in rows]
+    asks = sorted(map(ask_of, rows), key=attrgetter("rank"))
     keys = {key for ask in asks for key in ask.demands}
-    yield query("drop_run_keys", keys=keys, seqs={ask.seq for ask in asks})
-    short = yield from admit(now, sorted(asks, key=lambda ask: (-ask.priority, ask.seq)))
+    yield query("drop_run_keys", keys=keys, seqs={row["seq"] for row in rows})
+    short = yield from admit(now, asks)
     yield from promise([ask for ask in asks if ask.id not in short])
     if short:
-        yield from _wait(now, {ask.seq: short[ask.id] for ask in asks if ask.id in short}, effects)
+        losers = {row["seq"]: short[row["id"]] for row in rows if row["id"] in short}
+        yield from _wait(now, losers, effects)
 
 
 def _wait(now: int, short: Mapping[int, Sequence[Shortage]], effects: Effects) -> Script[None]:
