@@ -53,6 +53,22 @@ async def in_state(scene: Scene, runs: Sequence[RunId], state: RunState) -> list
     return [run for run in runs if await scene.state(run) is state]
 
 
+async def test_a_run_that_finds_no_worker_does_not_keep_a_key_from_others(scene: Scene) -> None:
+    await declare(scene, Resource("default", "lock"))
+    idle = await scene.job("idle", uses={"lock": 1}, pool="empty")
+    [first] = await scene.trigger(idle)
+    worker = await scene.worker(slots=5)
+    others = await scene.trigger(await scene.job(uses={"lock": 1}), 3)
+
+    at_first = await keep(scene)
+    scene.advance(11 * SECOND)
+    done = await work_off(scene, worker)
+
+    assert at_first == 0
+    assert done == list(others)
+    assert await scene.state(first) is RunState.QUEUED
+
+
 async def test_starts_never_exceed_a_rate_and_each_run_goes_when_it_was_told(scene: Scene) -> None:
     await declare(scene, PUTS)
     job = await scene.job(rate_limits={"s3-put": 1})
@@ -199,6 +215,7 @@ async def test_a_scheduled_run_has_the_defaults_of_its_inputs(scene: Scene) -> N
     )
     other = await scene.job("other", exclusive_by=("host",))
     await scene.trigger(other, inputs={"host": "a"})
+    await scene.claim(await scene.worker())
 
     run = await scene.scheduled_run(nightly)
 

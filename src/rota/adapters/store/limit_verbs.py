@@ -37,7 +37,7 @@ class LimitVerbs:
         )
 
     async def key_uses(self, keys: Collection[Key]) -> Mapping[Key, KeyUse]:
-        return await self._driver.read(lambda _: declaring.key_uses(keys))
+        return await self._driver.read(lambda now: declaring.key_uses(now, keys))
 
     async def release_keys(self, limit: int) -> Released:
         """Looks at all there is, a piece at a time, until something is found to do."""

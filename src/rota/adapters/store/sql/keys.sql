@@ -48,10 +48,11 @@ SELECT count(*) AS runs FROM (SELECT 1 FROM active_run
     LIMIT :limit) AS waiting;
 
 -- name: key_amounts
--- How much of these keys live runs hold, and how much those in the queue will take. A run of which
--- nobody knows whether it still runs keeps others with equal inputs away.
+-- How much of these keys live runs hold, and how much those will take that came to the queue of late. A
+-- run of which nobody knows whether it still runs keeps others with equal inputs away.
 SELECT run_key.key,
-    CAST(sum(CASE WHEN run.state = 'QUEUED' THEN run_key.amount ELSE 0 END) AS BIGINT) AS queued,
+    CAST(sum(CASE WHEN run.state = 'QUEUED' AND run.queued_at > :since THEN run_key.amount ELSE 0 END)
+        AS BIGINT) AS queued,
     CAST(sum(CASE WHEN run.state IN ('CLAIMED', 'PROCESSING')
         OR (run.state = 'UNKNOWN' AND run_key.key LIKE 'exclusive:%') THEN run_key.amount ELSE 0 END)
         AS BIGINT) AS held

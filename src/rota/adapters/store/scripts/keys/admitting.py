@@ -39,7 +39,7 @@ def admit(
     for ask in asks:
         for key in ask.demands:
             last[key] = max(ask.rank, last.get(key, ask.rank))
-    states = yield from load_states(last)
+    states = yield from load_states(now, last)
     waiters = yield from load_waiters(
         {key: rank for key, rank in last.items() if key in states and key not in freed}
     )

@@ -67,9 +67,9 @@ def _record(event: str, now: int, kind: KeyKind, project: str, name: str, actor:
     return Many("insert_event", [(f"{_WORDS[kind]}.{event}", now, actor, project, "[]", data)])
 
 
-def key_uses(keys: Collection[Key]) -> Script[dict[Key, KeyUse]]:
+def key_uses(now: int, keys: Collection[Key]) -> Script[dict[Key, KeyUse]]:
     """How these keys stand; those without a rule are left out."""
-    states = yield from load_states(keys)
+    states = yield from load_states(now, keys)
     rows = (yield query("count_key_waiters", keys=states)) if states else ()
     waiting = {row["key"]: row["runs"] for row in rows}
     uses = {}

@@ -55,7 +55,7 @@ def release(now: int, limit: int, place: Place, memory: Memory) -> Script[tuple[
     swept, place = yield from _sweep(place)
     due = {row["key"] for row in (yield query("due_keys", now=now, limit=limit))}
     keys = {row["key"] for row in old} | swept | due
-    states = yield from load_states(keys)
+    states = yield from load_states(now, keys)
     rooms = {key: _room(states.get(key), now, limit) for key in keys}
     wanted = {key: room for key, room in rooms.items() if room or key in due}
     effects = Effects(memory=memory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from datetime import timedelta
 
 import msgspec
 
@@ -15,6 +16,9 @@ from rota.domain.limits import Declaration, Limit, Quota, Resource
 from rota.domain.shared_keys import Bucket, Key, KeyKind, KeyRule, KeyState, Rate
 from rota.domain.spec import PRIORITIES
 
+# So long a run in the queue keeps others from it. Whoever finds no worker by then, as its pool is
+# empty or full, may have to wait for its keys once more when it does.
+_PROMISED = timedelta(seconds=10) // timedelta(microseconds=1)
 _DECODERS: Mapping[KeyKind, msgspec.json.Decoder[Declaration]] = {
     KeyKind.RATE: msgspec.json.Decoder(Limit),
     KeyKind.RESOURCE: msgspec.json.Decoder(Resource),
@@ -26,19 +30,19 @@ def declaration_from(row: Row) -> Declaration:
     return _DECODERS[KeyKind(row["kind"])].decode(row["document"])
 
 
-def load_states(keys: Collection[Key]) -> Script[dict[Key, KeyState]]:
+def load_states(now: int, keys: Collection[Key]) -> Script[dict[Key, KeyState]]:
     """How these keys stand; those without a rule are left out."""
     rules = yield from _rules(keys)
     rates = [key for key, rule in rules.items() if isinstance(rule, Rate)]
     buckets = (yield query("shared_keys", keys=rates)) if rates else ()
-    return (yield from _states(rules, buckets))
+    return (yield from _states(now, rules, buckets))
 
 
-def hold_states(keys: Collection[Key]) -> Script[dict[Key, KeyState]]:
+def hold_states(now: int, keys: Collection[Key]) -> Script[dict[Key, KeyState]]:
     """The same; nobody else takes of any of these keys before the transaction has ended."""
     rows = yield from hold_keys(keys)
     rules = yield from _rules(keys)
-    return (yield from _states(rules, rows))
+    return (yield from _states(now, rules, rows))
 
 
 def hold_keys(keys: Collection[Key]) -> Script[Rows]:
@@ -86,8 +90,8 @@ def _declared(ids: Iterable[DeclarationId]) -> Script[dict[DeclarationId, Declar
     }
 
 
-def _states(rules: Mapping[Key, KeyRule], buckets: Rows) -> Script[dict[Key, KeyState]]:
-    rows = (yield query("key_amounts", keys=rules)) if rules else ()
+def _states(now: int, rules: Mapping[Key, KeyRule], buckets: Rows) -> Script[dict[Key, KeyState]]:
+    rows = (yield query("key_amounts", keys=rules, since=now - _PROMISED)) if rules else ()
     amounts = {row["key"]: (row["held"], row["queued"]) for row in rows}
     levels = {row["key"]: row for row in buckets}
     return {

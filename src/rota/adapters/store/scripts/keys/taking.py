@@ -24,7 +24,7 @@ def take_keys(now: int, rows: Rows, effects: Effects) -> Script[set[int]]:
     now on for what they are short of.
     """
     wanted: dict[int, Demands] = {row["seq"]: from_json(row["keys"]) for row in rows}
-    states = yield from hold_states({key for demands in wanted.values() for key in demands})
+    states = yield from hold_states(now, {key for demands in wanted.values() for key in demands})
     gate = KeyGate(now, states, claims=True)
     short: dict[int, tuple[Shortage, ...]] = {}
     for seq, demands in wanted.items():
