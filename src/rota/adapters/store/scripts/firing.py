@@ -88,8 +88,8 @@ def _answer(
 def _current(now: int, firings: Sequence[Firing]) -> Script[list[_Current]]:
     """Those whose time has come and whose schedule stands where they think, one for each job."""
     rows = yield query("claimed_schedules", ids={firing.job_id for firing in firings})
-    stands = {row["job_id"]: (row["next_at"], row["version"]) for row in rows}
     answered = {row["job_id"]: row["answered_to"] for row in rows}
+    stands = {row["job_id"]: (row["next_at"], row["version"]) for row in rows}
     accepted = []
     for firing in firings:
         claimed = micros(firing.claimed_next_at), firing.schedule_version
