@@ -104,7 +104,7 @@ GUARDS = [
         "version of the schedule in a firing",
         "adapters/store/scripts/firing.py",
         "if claimed[0] <= now and stands.get(firing.job_id) == claimed:",
-        "if claimed[0] <= now and stands.get(firing.job_id, claimed)[0] == claimed[0]:",
+        "if claimed[0] <= now and stands.get(firing.job_id, (0, 0))[0] == claimed[0]:",
         f"{STORE}/test_firing.py"
         "::test_a_schedule_that_came_back_to_the_same_time_is_not_fired_by_an_old_reader[sqlite]",
     ),
