@@ -18,10 +18,15 @@ SYSTEM_TESTS = Path(__file__).parent / "system"
 SERVERS = frozenset({"azure", "database", "nats", "notify", "postgres", "postgres_server", "s3"})
 
 # A red build is about the change, so the examples are the same in every run;
-# `--hypothesis-profile=explore` looks for new ones.
+# `--hypothesis-profile=explore` looks for new ones. `make check` tries the first few only.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("quick", deadline=None, derandomize=True, max_examples=20)
 settings.register_profile("explore", deadline=None, max_examples=2_000, print_blob=True)
 settings.load_profile("repeatable")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--postgres", type=int, help="the version for all tests of the store")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -114,7 +114,7 @@ def told(answers: Answers, due_times: list[datetime]) -> Counter[datetime]:
     return found
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(timetables, several, starts, backlogs, misfires)
 @example(  # what a calendar rules out after the only run has no answer
     timetable("0 * * * *", run_once=True),
@@ -149,7 +149,7 @@ def test_every_due_time_has_one_answer_and_calendars_come_before_misfires(
     assert answers.next_at == (None if ended else table.next_after(now))
 
 
-@settings(max_examples=200)
+@settings(max_examples=2 * settings().max_examples)
 @given(timetables, several, starts, backlogs, misfires)
 def test_no_run_is_let_go_inside_a_blackout_unless_it_was_punctual(
     table: Timetable,

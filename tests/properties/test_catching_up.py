@@ -81,7 +81,7 @@ async def outcome(outage: Outage) -> list[Run]:
             return await live_through(outage, timeline)
 
 
-@settings(max_examples=30)
+@settings(max_examples=settings().max_examples // 3)
 @given(outages)
 def test_every_chosen_due_time_runs_once_and_in_order(outage: Outage) -> None:
     runs = asyncio.run(outcome(outage))

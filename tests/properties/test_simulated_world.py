@@ -215,7 +215,7 @@ def runs(draw: st.DrawFn) -> list[SimRun]:
     return made
 
 
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples // 2)
 @given(runs())
 def test_nobody_has_more_than_there_is_and_everybody_is_served(runs: list[SimRun]) -> None:
     workers = [worker(f"w{n}", slots=2, cpu=4, memory=8) for n in range(3)]
@@ -233,7 +233,6 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=100)
 @given(LINES)
 def test_lines_are_served_as_the_order_of_service_says(lines: list[tuple[str, int]]) -> None:
     weights = {"p/b": 2.0, "q": 3.0}

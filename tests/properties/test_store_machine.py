@@ -27,7 +27,6 @@ from hypothesis.stateful import (
 )
 
 from rota.adapters.store.postgres.opening import open_postgres
-from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.domain.backfill import Backfill
 from rota.domain.errors import Conflict
 from rota.domain.gates import SLOT_STATES
@@ -40,6 +39,7 @@ from rota.ports.store import Store
 from rota.ports.work import Fence
 from rota.testing.builders import Scene
 from rota.testing.clock import FakeTicker
+from rota.testing.new_stores import open_new_sqlite
 from rota.testing.servers.postgres import PostgresServer, server_folder
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.jobs[name] = self.run(self.scene.job(name, next_at=next_at, **rules))
 
     async def open_store(self) -> Store:
-        return await open_sqlite(Path(self.folder.name) / "rota.db", clock=self.clock)
+        return await open_new_sqlite(Path(self.folder.name) / "rota.db", clock=self.clock)
 
     # --- people
 

@@ -23,6 +23,7 @@ _REASONS = {
     "soak": "between two waves",
     "approval": "for approval",
     "window": "for its calendars",
+    "quota": "for the project's quota of runs that wait",
     "cancelling": "being cancelled",
 }
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from rota.cli import times
 from rota.cli.inert import inert
+from rota.cli.key_words import key_words
 from rota.cli.table import Column, write_table
 from rota.cli.terminal import Terminal
 from rota.sdk.forecast_answers import (
@@ -22,12 +23,6 @@ from rota.sdk.forecast_answers import (
 _MOST_SATURATIONS, _MOST_SLOW = 10, 10
 _LONG = "running longer than usual"
 _NEVER = "not in this window,"
-_KINDS = {
-    "rate": "rate limit",
-    "resource": "resource",
-    "quota": "quota",
-    "exclusive": "exclusive_by",
-}
 
 
 def write_forecast(terminal: Terminal, ahead: Forecast, present: datetime, limit: int) -> None:
@@ -120,11 +115,15 @@ def _start_waits(run: ForecastStart) -> str:
 def _what(waits_for: str) -> str:
     """`a worker of pool default`, `rate limit s3-put`."""
     kind, _, name = waits_for.partition(":")
-    if kind == "worker":
-        return f"a worker of pool {name}"
-    if kind == "job":
-        return "another run of its job"
-    return f"{_KINDS.get(kind, kind)} {name.partition('/')[2]}"
+    match kind:
+        case "worker":
+            return f"a worker of pool {name}"
+        case "job":
+            return "another run of its job"
+        case "after":
+            return f"{name.partition('/')[2]} to complete"
+        case _:
+            return key_words(waits_for)
 
 
 def _peak(load: Load, present: datetime) -> str:

@@ -193,6 +193,9 @@ def delete(job: JobReference, /, *, destroying: Destroying = DESTROYING) -> None
     terminal = destroying.terminal()
     with destroying.connect() as client:
         found = client.get_job(name)
+        if found.followed_by:
+            names = ", ".join(map(inert, found.followed_by))
+            terminal.tell(f"jobs that come after it will wait for it in vain: {names}")
         if destroying.dry_run:
             terminal.tell(f"would delete job {inert(found.name)}")
             return

@@ -118,8 +118,8 @@ def write_quota(terminal: Terminal, quota: Quota, present: datetime) -> None:
         terminal,
         [
             ("project", quota.project),
-            ("jobs", _most(quota.jobs)),
-            ("queued", _most(quota.queued)),
+            ("jobs", f"{_most(quota.jobs)}, {quota.jobs_now:,} now"),
+            ("queued", f"{_most(quota.queued)}, {quota.queued_now:,} now"),
             ("running", _most(quota.running) + running),
             ("runs per minute", _most(quota.runs_per_minute) + minute),
             *_changed(quota, present),

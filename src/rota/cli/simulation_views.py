@@ -8,6 +8,7 @@ from operator import itemgetter
 from rota.cli import times
 from rota.cli.failures import counted
 from rota.cli.inert import inert
+from rota.cli.key_words import key_words
 from rota.cli.table import Column, write_table
 from rota.cli.terminal import Terminal
 from rota.runtime.simulation import JobResult, Report, Saturation, Throughput, Waits
@@ -15,7 +16,6 @@ from rota.sdk.simulation_answers import Comparison, SimulatedJob, SimulationRepo
 
 _MOST_STRETCHES = 10
 _MEBIBYTE = 1024 * 1024
-_KINDS = {"rate": "rate limit", "exclusive": "exclusive_by"}
 _WAITS = ("RUNS", "WAIT p50", "p90", "p99", "LONGEST")
 
 
@@ -158,8 +158,10 @@ def _thing(what: str) -> str:
             return f"a worker of pool {rest} that could take them"
         case "job":
             return f"other runs of job {rest}"
+        case "after":
+            return f"{rest.partition('/')[2]} to complete"
         case _:
-            return f"{_KINDS.get(kind, kind)} {rest.partition('/')[2]}"
+            return key_words(what)
 
 
 def _clock(seconds: float) -> str:

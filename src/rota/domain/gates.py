@@ -18,6 +18,7 @@ from rota.domain.run import Reason, Trigger
 from rota.domain.spec import DEFAULT_PROJECT, Overlap
 from rota.domain.states import RunState
 
+AFTER = "after:"  # what the keys of upstreams begin with
 # A run in one of these holds a slot of its job: it may be executing now, or at any moment.
 SLOT_STATES = frozenset({RunState.QUEUED, RunState.CLAIMED, RunState.PROCESSING, RunState.UNKNOWN})
 
@@ -107,7 +108,7 @@ def hold_key(run: RunId) -> str:
 
 def after_key(project: str, upstream: str) -> str:
     """What a due run waits on until a job that it follows has completed."""
-    return f"after:{project}/{upstream}"
+    return f"{AFTER}{project}/{upstream}"
 
 
 def worker_key(pool: str, shape: str) -> str:

@@ -2,22 +2,21 @@
 
 Whoever waits for a key goes by age, with priority as a head start. As long as the first of them
 cannot go, nobody of lower rank passes it: a writer is not kept waiting by ever new readers, nor a
-run of low priority by ever new ones of a higher.
+run of low priority by ever new ones of a higher. What a run could have is kept for it for a while
+when it has to wait for another key.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from rota.domain.ids import instant
+from rota.domain.key_order import Kept, Rank, Wait, Waiters, kept_until
 from rota.domain.limits import MINUTE_QUOTA, READERS
-from rota.domain.order import BOOST_SECONDS
 from rota.domain.run import Reason
 from rota.domain.shared_keys import (
-    SECOND,
     Bucket,
     Counted,
     Demands,
@@ -33,8 +32,6 @@ from rota.domain.shared_keys import (
     wanted,
 )
 
-Rank: TypeAlias = tuple[int, int]  # see `rank_of`: the lowest goes first
-BOOST = round(BOOST_SECONDS * SECOND)  # head start of one step of priority
 GATES = {
     KeyKind.EXCLUSIVE: "exclusive_by",
     KeyKind.RATE: "rate_limit",
@@ -42,34 +39,6 @@ GATES = {
     KeyKind.RESOURCE: "resource",
 }
 _ORDER = {kind: place for place, kind in enumerate(KeyKind)}
-
-
-def rank_of(priority: int, created_at: int, seq: int) -> Rank:
-    """The place of a run among those that want a key; waiting lifts it over who comes later."""
-    return created_at - priority * BOOST, seq
-
-
-@dataclass(frozen=True, slots=True)
-class Waiter:
-    """A run that waits for a key."""
-
-    rank: Rank
-    eligible_at: int | None = None  # when it may go; None: nobody knows
-
-
-@dataclass(frozen=True, slots=True)
-class Waiters:
-    """Who waits for a key already."""
-
-    first: Rank
-    last_at: int | None = None  # when the last of them may go; None: nobody knows
-
-    @classmethod
-    def before(cls, rank: Rank, known: Collection[Waiter]) -> Waiters:
-        """Those before whoever comes with this rank, of whom the first and the last are known."""
-        times = [each.eligible_at for each in known if each.rank < rank]
-        last_at = max((at for at in times if at is not None), default=None)
-        return cls(min(each.rank for each in known), last_at)
 
 
 class KeyGate:
@@ -84,32 +53,46 @@ class KeyGate:
         now: int,
         states: Mapping[Key, KeyState],
         waiters: Mapping[Key, Waiters] | None = None,
+        kept: Mapping[Key, Kept] | None = None,
         *,
         claims: bool = False,
     ) -> None:
         self._now = now
         self._states = dict(states)
         self._waiters = dict(waiters or {})
+        self._kept = dict(kept or {})
         self._claims = claims
         self.buckets: dict[Key, Bucket] = {}  # of which tokens were taken
+        self.kept: dict[Key, Kept] = {}  # of which something is kept from now on
 
-    def ask(self, demands: Demands, rank: Rank) -> tuple[Shortage, ...]:
-        """All that a run is short of, in the order of the gates; nothing: it has all of them."""
+    def ask(self, demands: Demands, rank: Rank, wait: Wait | None = None) -> tuple[Shortage, ...]:
+        """All that a run is short of, in the order of the gates; nothing: it has all of them.
+
+        One that waits already goes on to wait for the same key, unless it could have that now.
+        """
         found = (self._short(key, demands[key], rank) for key in sorted(demands, key=_gate_order))
-        short = tuple(each for each in found if each is not None)
-        if short:
-            self._let_wait(short[0], rank)
-        else:
-            self._give(demands)
-        return short
+        short = [each for each in found if each is not None]
+        if wait is not None:
+            short.sort(key=lambda each: each.key != wait.key)
+        if not short:
+            self._give(demands, rank)
+            return ()
+        if wait is not None and short[0].key != wait.key:
+            self._keep(demands, rank, wait, short)
+        self._let_wait(short[0], rank)
+        return tuple(short)
 
     def _short(self, key: Key, amount: int, rank: Rank) -> Shortage | None:
         state = self._states.get(key)
         if state is None:
             return None
+        if self._claims:
+            return shortage(key, amount, state, self._now, claims=True)
+        if (kept := self._kept.get(key)) is not None:
+            state = kept.left_of(state, rank, self._now)
         waiters = self._waiters.get(key)
-        if self._claims or waiters is None or rank <= waiters.first:
-            return shortage(key, amount, state, self._now, claims=self._claims)
+        if waiters is None or rank <= waiters.first:
+            return shortage(key, amount, state, self._now, claims=False)
         return behind(key, amount, state, self._now, waiters.last_at)
 
     def _let_wait(self, short: Shortage, rank: Rank) -> None:
@@ -120,11 +103,21 @@ class KeyGate:
             times = [at for at in (known.last_at, short.eligible_at) if at is not None]
             self._waiters[short.key] = Waiters(min(known.first, rank), max(times, default=None))
 
-    def _give(self, demands: Demands) -> None:
+    def _keep(self, demands: Demands, rank: Rank, wait: Wait, short: Sequence[Shortage]) -> None:
+        until = kept_until(wait.since, self._now)
+        for key in demands.keys() & self._states.keys() - {each.key for each in short}:
+            known = self._kept.get(key)
+            if known is None or known.gives_way_to(rank, self._now):
+                kept = Kept(rank, demands[key], until, short[0].key)
+                self._kept[key] = self.kept[key] = kept
+
+    def _give(self, demands: Demands, rank: Rank) -> None:
         for key, amount in demands.items():
             state = self._states.get(key)
             if state is not None:
                 self._states[key] = self._given(key, amount, state)
+            if key in self._kept and self._kept[key].rank == rank:
+                del self._kept[key]  # it has that now
 
     def _given(self, key: Key, amount: int, state: KeyState) -> KeyState:
         if not self._claims:

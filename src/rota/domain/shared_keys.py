@@ -111,6 +111,7 @@ class KeyState:
     held: int = 0  # of a counted key, by live attempts
     queued: int = 0  # by runs that were let through and not claimed yet
     bucket: Bucket | None = None  # of a rate; None: full
+    kept: int = 0  # for a run that goes before whoever asks, and waits for another key still
 
     def bucket_of(self, rule: Rate, now: int) -> Bucket:
         """Its bucket, which has this rule."""
@@ -142,18 +143,21 @@ def shortage(key: Key, amount: int, state: KeyState, now: int, *, claims: bool) 
     A run that `claims` competes with what is held; one that comes to the queue also with those
     that are there already, so that a key never has many more runs queued than it can serve.
     """
-    queued = 0 if claims else state.queued
+    queued, kept = (0, 0) if claims else (state.queued, state.kept)
     amount = wanted(amount, state.rule)
     match state.rule:
         case Counted(total):
             used = state.held + queued
-            return None if used + amount <= total else Shortage(key, None, used, total)
-        case Rate() as rule:
-            bucket = state.bucket_of(rule, now)
-            if bucket.holds(amount + queued, now):
+            if used + kept + amount <= total:
                 return None
-            ready = bucket.ready_at(amount + queued, now) if rule.tokens else None
-            return Shortage(key, _told(ready, now), _used(state, now, queued), _most(rule))
+            return Shortage(key, None, used, total, is_behind=used + amount <= total)
+        case Rate() as rule:
+            bucket, asked = state.bucket_of(rule, now), amount + queued
+            if bucket.holds(asked + kept, now):
+                return None
+            ready = _told(bucket.ready_at(asked + kept, now) if rule.tokens else None, now)
+            is_behind = bucket.holds(asked, now)
+            return Shortage(key, ready, _used(state, now, queued), _most(rule), is_behind)
 
 
 def behind(key: Key, amount: int, state: KeyState, now: int, last_at: int | None) -> Shortage:
@@ -165,7 +169,8 @@ def behind(key: Key, amount: int, state: KeyState, now: int, last_at: int | None
             later = last_at + math.ceil(wanted(amount, rule) / rule.rate * SECOND)
             eligible_at = _told(max(later, eligible_at or now), now)
     used, total = _used(state, now, state.queued), _most(state.rule)
-    return Shortage(key, eligible_at, used, total, is_behind=found is None)
+    is_behind = found is None or found.is_behind
+    return Shortage(key, eligible_at, used, total, is_behind)
 
 
 def _told(at: int | None, now: int) -> int | None:

@@ -28,7 +28,7 @@ _STANDING = FINAL_CART_STATES | {CartState.PAUSED}  # nothing more happens by it
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What stands before the next wave."""
+    """What stands before the next wave, or the next items."""
 
     wave: int | None  # its number
     waits_for: WaitReason
@@ -86,7 +86,7 @@ class CartView:
         return Gate(
             wave=self.overview.next_wave,
             waits_for=reason,
-            until=cart.look_at,
+            until=None if reason is WaitReason.QUOTA else cart.look_at,
             check_run=cart.check_run if reason is WaitReason.CHECK else None,
             approve_role=cart.rules.between.approve if reason is WaitReason.APPROVAL else None,
         )

@@ -25,6 +25,7 @@ from rota.operations.limits import DeclarationChange
 from rota.operations.planned_carts import PlannedCart, plan_carts
 from rota.operations.planned_jobs import PlannedChange, plan_jobs, removal
 from rota.operations.planned_limits import plan_limits, refuse_over_quota
+from rota.operations.planned_shares import plan_shares, with_new_shares
 from rota.operations.standing import removed_job
 from rota.ports.calendars import NewCalendar
 from rota.ports.carts import TemplateChanges
@@ -55,6 +56,15 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class _Terms:
+    """On which somebody applies a file."""
+
+    prune: bool  # remove what it dropped
+    is_admin: bool  # its jobs may name new shares
+    if_match: str = ""  # the plan that it has to be; "": whatever it is
+
+
+@dataclass(frozen=True, slots=True)
 class _Prepared:
     plan: Plan
     new: tuple[NewJob, ...]
@@ -62,6 +72,7 @@ class _Prepared:
     calendars: tuple[NewCalendar, ...]
     declarations: tuple[Declaration, ...]
     templates: TemplateChanges
+    shares: tuple[str, ...]
 
     @property
     def is_empty(self) -> bool:
@@ -70,21 +81,30 @@ class _Prepared:
         return not (jobs or self.calendars or self.declarations or templates)
 
 
-async def plan(backends: Backends, file: JobFile, *, prune: bool = False) -> Plan:
+async def plan(
+    backends: Backends, file: JobFile, *, prune: bool = False, is_admin: bool = False
+) -> Plan:
     """What applying this file would change; nothing is changed."""
-    return (await _prepare(backends, file, prune)).plan
+    return (await _prepare(backends, file, _Terms(prune, is_admin))).plan
 
 
 async def apply(
-    backends: Backends, file: JobFile, *, actor: str, prune: bool = False, if_match: str = ""
+    backends: Backends,
+    file: JobFile,
+    *,
+    actor: str,
+    is_admin: bool = False,
+    prune: bool = False,
+    if_match: str = "",
 ) -> Plan:
     """Create and change what a file defines, all or none.
 
     With `prune`, remove the jobs and templates that it dropped; what others may share stays:
     calendars, limits and resources.
     A template is never started by this, whatever its schedule says of the past.
+    Jobs of an admin may name new shares.
     """
-    prepared = await _saved(backends, file, actor, prune, if_match)
+    prepared = await _saved(backends, file, actor, _Terms(prune, is_admin, if_match))
     ids = {job.name: job.id for job in prepared.new}
     changes = tuple(
         c
@@ -104,12 +124,10 @@ def _require_match(if_match: str, plan: Plan) -> None:
         )
 
 
-async def _saved(
-    backends: Backends, file: JobFile, actor: str, prune: bool, if_match: str
-) -> _Prepared:
+async def _saved(backends: Backends, file: JobFile, actor: str, terms: _Terms) -> _Prepared:
     async def prepare_and_save() -> _Prepared:
-        prepared = await _prepare(backends, file, prune)
-        _require_match(if_match, prepared.plan)
+        prepared = await _prepare(backends, file, terms)
+        _require_match(terms.if_match, prepared.plan)
         await _save(backends, prepared, actor)
         return prepared
 
@@ -125,26 +143,29 @@ async def _save(backends: Backends, prepared: _Prepared, actor: str) -> None:
             calendars=prepared.calendars,
             templates=prepared.templates,
             declarations=prepared.declarations,
+            shares=prepared.shares,
         )
         backends.announce(wakes)
 
 
-async def _prepare(backends: Backends, file: JobFile, prune: bool) -> _Prepared:
+async def _prepare(backends: Backends, file: JobFile, terms: _Terms) -> _Prepared:
     now = await backends.store.now()
     existing = await _existing(backends, file)
-    dropped = await _dropped(backends, file) if prune else []
+    dropped = await _dropped(backends, file) if terms.prune else []
     names = {job.name for job in dropped}
     calendars = await plan_calendars(backends, file, now)
     limits = await plan_limits(backends, file, removed=names)
-    around = Circumstances(now, calendars, limits, names, prune)
+    around = Circumstances(now, calendars, limits, names, terms.prune)
     jobs = await plan_jobs(backends, file, existing, around)
+    shares = await plan_shares(backends, file, jobs, is_admin=terms.is_admin)
+    jobs = with_new_shares(file, jobs, shares)
     await refuse_over_quota(backends, file, existing, limits, removed=names)
     carts = await plan_carts(backends, file, around)
     versions = [*calendars.versions, *limits.versions, *carts.versions]
     told = (*file.warnings, *limits.warnings, *(it for job in jobs for it in job.warnings))
     return _Prepared(
         Plan(
-            changes=(*(job.change for job in jobs), *map(removal, dropped)),
+            changes=(*(job.change for job in jobs), *await _removals(backends, file, dropped)),
             calendars=calendars.changes,
             limits=limits.limits,
             resources=limits.resources,
@@ -157,6 +178,7 @@ async def _prepare(backends: Backends, file: JobFile, prune: bool) -> _Prepared:
         calendars.new,
         limits.new,
         carts.changes,
+        shares,
     )
 
 
@@ -180,6 +202,18 @@ async def _dropped(backends: Backends, file: JobFile) -> list[Job]:
         JobQuery(project=file.project, set_name=file.set_name, limit=_ALL)
     )
     return [job for job in jobs if job.name not in kept]
+
+
+async def _removals(
+    backends: Backends, file: JobFile, dropped: Sequence[Job]
+) -> list[PlannedChange]:
+    """With those of other files that follow what goes; none of this one can."""
+    ours = {entry.name for entry in file.jobs} | {job.name for job in dropped}
+    found = await backends.store.followers(file.project, [job.name for job in dropped])
+    others = {
+        name: [each for each in each_of if each not in ours] for name, each_of in found.items()
+    }
+    return [removal(job, others.get(job.name, ())) for job in dropped]
 
 
 def _etag(jobs: Sequence[Job], others: Sequence[str]) -> str:

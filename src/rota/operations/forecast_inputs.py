@@ -34,6 +34,9 @@ class Inputs:
     durations: Mapping[JobId, Sequence[float]]
     declarations: Sequence[Declaration]
     tokens: Mapping[Key, TokensLeft]  # of rate limits; missing: all
+    completions: Mapping[
+        tuple[str, str], datetime
+    ]  # of jobs that are followed, by project and name
     weights: Mapping[str, float]
     calendars: Mapping[tuple[str, str], Calendar]  # by project and name
 
@@ -66,6 +69,7 @@ async def read_inputs(backends: Backends, until: datetime) -> Inputs:
         durations=await store.latest_durations(ids, remembered_runs(len(ids))),
         declarations=[each.declaration for each in await store.declarations()],
         tokens=await store.tokens_left(_MOST_BUCKETS),
+        completions=await store.completions(MOST_JOBS),
         weights={each.share: each.weight for each in await store.share_weights()},
         calendars=await _calendars(backends, jobs),
     )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
+from datetime import timedelta
 
 from rota.domain.forecast.ahead import JobAhead, Setting
 from rota.domain.forecast.durations import Durations, durations_of
+from rota.domain.gates import AFTER, after_key
 from rota.domain.ids import CartId, JobId, micros
 from rota.domain.job import RunRules
 from rota.domain.key_demands import Asker, demands_of, rule_of, takes_keys
 from rota.domain.limits import KINDS, Declaration
-from rota.domain.order import share_key
+from rota.domain.order import DEFAULT_EXPECTED_SECONDS, share_key
 from rota.domain.shape import shape_of
 from rota.domain.shared_keys import Bucket, Demands, Key, KeyRule, Rate
 from rota.domain.simulation.model import SimWorker
@@ -39,8 +41,17 @@ class JobsAhead:
         self._now = micros(inputs.now)
         self.scheduled = {job.id: self._of_job(job) for job in inputs.jobs}
         self.rules = {job.id: job.rules for job in inputs.jobs}
+        self.made_at = {job.id: job.created_at for job in inputs.jobs}
+        self._upstreams: dict[JobId, tuple[str, ...]] = {
+            run.job_id: (run.blocked_on,) for run in inputs.runs if _is_after(run)
+        }
+        self._upstreams |= {job.id: _upstreams(job.rules) for job in inputs.jobs}
         self._ids = {(run.project, run.job): run.job_id for run in inputs.runs}
         self._ids |= {(job.project, job.name): job.id for job in inputs.jobs}
+
+    def upstreams(self, job: JobId) -> tuple[str, ...]:
+        """The keys of the jobs for which its due runs wait."""
+        return self._upstreams.get(job, ())
 
     def id_of(self, project: str, name: str) -> JobId | None:
         """None: nothing of it comes or goes on."""
@@ -142,7 +153,9 @@ class JobsAhead:
         job = self.scheduled.get(run.job_id)
         if job is not None:
             return job.durations
-        return durations_of(self._durations.get(run.job_id, ()) or [run.expected], None)
+        is_guess = run.expected == DEFAULT_EXPECTED_SECONDS
+        expect = None if is_guess else timedelta(seconds=run.expected)
+        return durations_of(self._durations.get(run.job_id, ()), expect)
 
     def _gate(self, run: OpenRun) -> tuple[str, int | None]:
         """The runs with which it counts, and how many of these may go at once."""
@@ -153,6 +166,15 @@ class JobsAhead:
         if job is not None:
             return run.job_id, job.limit
         return run.job_id, 1 if is_held_back else None
+
+
+def _is_after(run: OpenRun) -> bool:
+    return run.blocked_on.startswith(AFTER)
+
+
+def _upstreams(rules: RunRules) -> tuple[str, ...]:
+    names = rules.after if rules.is_scheduled else ()
+    return tuple(after_key(rules.project, name) for name in names)
 
 
 def _takes_more(session: Session) -> bool:

@@ -11,14 +11,17 @@ from operator import attrgetter
 
 from rota.domain.carts.budget import MOST_IN_FLIGHT
 from rota.domain.carts.states import CartState
-from rota.domain.forecast.ahead import JobAhead, Setting
+from rota.domain.forecast.ahead import JobAhead, RunAhead, Setting
+from rota.domain.forecast.due_lines import DueLine, let_go
 from rota.domain.forecast.expansion import Coming
 from rota.domain.forecast.placing import Program
 from rota.domain.forecast.successors import CartAhead, Following, Sequels, first_items
+from rota.domain.gates import after_key
 from rota.domain.ids import JobId
 from rota.domain.schedule import Timetable
 from rota.operations.forecast_inputs import Inputs
 from rota.operations.forecast_jobs import JobsAhead
+from rota.operations.forecast_lines import due_lines
 from rota.operations.forecast_runs import taken_runs, waiting_runs
 from rota.operations.forecast_schedules import coming_schedules, scheduled_runs
 from rota.ports.forecasts import OpenCart
@@ -37,24 +40,25 @@ def assemble(inputs: Inputs) -> Assembled:
     jobs = JobsAhead(inputs)
     schedules = coming_schedules(inputs)
     carts = {cart.id: _cart(cart, jobs) for cart in inputs.carts}
-    coming, is_cut = scheduled_runs(inputs, jobs, schedules)
-    waiting, held = waiting_runs(inputs, jobs)
-    coming += waiting
+    scheduled = scheduled_runs(inputs, jobs, schedules)
+    waiting, due = waiting_runs(inputs, jobs)
+    released, lines = _lines(due_lines(inputs, jobs, due, scheduled.due))
+    coming = [*scheduled.runs, *waiting, *released]
     for cart in inputs.carts:
         if not cart.open and (opens_at := _opening(cart, inputs)) is not None:
             coming += first_items(carts[cart.id], opens_at)
     coming.sort(key=attrgetter("ready_at"))
-    sequels = replace(_sequels(inputs, jobs, schedules), held=held, carts=[*carts.values()])
+    sequels = replace(_sequels(inputs, jobs, schedules), lines=lines, carts=[*carts.values()])
     followed = partial(Following, sequels) if sequels.are_any else None
     going, outside = taken_runs(inputs, jobs)
     kinds = {run.job for run in (*going, *outside, *coming)}
     kinds |= {job for found in sequels.followers.values() for job in found}
-    kinds |= {run.job for found in held.values() for run in found}
+    kinds |= {due.run.job for line in lines.values() for due in line.runs}
     return Assembled(
-        program=Program(going, coming, followed, _links(jobs, sequels), outside),
+        program=Program(going, coming, followed, _links(inputs), outside),
         setting=jobs.setting(kinds),
         tables={job: each.table for job, each in schedules.items()},
-        is_cut=is_cut or inputs.is_cut,
+        is_cut=scheduled.is_cut or inputs.is_cut,
     )
 
 
@@ -98,16 +102,25 @@ def _due_again(table: Timetable, inputs: Inputs, ended: float) -> float | None:
     return None if due is None else inputs.seconds_to(table.release_at(due))
 
 
-def _links(jobs: JobsAhead, sequels: Sequels) -> set[tuple[str, str]]:
-    """Pools of jobs that come after jobs of another pool."""
-    later: dict[JobId, set[str]] = defaultdict(set)
-    for upstream, followers in sequels.followers.items():
-        later[upstream] |= {job.pool for job in followers}
-    for upstream, runs in sequels.held.items():
-        later[upstream] |= {run.job.pool for run in runs}
-    return {
-        (jobs.scheduled[upstream].pool, pool)
-        for upstream, pools in later.items()
-        if upstream in jobs.scheduled
-        for pool in pools - {jobs.scheduled[upstream].pool}
+def _lines(lines: Mapping[JobId, DueLine]) -> tuple[list[RunAhead], dict[JobId, DueLine]]:
+    """Without the runs that wait for nobody."""
+    left = {job: let_go(line) for job, line in lines.items()}
+    return [run for runs, _ in left.values() for run in runs], {
+        j: it for j, (_, it) in left.items()
     }
+
+
+def _links(inputs: Inputs) -> set[tuple[str, str]]:
+    """Pools in one of which runs come after those of the other."""
+    pools: dict[str, set[str]] = defaultdict(set)  # of jobs, by the keys that others wait on
+    for job in inputs.jobs:
+        pools[after_key(job.project, job.name)].add(job.rules.pool)
+    for run in inputs.runs:
+        pools[after_key(run.project, run.job)].add(run.pool)
+    later = {
+        (after_key(job.project, upstream), job.rules.pool)
+        for job in inputs.jobs
+        for upstream in job.rules.after
+    }
+    later |= {(run.blocked_on, run.pool) for run in inputs.runs if run.blocked_on in pools}
+    return {(pool, other) for key, other in later for pool in pools.get(key, ()) if pool != other}

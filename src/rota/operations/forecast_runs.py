@@ -6,40 +6,41 @@ from collections import defaultdict
 from dataclasses import replace
 from datetime import datetime
 from math import inf
-from typing import TypeAlias
+from operator import attrgetter
 
 from rota.domain.forecast.ahead import RunAhead
+from rota.domain.forecast.due_lines import DueRun
+from rota.domain.gates import AFTER
 from rota.domain.ids import JobId
+from rota.domain.run import Trigger
 from rota.domain.shared_keys import KeyKind, kind_of
 from rota.domain.states import RunState
 from rota.operations.forecast_inputs import Inputs
 from rota.operations.forecast_jobs import JobsAhead
 from rota.ports.forecasts import OpenRun
 
-_AFTER = "after:"  # the key of runs that wait for another job
 _HELD_BY_SOMEBODY = ("hold:", "cart:")  # not let go by time or room alone
 _NOBODY = "(unknown)"  # the worker of a run for which none answers
 
-Held: TypeAlias = dict[JobId, list[RunAhead]]  # by the job that has to complete first
 
-
-def waiting_runs(inputs: Inputs, jobs: JobsAhead) -> tuple[list[RunAhead], Held]:
+def waiting_runs(
+    inputs: Inputs, jobs: JobsAhead
+) -> tuple[list[RunAhead], dict[JobId, list[DueRun]]]:
     """Runs that have no worker yet, as far as they go on by themselves.
 
-    Apart from them those that another job has to complete for. What is in the queue has passed its
-    gates, so it goes before what waits at one.
+    Apart from them, by job, those that others have to complete for. What is in the queue has passed
+    its gates, so it goes before what waits at one.
     """
     free: list[RunAhead] = []
-    held: Held = defaultdict(list)
+    due: dict[JobId, list[DueRun]] = defaultdict(list)
     for run in sorted(inputs.runs, key=lambda run: run.state is not RunState.QUEUED):
         if run.began_at is not None or _is_stuck(run):
             continue
-        made = _waiting(run, inputs, jobs)
-        if not run.blocked_on.startswith(_AFTER):
-            free.append(made)
-        elif upstream := jobs.id_of(*run.blocked_on.removeprefix(_AFTER).split("/", 1)):
-            held[upstream].append(made)
-    return free, held
+        if _comes_after(run, jobs):
+            due[run.job_id].append(_due_run(run, inputs, jobs))
+        else:
+            free.append(_waiting(run, inputs, jobs))
+    return free, due
 
 
 def taken_runs(inputs: Inputs, jobs: JobsAhead) -> tuple[list[RunAhead], list[RunAhead]]:
@@ -53,6 +54,7 @@ def taken_runs(inputs: Inputs, jobs: JobsAhead) -> tuple[list[RunAhead], list[Ru
         elif run.began_at is not None:
             lot = going if run.session in workers else outside
             lot.append(_taken(run, run.began_at, inputs, jobs))
+    going.sort(key=attrgetter("end_at"))  # whoever waits for one of a job waits for the first end
     return going, outside
 
 
@@ -65,10 +67,33 @@ def _is_stuck(run: OpenRun) -> bool:
     )
 
 
+def _comes_after(run: OpenRun, jobs: JobsAhead) -> bool:
+    """Whether other jobs have to complete before it goes on, or had to."""
+    is_to_look = run.state is RunState.SCHEDULED and run.trigger is Trigger.SCHEDULE
+    return run.blocked_on.startswith(AFTER) or (is_to_look and bool(jobs.upstreams(run.job_id)))
+
+
+def _due_run(run: OpenRun, inputs: Inputs, jobs: JobsAhead) -> DueRun:
+    rules = jobs.rules.get(run.job_id)
+    within = rules.after_within if rules else None
+    made_at = jobs.made_at.get(run.job_id, run.created_at)
+    return DueRun(
+        run=_waiting(run, inputs, jobs),
+        since=inputs.seconds_to(max(run.previous_due or made_at, made_at)),
+        missed_at=inputs.seconds_to(run.release_at) + within.total_seconds() if within else inf,
+    )
+
+
 def _waiting(run: OpenRun, inputs: Inputs, jobs: JobsAhead) -> RunAhead:
     job = jobs.of_run(run)
-    ready = max(inputs.seconds_to(_ready_at(run)), 0.0)
-    return RunAhead(job, inputs.seconds_to(run.due_at), ready, job.durations.usual, id=run.id)
+    return RunAhead(
+        job=job,
+        due_at=inputs.seconds_to(run.due_at),
+        ready_at=max(inputs.seconds_to(_ready_at(run)), 0.0),
+        seconds=job.durations.usual,
+        made_at=inputs.seconds_to(run.created_at),
+        id=run.id,
+    )
 
 
 def _ready_at(run: OpenRun) -> datetime:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from rota.domain.errors import Problem
 from rota.domain.job import Job
 from rota.domain.jobfile import JobEntry, JobFile
-from rota.domain.jobfile.fitting import refusals_of, too_large
+from rota.domain.jobfile.fitting import refusals_of, too_large, without_worker
 from rota.domain.jobfile.report import Report
-from rota.domain.jobfile.uses import Known, UsedResource, cycle_problem, problems_of
+from rota.domain.jobfile.uses import Known, UsedResource, Written, cycle_problem, problems_of
 from rota.domain.limits import Declaration
 from rota.domain.resources import Vector
 from rota.operations.backends import Backends
@@ -60,6 +60,8 @@ async def check_uses(
         )
         for problem in _problems(jobs, known, others, workers):
             report.add(problem)
+    for warning in _unserved(file, await _pools(backends)):
+        report.add(warning)
     report.raise_errors("the job file")
     return report.warnings()
 
@@ -68,6 +70,22 @@ async def _sessions(backends: Backends, file: JobFile) -> list[Session]:
     """The workers that are known, if any job asks something of them."""
     is_asked = any(isinstance(use, UsedResource) for entry in file.jobs for use in entry.uses)
     return await backends.store.sessions(alive_only=False) if is_asked else []
+
+
+async def _pools(backends: Backends) -> set[str]:
+    """Those that have a worker now."""
+    return {session.pool for session in await backends.store.sessions(alive_only=True)}
+
+
+def _unserved(file: JobFile, pools: Collection[str]) -> Iterator[Problem]:
+    """Pools without a worker, each told where the first of its jobs names it."""
+    first: dict[str, Written] = {}
+    for entry in file.jobs:
+        if entry.pool is not None:
+            first.setdefault(entry.pool.name, entry.pool)
+    for pool in first.values():
+        if warning := without_worker(pool, pools):
+            yield warning
 
 
 async def _followed(

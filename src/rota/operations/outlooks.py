@@ -86,11 +86,7 @@ async def look_ahead(backends: Backends, question: Question) -> Outlook:
         job = await find_job(backends, question.job, project=question.project)
         question = replace(question, job=job.name)
     now = await backends.store.now()
-    begin = min(max(question.begin or now, now), now + LONGEST)
-    end = question.end or begin + min(question.length, LONGEST)
-    if not begin < end <= now + LONGEST:
-        problem = Problem("must be later than the beginning, and not more than 7 days ahead", "to")
-        raise Invalid("a forecast cannot look there", [problem])
+    begin, end = _window(question, now)
     forecast = await latest_forecast(backends, end - now)
     accuracy = await recent_accuracy(backends)
     return await beside_the_loop(_outlook, forecast, question, (begin, end), accuracy)
@@ -100,6 +96,19 @@ async def recent_accuracy(backends: Backends) -> Accuracy | None:
     """How near the forecasts of the last day were; None: nothing of them has started."""
     since = await backends.store.now() - _COMPARED
     return accuracy_of(await backends.store.predicted_starts(since, _MOST_COMPARED))
+
+
+def _window(question: Question, now: datetime) -> tuple[datetime, datetime]:
+    """What to look at; `Invalid` if that is too far, or nothing."""
+    begin = min(max(question.begin or now, now), now + LONGEST)
+    length = question.end - begin if question.end else question.length
+    if timedelta(0) < length <= now + LONGEST - begin:
+        return begin, begin + length
+    if question.end:
+        problem = Problem("must be later than the beginning, and not more than 7 days ahead", "to")
+    else:
+        problem = Problem("must not go beyond 7 days from now", "for", hint="7d at most")
+    raise Invalid("a forecast cannot look there", [problem])
 
 
 def _outlook(

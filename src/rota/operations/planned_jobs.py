@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -83,9 +83,11 @@ async def plan_jobs(
     )
 
 
-def removal(job: Job) -> PlannedChange:
-    """That the file dropped it."""
-    return PlannedChange(job.name, Change.REMOVED, job.id, "", None)
+def removal(job: Job, followers: Sequence[str]) -> PlannedChange:
+    """That the file dropped it; `followers` are jobs that still come after it."""
+    note = f"jobs that come after it will wait for it in vain: {', '.join(followers)}"
+    notes = (note,) if followers else ()
+    return PlannedChange(job.name, Change.REMOVED, job.id, "", None, notes=notes)
 
 
 def _edit(

@@ -96,6 +96,8 @@ def _moved(job: Job, expression: str, inputs: Inputs) -> ComingJob:
         held_from=None,
         paused_until=None,
         waits=False,
+        created_at=job.created_at,
+        answered_to=inputs.now,
     )
 
 

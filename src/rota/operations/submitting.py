@@ -31,14 +31,19 @@ class SubmittedJob:
 
 
 async def submit_file(
-    backends: Backends, file: JobFile, *, actor: str, idempotency_key: str = ""
+    backends: Backends,
+    file: JobFile,
+    *,
+    actor: str,
+    is_admin: bool = False,
+    idempotency_key: str = "",
 ) -> list[SubmittedJob]:
     """Apply a file and trigger its jobs that nothing else starts, once each.
 
     Nothing is changed if one of them could not be triggered.
     """
     _refuse_missing_inputs(file)
-    await apply(backends, file, actor=actor)
+    await apply(backends, file, actor=actor, is_admin=is_admin)
     return [await _submitted(backends, entry, actor, idempotency_key) for entry in file.jobs]
 
 

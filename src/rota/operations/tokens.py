@@ -34,6 +34,10 @@ class Caller:
     role: Role
     token_id: str
 
+    @property
+    def is_admin(self) -> bool:
+        return self.role is Role.ADMIN
+
     def require(self, role: Role) -> None:
         """`Denied` unless the caller has at least this role."""
         if _RANK[self.role] < _RANK[role]:

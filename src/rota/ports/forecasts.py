@@ -12,6 +12,7 @@ from rota.domain.carts.states import CartState
 from rota.domain.forecast.accuracy import Outcome
 from rota.domain.ids import CartId, JobId, RunId, SessionId
 from rota.domain.job import RunRules
+from rota.domain.run import Trigger
 from rota.domain.shared_keys import Key
 from rota.domain.states import RunState
 
@@ -32,6 +33,8 @@ class ComingJob:
     held_from: datetime | None  # where pause or disable caught its schedule
     paused_until: datetime | None  # when the pause ends by itself
     waits: bool  # its next due time depends on the end of its latest run
+    created_at: datetime
+    answered_to: datetime | None  # its latest due time that has an answer; None: none has
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,10 @@ class OpenRun:
     job_id: JobId
     job: str
     state: RunState
+    trigger: Trigger
+    created_at: datetime
     due_at: datetime
+    previous_due: datetime | None  # the due time before; None: there was none, or it is not by time
     release_at: datetime
     eligible_at: datetime | None
     began_at: datetime | None  # when its worker took it; None: none has
@@ -114,6 +120,10 @@ class ForecastStore(Protocol):
 
     async def tokens_left(self, limit: int) -> dict[Key, TokensLeft]:
         """Of the rate limits that somebody took of last."""
+        ...
+
+    async def completions(self, limit: int) -> dict[tuple[str, str], datetime]:
+        """When jobs that others follow last completed, the latest first; by project and name."""
         ...
 
     async def save_predictions(self, starts: Sequence[PredictedStart]) -> None:

@@ -31,6 +31,14 @@ class KeyUse:
     waiting: int = 0  # runs that are BLOCKED on it
 
 
+@dataclass(frozen=True, slots=True)
+class ProjectCounts:
+    """What a project has, of what its quota bounds by refusing more."""
+
+    jobs: int
+    waiting: int  # runs, of all who asked for them
+
+
 class LimitStore(Protocol):
     """Part of `rota.ports.store.Store`."""
 
@@ -53,6 +61,8 @@ class LimitStore(Protocol):
     async def key_uses(self, keys: Collection[Key]) -> Mapping[Key, KeyUse]:
         """How these keys stand. Those without a rule are left out."""
         ...
+
+    async def project_counts(self, project: str) -> ProjectCounts: ...
 
     async def release_keys(self, limit: int) -> Released:
         """Let runs go that waited for a shared key, as far as there is room; forget old holds."""

@@ -84,10 +84,12 @@ class JobStore(Protocol):
         calendars: Sequence[NewCalendar] = (),
         templates: TemplateChanges = NO_TEMPLATES,
         declarations: Sequence[Declaration] = (),
+        shares: Sequence[str] = (),
     ) -> Wakes:
         """Create, change and delete jobs and templates of carts, all or none.
 
-        Calendars, and what is declared about shared keys, are saved with them.
+        Calendars, and what is declared about shared keys, are saved with them. Those of `shares`
+        that have no weight yet get 1.
 
         `Conflict` if one is not as expected, or if a job uses a calendar that is not there.
         """

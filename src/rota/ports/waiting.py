@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from rota.domain.ids import RunId
@@ -28,6 +29,12 @@ class WaitingStore(Protocol):
 
         Jobs without a schedule get a run; due runs that waited pass the gates again.
         """
+        ...
+
+    async def followers(
+        self, project: str, upstreams: Collection[str]
+    ) -> dict[str, tuple[str, ...]]:
+        """The jobs that follow these, in order; by the name of the one that they follow."""
         ...
 
     async def release_fitting(self, limit: int) -> Released:

@@ -88,7 +88,10 @@ class Server:
         on_ready: asyncio.Future[Running],
     ) -> None:
         url = url_of(self._settings, listener)
-        plans = [await definitions.apply(backends, file, actor="rota up") for file in job_files]
+        plans = [
+            await definitions.apply(backends, file, actor="rota up", is_admin=True)
+            for file in job_files
+        ]
         roles = Roles(self._settings, backends, self._clock, url)
         gateway = GatewaySettings(base_url=url, secure_cookies=self._settings.is_secure)
         web = WebServer(self._app(backends, roles, gateway), self._settings)

@@ -126,6 +126,7 @@ class JobDetail(Job, frozen=True, kw_only=True):
     document: Mapping[str, Any] = {}  # in the job file's own vocabulary
     yaml: str = ""
     lateness: Lateness | None = None  # None: no run has started yet
+    followed_by: tuple[str, ...] = ()  # jobs that come after it
 
 
 class CalendarEffect(Answer, frozen=True, kw_only=True):

@@ -100,7 +100,7 @@ class CartGate(Answer, frozen=True, kw_only=True):
     """What stands before the next wave."""
 
     wave: int | None = None  # its number
-    waits_for: str = ""  # soak, check, approval, window
+    waits_for: str = ""  # soak, check, approval, window, quota
     until: datetime | None = None  # None: not by time alone
     check_run: str | None = None
     approve_role: str | None = None

@@ -55,9 +55,11 @@ class Resource(Answer, frozen=True, kw_only=True):
 
 
 class Quota(Answer, frozen=True, kw_only=True):
-    """What a project may have. None: as much as it likes."""
+    """What a project may have, and has. None: as much as it likes."""
 
     project: str = "default"
+    jobs_now: int = 0
+    queued_now: int = 0
     jobs: int | None = None
     queued: int | None = None  # runs that wait; more are refused
     running: int | None = None

@@ -15,7 +15,6 @@ from rota.adapters.link.grpc_client import GrpcAccess, GrpcConnector
 from rota.adapters.link.grpc_server import WorkersService
 from rota.adapters.link.local import LocalLink, LocalLinkServer
 from rota.adapters.queue.local import LocalQueue
-from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.dispatcher.floor import Floor, FloorConfig
 from rota.gateway.rpc.server import serve
 from rota.operations.backends import Backends
@@ -23,6 +22,7 @@ from rota.operations.tokens import authenticate_worker, create_worker_token
 from rota.ports.link import WorkerDesk, WorkerLink
 from rota.testing.builders import Scene
 from rota.testing.clock import FakeTicker
+from rota.testing.new_stores import open_new_sqlite
 
 Connect = Callable[[], Awaitable[WorkerLink]]
 
@@ -61,7 +61,7 @@ async def shop(
 ) -> AsyncIterator[Shop]:
     async with AsyncExitStack() as stack:
         clock = FakeTicker()
-        store = await open_sqlite(tmp_path / "rota.db", clock=clock)
+        store = await open_new_sqlite(tmp_path / "rota.db", clock=clock)
         stack.push_async_callback(store.close)
         blobs = await stack.enter_async_context(await open_files(tmp_path / "blobs"))
         backends = Backends(store, LocalQueue(), blobs)

@@ -10,7 +10,6 @@ from datetime import timedelta
 from pathlib import Path
 
 from rota.adapters.blobs.files import open_files
-from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.dispatcher.floor import Floor, FloorConfig
 from rota.domain.ids import JobId
 from rota.domain.spec import Overlap
@@ -21,6 +20,7 @@ from rota.ports.records import RunQuery
 from rota.ports.work import Dispatch, Fence
 from rota.testing.builders import Scene, hello, outcome
 from rota.testing.clock import FakeTicker
+from rota.testing.new_stores import open_new_sqlite
 
 
 class Crew:
@@ -76,7 +76,7 @@ class Crew:
 @asynccontextmanager
 async def at_work(folder: Path, queues: Sequence[Queue], poll: timedelta) -> AsyncIterator[Crew]:
     """A crew that serves until the end of the block."""
-    store = await open_sqlite(folder / "rota.db")
+    store = await open_new_sqlite(folder / "rota.db")
     async with await open_files(folder / "blobs") as blobs:
         crew = Crew([Backends(store, queue, blobs) for queue in queues], poll)
         serving = asyncio.create_task(crew.work())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from zlib import crc32
 
 import asyncpg
 import pytest
@@ -12,14 +13,16 @@ from tests.conformance.store.rivals import Rival
 
 from rota.adapters.store.postgres.connections import PoolSizes
 from rota.adapters.store.postgres.opening import open_postgres
-from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.adapters.store.store import SqlStore
 from rota.domain.ids import JobId, SessionId
 from rota.ports.store import Store
 from rota.testing.builders import Scene
 from rota.testing.cart_scenes import CartScene
 from rota.testing.clock import FakeTicker
+from rota.testing.new_stores import open_new_sqlite
 from rota.testing.servers.postgres import PostgresServer, server_folder
+
+VERSIONS = (15, 16, 18)
 
 
 class PostgresServers:
@@ -44,9 +47,11 @@ def postgres_servers() -> Iterator[PostgresServers]:
 
 
 @pytest.fixture
-def postgres_server(postgres_servers: PostgresServers) -> PostgresServer:
-    """Of the version that every run of the tests has."""
-    return postgres_servers[16]
+def postgres_server(
+    request: pytest.FixtureRequest, postgres_servers: PostgresServers
+) -> PostgresServer:
+    """For what only PostgreSQL does, whatever its version."""
+    return postgres_servers[request.config.getoption("postgres") or VERSIONS[-1]]
 
 
 @pytest.fixture
@@ -80,27 +85,27 @@ def clock() -> FakeTicker:
     return FakeTicker()
 
 
-@pytest.fixture(
-    params=[
-        "sqlite",
-        pytest.param("postgres-15", marks=pytest.mark.slow),
-        "postgres-16",
-        pytest.param("postgres-18", marks=pytest.mark.slow),
-    ]
-)
+@pytest.fixture
+def postgres_version(request: pytest.FixtureRequest) -> int:
+    """Each test has one of them, always the same; together they have them all."""
+    chosen: int | None = request.config.getoption("postgres")
+    return chosen or VERSIONS[crc32(request.node.nodeid.encode()) % len(VERSIONS)]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
 async def store(
     request: pytest.FixtureRequest,
     tmp_path: Path,
     clock: FakeTicker,
+    postgres_version: int,
     postgres_servers: PostgresServers,
 ) -> AsyncIterator[Store]:
-    kind, _, version = request.param.partition("-")
-    if kind == "sqlite":
-        opened: Store = await open_sqlite(tmp_path / "rota.db", clock=clock)
+    if request.param == "sqlite":
+        opened: Store = await open_new_sqlite(tmp_path / "rota.db", clock=clock)
         yield opened
         await opened.close()
         return
-    server = postgres_servers[int(version)]
+    server = postgres_servers[postgres_version]
     database = await server.create()
     opened = await open_postgres(server.address(database), clock=clock)
     yield opened

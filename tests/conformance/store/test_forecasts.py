@@ -10,7 +10,7 @@ from rota.domain.carts.definition import CartRules, Order, Share
 from rota.domain.forecast.accuracy import Outcome as Came
 from rota.domain.ids import JobId, micros
 from rota.domain.limits import Limit
-from rota.domain.run import AttemptResult
+from rota.domain.run import AttemptResult, Trigger
 from rota.domain.states import RunState
 from rota.ports.forecasts import PredictedStart, TokensLeft
 from rota.ports.records import ScheduleMove
@@ -83,6 +83,7 @@ async def test_open_runs_tell_where_they_stand(scene: Scene) -> None:
     assert going.began_at == scene.clock.instant
     assert (waiting.id, waiting.state, waiting.began_at) == (second, RunState.QUEUED, None)
     assert (waiting.pool, waiting.priority, waiting.timeout) == ("default", 5, 60.0)
+    assert (waiting.trigger, waiting.created_at) == (Trigger.MANUAL, scene.clock.instant)
     assert [run.id for run in await scene.store.open_runs(1)] == [first]
 
 
@@ -90,6 +91,33 @@ async def test_a_run_that_has_ended_is_not_open(scene: Scene) -> None:
     await completed(scene, await scene.job(), 1)
 
     assert await scene.store.open_runs(10) == []
+
+
+async def test_a_due_run_and_its_job_tell_the_due_time_before(scene: Scene) -> None:
+    made_at = scene.clock.instant
+    job = await scene.job("report", next_at=made_at + HOUR, after=("first",))
+    [before] = await scene.store.coming_jobs(made_at + 9 * HOUR, 10)
+    for _ in range(2):
+        await scene.scheduled_run(job, every=HOUR)
+
+    [after] = await scene.store.coming_jobs(made_at + 9 * HOUR, 10)
+    dues = [run.previous_due for run in await scene.store.open_runs(10)]
+
+    assert (before.created_at, before.answered_to) == (made_at, None)
+    assert after.answered_to == made_at + 2 * HOUR
+    assert dues == [made_at + HOUR]  # the run before was replaced
+
+
+async def test_completions_are_those_of_followed_jobs(scene: Scene) -> None:
+    first, alone = await scene.job("first"), await scene.job("alone")
+    await scene.job("report", after=("first",))
+    await completed(scene, first, 1)
+    at = scene.clock.instant
+    await completed(scene, alone, 1)
+    await scene.store.follow_ends(10)
+
+    assert await scene.store.completions(10) == {("default", "first"): at}
+    assert await scene.store.followers("default", ["first", "alone"]) == {"first": ("report",)}
 
 
 async def test_durations_are_those_of_the_newest_completed_runs(scene: Scene) -> None:

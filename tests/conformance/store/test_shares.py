@@ -9,7 +9,7 @@ import pytest
 
 from rota.domain.ids import JobId, SessionId
 from rota.domain.resources import UNIT
-from rota.testing.builders import Scene
+from rota.testing.builders import Scene, new_job
 
 pytestmark = pytest.mark.anyio
 
@@ -72,6 +72,16 @@ async def test_a_new_weight_counts_at_once(scene: Scene) -> None:
     assert served[jobs["ann"]] == pytest.approx(30, abs=4)
     [weight] = await scene.store.share_weights()
     assert (weight.share, weight.weight, weight.updated_by) == ("ann", 3, "admin")
+
+
+async def test_shares_that_come_with_jobs_weigh_1_unless_they_have_a_weight(scene: Scene) -> None:
+    await weigh(scene, "ann", 3)
+    jobs = [new_job("one", scene.clock.instant, share="bob")]
+
+    await scene.store.save_jobs(jobs, removed=(), actor="admin", shares=["bob", "ann"])
+
+    weights = {each.share: each.weight for each in await scene.store.share_weights()}
+    assert weights == {"ann": 3, "bob": 1}
 
 
 async def test_who_takes_more_of_the_pool_gets_fewer_runs(scene: Scene) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 from tests.unit.cli.console import Console
-from tests.unit.cli.server import Server, running_server
+from tests.unit.cli.server import Server, Web, running_server, running_web
 
 from rota.ports.records import Role
 
@@ -29,11 +29,18 @@ def rota(capfdbinary: pytest.CaptureFixture[bytes]) -> Console:
     return Console(capfdbinary)
 
 
+@pytest.fixture(scope="session")
+def web() -> Iterator[Web]:
+    with running_web() as web:
+        yield web
+
+
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, web: Web) -> Iterator[Server]:
     folder = tmp_path / "server"
     folder.mkdir()
-    with capture_logs(), running_server(folder) as server:  # its log is not the command's output
+    # Its log is not the command's output.
+    with capture_logs(), running_server(folder, web) as server:
         monkeypatch.setenv("ROTA_URL", server.url)
         monkeypatch.setenv("ROTA_TOKEN", server.secrets[Role.ADMIN])
         yield server

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,6 @@ import uvicorn
 
 from rota.adapters.blobs.files import open_files
 from rota.adapters.queue.local import LocalQueue
-from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.domain.ids import SessionId, micros
 from rota.domain.jobfile import read_file
 from rota.domain.output import OutputRecorder, Stream
@@ -27,6 +26,7 @@ from rota.operations.backends import Backends
 from rota.operations.tokens import create_token
 from rota.ports.records import Role
 from rota.ports.work import Hello, Outcome, Start, StepOutcome, Work
+from rota.testing.new_stores import open_new_sqlite
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Server:
 
     def do(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run something on the server's own event loop."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_PATIENCE_SECONDS)
+        return _on(self._loop, coroutine)
 
     def define(self, text: str) -> None:
         file = read_file(text, name="test")
@@ -110,40 +110,70 @@ class Server:
         await serving.finish(self.backends, session, [outcome])
 
 
+@dataclass
+class Web:
+    """A web server that outlives tests: to start and stop one takes longer than most of them."""
+
+    url: str
+    loop: asyncio.AbstractEventLoop
+    app: Any = None  # of the test that goes on
+    _open: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+        await self.app(scope, receive, send)
+
+    async def come_to_rest(self) -> None:
+        """Whoever asked has gone, so requests that are open end by themselves."""
+        if self._open:
+            _, left = await asyncio.wait(self._open, timeout=_PATIENCE_SECONDS)
+            assert not left, "requests are still open"
+
+
 @contextmanager
-def running_server(folder: Path) -> Iterator[Server]:
-    """Serve until the end of the block; nothing is left running."""
-    started: list[Server] = []
-    ready = threading.Event()
-    ending = asyncio.Event()
-
-    async def serve() -> None:
-        store = await open_sqlite(folder / "rota.db")
-        async with await open_files(folder / "blobs") as blobs:
-            backends = Backends(store, LocalQueue(), blobs)
-            secrets = {
-                role: (await create_token(store, name=role, role=role, actor="test"))[1]
-                for role in Role
-            }
-            listener = socket.create_server(("127.0.0.1", 0))
-            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            app = create_app(backends, GatewaySettings(base_url=url))
-            web = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
-            web.config.timeout_graceful_shutdown = 1
-            serving_task = asyncio.create_task(web.serve([listener]))
-            started.append(Server(url, secrets, backends, asyncio.get_running_loop()))
-            ready.set()
-            await ending.wait()
-            web.should_exit = True
-            await serving_task
-        await store.close()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+def running_web() -> Iterator[Web]:
+    """Listen until the end of the block."""
+    loop = asyncio.new_event_loop()
+    listener = socket.create_server(("127.0.0.1", 0))
+    web = Web(f"http://127.0.0.1:{listener.getsockname()[1]}", loop)
+    uvicorn_server = uvicorn.Server(uvicorn.Config(web, log_config=None, lifespan="off"))
+    thread = threading.Thread(
+        target=lambda: loop.run_until_complete(uvicorn_server.serve([listener]))
+    )
     thread.start()
-    assert ready.wait(_PATIENCE_SECONDS)
-    [server] = started
+    try:
+        yield web
+    finally:
+        uvicorn_server.should_exit = True
+        thread.join(_PATIENCE_SECONDS)
+        loop.close()
+
+
+@contextmanager
+def running_server(folder: Path, web: Web) -> Iterator[Server]:
+    """Serve a store of its own until the end of the block."""
+    stack = AsyncExitStack()
+    server = _on(web.loop, _open(folder, web, stack))
     try:
         yield server
     finally:
-        server._loop.call_soon_threadsafe(ending.set)
-        thread.join(_PATIENCE_SECONDS)
+        _on(web.loop, stack.aclose())
+
+
+async def _open(folder: Path, web: Web, stack: AsyncExitStack) -> Server:
+    store = await open_new_sqlite(folder / "rota.db")
+    stack.push_async_callback(store.close)
+    blobs = await stack.enter_async_context(await open_files(folder / "blobs"))
+    backends = Backends(store, LocalQueue(), blobs)
+    tokens = {role: await create_token(store, name=role, role=role, actor="test") for role in Role}
+    secrets = {role: secret for role, (_, secret) in tokens.items()}
+    web.app = create_app(backends, GatewaySettings(base_url=web.url))
+    stack.push_async_callback(web.come_to_rest)
+    return Server(web.url, secrets, backends, web.loop)
+
+
+def _on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run_coroutine_threadsafe(coroutine, loop).result(_PATIENCE_SECONDS)

@@ -108,3 +108,65 @@ def test_an_unknown_resource_is_refused_with_the_known_ones(rota: Console, serve
 
     assert ended.code != 0
     assert "one of slots" in ended.err
+
+
+def test_a_time_further_ahead_than_is_looked_is_refused(rota: Console, server: Server) -> None:
+    server.define(JOBS)
+
+    ended = rota("forecast", "--for", "8d")
+
+    assert ended.code == rota("forecast", "--for", "soon").code != 0
+    assert "must not go beyond 7 days from now" in ended.err
+
+
+def test_inputs_that_exclude_one_another_are_told_by_their_values(
+    rota: Console, server: Server
+) -> None:
+    server.define(
+        """
+jobs:
+  - name: restart
+    inputs: {host: {type: string}}
+    exclusive_by: [host]
+    expect: 1m
+    steps: [{run: x}]
+"""
+    )
+    begin_work(server)
+    for _ in range(2):
+        rota("trigger", "restart", "--input", "host=db-1")
+    server.claim()
+
+    shown = rota("forecast", "--for", "5m").lines
+
+    assert shown[1].endswith("for another run with host=db-1 (exclusive_by)")
+
+
+def test_runs_of_a_job_of_which_nothing_is_known_are_guessed_and_not_slow(
+    rota: Console, server: Server
+) -> None:
+    server.define("jobs: [{name: new, steps: [{run: x}]}]")
+    rota("trigger", "new")
+    server.claim()
+    rota("trigger", "new")
+
+    shown = rota("forecast", "--for", "5m")
+
+    assert shown.lines[1].endswith("new  ~1.0 s (guessed)")
+    assert "1 job is without history or expect" in shown.err
+
+
+def test_what_waits_for_another_job_says_so(rota: Console, server: Server) -> None:
+    server.define(
+        """
+jobs:
+  - {name: ingest, steps: [{run: x}]}
+  - {name: rollup, schedule: every 4m, after: [ingest], steps: [{run: x}]}
+"""
+    )
+    begin_work(server)
+
+    shown = rota("forecast", "--for", "4m30s").lines
+
+    assert "not in this window, for ingest to complete" in shown[1]
+    assert not shown[-1].startswith("!")

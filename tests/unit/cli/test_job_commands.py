@@ -291,6 +291,17 @@ def test_deleting_needs_consent(rota: Console, server: Server) -> None:
     assert rota("job", "delete", "tidy", "--yes").code == 3
 
 
+def test_who_deletes_a_job_is_told_which_jobs_come_after_it(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+    server.define("jobs: [{name: report, after: [tidy], steps: [{run: x}]}]")
+
+    rehearsed = rota("job", "delete", "tidy", "--dry-run")
+    done = rota("job", "delete", "tidy", "--yes")
+
+    for ended in (rehearsed, done):
+        assert "jobs that come after it will wait for it in vain: report" in ended.err
+
+
 def test_export_reads_back_unchanged(rota: Console, server: Server) -> None:
     server.define(TIDY)
     server.define(GREET)

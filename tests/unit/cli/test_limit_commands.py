@@ -146,7 +146,8 @@ def test_quota_is_changed_in_parts_and_cleared(rota: Console, server: Server) ->
         "  jobs  5 → unlimited",
         "  queued  unlimited → 1000",
     ]
-    assert (shown["running"], shown["jobs"]) == ("at most 10, 0 now", "unlimited")
+    assert (shown["running"], shown["jobs"]) == ("at most 10, 0 now", "unlimited, 0 now")
+    assert shown["queued"] == "at most 1,000, 0 now"
     assert cleared.err == "cleared the quota of project default\n"
     assert rota("quota", "show", "--json").json["running"] is None
 
@@ -160,6 +161,7 @@ def test_quota_tells_of_queued_runs_that_count(rota: Console, server: Server) ->
     shown = pairs(rota("quota", "show"))
 
     assert shown["running"] == "at most 1, 0 now, 1 queued, 1 run waiting"
+    assert (shown["jobs"], shown["queued"]) == ("unlimited, 1 now", "unlimited, 2 now")
 
 
 def test_quota_without_a_number_is_refused(rota: Console) -> None:

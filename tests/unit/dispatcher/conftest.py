@@ -10,11 +10,11 @@ import pytest
 
 from rota.adapters.blobs.files import open_files
 from rota.adapters.queue.local import LocalQueue
-from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.dispatcher.floor import Floor, FloorConfig
 from rota.operations.backends import Backends
 from rota.testing.builders import Scene
 from rota.testing.clock import FakeTicker
+from rota.testing.new_stores import open_new_sqlite
 
 CONFIG = FloorConfig(lease=timedelta(seconds=30))
 
@@ -22,7 +22,7 @@ CONFIG = FloorConfig(lease=timedelta(seconds=30))
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     clock = FakeTicker()
-    store = await open_sqlite(tmp_path / "rota.db", clock=clock)
+    store = await open_new_sqlite(tmp_path / "rota.db", clock=clock)
     yield Scene(store, clock)
     await store.close()
 

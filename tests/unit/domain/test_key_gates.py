@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rota.domain.key_gates import KeyGate, Waiters, rank_of, reasons_of, room_of
+from rota.domain.key_gates import KeyGate, reasons_of, room_of
+from rota.domain.key_order import Kept, Wait, Waiters, rank_of
 from rota.domain.limits import READERS
 from rota.domain.shared_keys import SECOND, Bucket, Counted, KeyState, Rate, Shortage
 
@@ -100,6 +101,61 @@ def test_a_time_that_no_date_can_tell_is_not_told() -> None:
     assert not shortages[0]
     assert [short[0].eligible_at for short in shortages[1:]] == [None] * 99
     assert all(reasons_of(short) for short in shortages[1:])
+
+
+def test_a_run_that_could_have_what_it_waited_for_is_kept_it_as_long_again() -> None:
+    gate = KeyGate(10 * SECOND, {LICENSE: KeyState(Counted(3)), MINE: KeyState(Counted(1), held=1)})
+    waits = rank_of(5, 0, 7)
+
+    short = gate.ask({LICENSE: 2, MINE: 1}, waits, Wait(LICENSE, since=4 * SECOND))
+    [behind] = gate.ask({LICENSE: 2}, NEW)
+
+    assert [each.key for each in short] == [MINE]
+    assert gate.kept == {LICENSE: Kept(waits, 2, until=16 * SECOND, waits_for=MINE)}
+    assert told(behind) == ["resource license: 0 of 3 in use, others wait before it"]
+
+
+def test_what_is_kept_for_a_run_binds_those_after_it_for_a_while() -> None:
+    kept = {LICENSE: Kept(rank_of(5, 0, 7), 2, until=SECOND, waits_for=MINE)}
+    states = {LICENSE: KeyState(Counted(3))}
+
+    assert KeyGate(0, states, kept=kept).ask({LICENSE: 2}, NEW)
+    assert not KeyGate(0, states, kept=kept).ask({LICENSE: 1}, NEW)
+    assert not KeyGate(0, states, kept=kept).ask({LICENSE: 3}, rank_of(5, 0, 6))
+    assert not KeyGate(SECOND, states, kept=kept).ask({LICENSE: 2}, NEW)
+
+
+def test_who_goes_takes_what_was_kept_for_it() -> None:
+    waits = rank_of(5, 0, 7)
+    kept = {LICENSE: Kept(waits, 2, until=SECOND, waits_for=MINE)}
+    gate = KeyGate(0, {LICENSE: KeyState(Counted(3)), MINE: KeyState(Counted(1))}, kept=kept)
+
+    assert not gate.ask({LICENSE: 2, MINE: 1}, waits, Wait(MINE, since=0))
+    assert not gate.ask({LICENSE: 1}, NEW)
+    assert gate.ask({LICENSE: 1}, NEW)
+
+
+def test_what_is_kept_goes_to_the_first_of_those_that_could_have_it() -> None:
+    states = {LICENSE: KeyState(Counted(3)), MINE: KeyState(Counted(1), held=1)}
+    older, younger = (
+        Kept(rank_of(5, 0, 6), 1, SECOND, PUTS),
+        Kept(rank_of(5, 0, 8), 1, SECOND, PUTS),
+    )
+
+    for known, is_kept in ((older, False), (younger, True)):
+        gate = KeyGate(0, states, kept={LICENSE: known})
+        gate.ask({LICENSE: 1, MINE: 1}, rank_of(5, 0, 7), Wait(LICENSE, since=-SECOND))
+        assert bool(gate.kept) == is_kept
+
+
+def test_a_run_waits_for_the_same_key_until_it_could_have_it() -> None:
+    states = {LICENSE: KeyState(Counted(3), held=2), MINE: KeyState(Counted(1), held=1)}
+    gate = KeyGate(0, states)
+
+    short = gate.ask({LICENSE: 2, MINE: 1}, NEW, Wait(LICENSE, since=-SECOND))
+
+    assert [each.key for each in short] == [LICENSE, MINE]
+    assert not gate.kept
 
 
 def test_a_key_without_a_rule_binds_nobody() -> None:

@@ -15,7 +15,6 @@ from fastapi import FastAPI
 
 from rota.adapters.blobs.files import open_files
 from rota.adapters.queue.local import LocalQueue
-from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.domain.ids import SessionId, micros
 from rota.domain.output import OutputRecorder, Stream
 from rota.gateway.app import create_app
@@ -25,6 +24,7 @@ from rota.operations.backends import Backends
 from rota.operations.tokens import create_token
 from rota.ports.records import Role
 from rota.ports.work import ChunkMeta, Hello, Outcome, OutputChunk, Start, Work
+from rota.testing.new_stores import open_new_sqlite
 
 YAML = {"Content-Type": "application/yaml"}
 _LEASE = timedelta(seconds=30)
@@ -162,7 +162,7 @@ async def serving_gateway(
     folder: Path, settings: GatewaySettings | None = None
 ) -> AsyncIterator[Served]:
     async with AsyncExitStack() as stack:
-        store = await open_sqlite(folder / "rota.db")
+        store = await open_new_sqlite(folder / "rota.db")
         stack.push_async_callback(store.close)
         blobs = await stack.enter_async_context(await open_files(folder / "blobs"))
         backends = Backends(store, LocalQueue(), blobs)

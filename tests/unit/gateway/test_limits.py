@@ -5,7 +5,9 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.unit.gateway.served import Served, job
+from tests.unit.gateway.served import YAML, Served, job, job_file
+
+from rota.ports.records import Role
 
 pytestmark = pytest.mark.anyio
 
@@ -177,12 +179,14 @@ async def test_a_quota_is_set_shown_and_cleared(served: Served) -> None:
     shown = (await served.get("quota")).json()
     cleared = await served.delete("quota")
 
+    cleared_to = (await served.get("quota")).json()
+    assert (before.json()["jobs_now"], shown["jobs_now"], shown["queued_now"]) == (0, 1, 1)
     assert before.json()["running"] is None
     assert created.json()["words"] == "100 queued, 1 running, 60 runs per minute"
     assert shown["use"] == {"held": 1, "queued": 0, "waiting": 1, "holders": [held["id"]]}
     assert shown["bucket"]["tokens"] < 60
     assert cleared.status_code == 204
-    assert (await served.get("quota")).json() == before.json()
+    assert cleared_to == before.json() | {"jobs_now": 1, "queued_now": cleared_to["queued_now"]}
     assert (await served.delete("quota")).json()["code"] == "quota_not_found"
 
 
@@ -201,3 +205,17 @@ async def test_a_share_gets_a_weight(served: Served) -> None:
     assert (saved.status_code, saved.json()["share"]) == (200, "default/anna")
     assert listed.json()["items"] == [saved.json()]
     assert saved.json()["weight"] == 2.5
+
+
+@pytest.mark.parametrize("path", ["jobs:apply", "jobs:apply?plan=true", "submit_job"])
+async def test_only_a_job_of_an_admin_brings_a_share_with_it(served: Served, path: str) -> None:
+    file = {"content": job_file(job(share="team")), "headers": YAML}
+
+    refused = await served.post(path, Role.EDITOR, **file)
+    accepted = await served.post(path, Role.ADMIN, **file)
+    again = await served.post(path, Role.EDITOR, **file)
+
+    [error] = refused.json()["errors"]
+    assert (refused.status_code, accepted.is_success) == (422, True)
+    assert "rota share set team --weight 1" in error["hint"]
+    assert again.is_success == ("plan" not in path)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from rota.adapters.blobs.files import FileBlobs, open_files
 from rota.adapters.queue.local import LocalQueue
-from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.domain.ids import RunId, SessionId, new_job_id, new_run_id
 from rota.domain.job import RunRules
 from rota.domain.output import OutputRecorder, Stream
@@ -19,6 +18,7 @@ from rota.operations.backends import Backends
 from rota.operations.output import store_chunks
 from rota.ports.records import NewJob, NewRun
 from rota.ports.work import ChunkMeta, Hello, Outcome, OutputChunk, ReportAnswer
+from rota.testing.new_stores import open_new_sqlite
 
 _NOW = datetime(2026, 5, 4, tzinfo=UTC)
 _NO_LIMIT = 1 << 40
@@ -91,7 +91,7 @@ async def printing(folder: Path) -> AsyncIterator[Printing]:
     await open_files(folder / "blobs")
     async with AsyncExitStack() as stack:
         blobs = await stack.enter_async_context(CountingBlobs(folder / "blobs"))
-        store = await open_sqlite(folder / "rota.db")
+        store = await open_new_sqlite(folder / "rota.db")
         stack.push_async_callback(store.close)
         backends = Backends(store, LocalQueue(), blobs)
         session, run = await _claimed_run(backends)

@@ -165,6 +165,27 @@ async def test_a_key_that_is_free_again_is_no_reason(timeline: Timeline) -> None
     assert [reason.gate for reason in told.reasons] == ["rate_limit"]
 
 
+async def test_who_has_to_leave_a_free_key_to_another_is_told_so(timeline: Timeline) -> None:
+    needs = {"one": {"licence": 1}, "other": {"lock": 1}, "both": {"licence": 1, "lock": 1}}
+    steps = [{"run": "true"}]
+    jobs = [{"name": name, "steps": steps, "resources": each} for name, each in needs.items()]
+    shared = [*ALONE["resources"], {"name": "lock", "total": 1}]
+    await timeline.apply_file({"jobs": jobs, "resources": shared})
+    await trigger(timeline, "one")
+    works = await timeline.start_runs()
+    await trigger(timeline, "other")
+    await timeline.start_runs()
+    await trigger(timeline, "both")
+
+    timeline.ticker.advance(MINUTE)
+    await timeline.scene.finish(timeline.session, works)
+    await timeline.store.release_keys(10)
+    told = await explain(timeline, await trigger(timeline, "one"))
+
+    [reason] = told.reasons
+    assert reason.message == "resource licence: 0 of 1 in use, others wait before it"
+
+
 async def test_a_full_job_tells_which_of_its_runs_are_going(timeline: Timeline) -> None:
     await define(timeline, max_concurrency=1)
 

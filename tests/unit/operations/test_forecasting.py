@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from rota.domain.forecast.durations import Source
 from rota.domain.ids import micros
 from rota.domain.run import AttemptResult
 from rota.domain.states import RunState
-from rota.operations import forecasting, holding
+from rota.operations import definitions, forecasting, holding
 from rota.operations.outlooks import Question, look_ahead
 from rota.operations.predicting import predict_starts
 from rota.ports.work import Outcome
@@ -141,15 +141,82 @@ async def test_a_due_run_waits_for_the_jobs_that_it_comes_after(timeline: Timeli
     await timeline.apply("50 * * * *", name="first", expect="100m")
     await timeline.apply("0 * * * *", name="second", after=["first"])
 
-    # Until 150 nothing has completed since 60.
-    assert await minutes(timeline, 190 * MINUTE, "second") == [60, 150, 180]
+    # Nothing completes until 150; by then the run of 120 has taken the place of that of 60.
+    found = await runs_ahead(timeline, 190 * MINUTE, "second")
+    assert [(run.due_at / 60, run.start_at / 60) for run in found] == [(120, 150), (180, 180)]
+    assert (found[0].wait / 60, found[0].waits_for) == (30, "after:default/first")
+
+
+async def test_due_runs_that_wait_for_others_start_as_predicted(timeline: Timeline) -> None:
+    first = await timeline.apply("50 * * * *", name="first", expect="15m")
+    second = await timeline.apply("*/30 * * * *", name="second", after=["first"], expect="5m")
+    lengths: dict[str, timedelta] = {first.id: 15 * MINUTE, second.id: 5 * MINUTE}
+    predicted = await minutes(timeline, 175 * MINUTE, "second")
+
+    ends: list[tuple[datetime, Any]] = []
+    started: list[float] = []
+    for _ in range(35):
+        await timeline.pass_time(5 * MINUTE)
+        now = timeline.ticker.instant
+        await timeline.scene.finish(timeline.session, [work for end, work in ends if end == now])
+        await Follower(timeline.backends, timeline.shards).run_once()
+        await timeline.scheduler.run_once()
+        works = await timeline.start_runs()
+        ends += [(now + lengths[work.job_id], work) for work in works]
+        started += [(now - START) / MINUTE for work in works if work.job_id == second.id]
+
+    assert predicted == started == [65, 90, 125, 150]
+
+
+async def test_what_completed_since_the_due_time_before_need_not_do_so_again(
+    timeline: Timeline,
+) -> None:
+    first = await timeline.apply(None, name="first")
+    await timeline.apply("0 * * * *", name="second", after=["first"])
+    await timeline.scene.trigger(first.id)
+    await take(timeline, MINUTE)
+    await Follower(timeline.backends, timeline.shards).run_once()
+
+    [soon, never] = await runs_ahead(timeline, 2 * HOUR, "second")
+
+    assert (soon.start_at / 60, soon.wait) == (59, 0)
+    assert (never.due_at / 60, never.start_at) == (119, float("inf"))
+
+
+async def test_of_runs_that_go_on_the_first_to_end_counts(timeline: Timeline) -> None:
+    first = await timeline.apply(None, name="first", expect="10m")
+    await timeline.apply("37 * * * *", name="second", after=["first"])
+    for length in (30 * MINUTE, 5 * MINUTE):  # the older is slow: taken to last as long again
+        await timeline.scene.trigger(first.id)
+        await timeline.start_runs()
+        timeline.ticker.advance(length)
+
+    assert await minutes(timeline, HOUR, "second") == [5]
+
+
+@pytest.mark.parametrize("within", [None, "10m"])
+async def test_a_due_run_that_waits_for_a_job_which_is_gone_does_not_start(
+    timeline: Timeline, within: str | None
+) -> None:
+    first = await timeline.apply("50 * * * *", name="first")
+    after = {"jobs": ["first"], "within": within} if within else ["first"]
+    await timeline.apply("0 * * * *", name="second", after=after)
+    assert await minutes(timeline, 70 * MINUTE, "second") == [60]
+
+    await definitions.delete(timeline.backends, first, actor="ann")
+    found = await look_ahead(timeline.backends, Question("default", length=150 * MINUTE))
+
+    [entry] = found.jobs
+    assert (entry.starts, entry.unplaced) == ((2, 2) if within else (1, 1))  # MISSED, or replaced
+    assert entry.waits_for == "after:default/first"
+    assert not found.saturations
 
 
 async def test_a_run_that_waits_for_another_job_starts_when_that_completes(
     timeline: Timeline,
 ) -> None:
     await timeline.apply("50 * * * *", name="first", expect="100m")
-    await timeline.apply("0 * * * *", name="second", after=["first"])
+    await timeline.apply("0 * * * *", name="second", after=["first"], overlap="queue_all")
     await timeline.pass_time(50 * MINUTE)
     await timeline.start_runs()
     await timeline.pass_time(10 * MINUTE)
@@ -187,6 +254,48 @@ async def test_a_run_that_has_outlived_what_was_expected_takes_as_long_again_if_
     timeline.ticker.advance(4 * MINUTE)
 
     assert await minutes(timeline, HOUR) == [-4, left]
+
+
+@pytest.mark.parametrize(
+    ("fields", "source"), [({}, Source.GUESS), ({"expect": "1m"}, Source.EXPECT)]
+)
+async def test_the_length_of_runs_that_are_there_is_known_from_where_it_is(
+    timeline: Timeline, fields: dict[str, Any], source: Source
+) -> None:
+    job = await timeline.apply(None, **fields)
+    await timeline.scene.trigger(job.id, 2)
+    [first] = await timeline.scene.claim(timeline.session, 1)
+    await timeline.scene.start(timeline.session, [first])
+    timeline.ticker.advance(10 * MINUTE)
+
+    found = await look_ahead(timeline.backends, Question("default", length=HOUR))
+
+    [waiting] = found.jobs
+    assert waiting.first.job.durations.source is source
+    # What nobody knows the length of is not running longer than usual.
+    assert [run.id for run in found.slow] == ([] if source is Source.GUESS else [first.run])
+
+
+async def test_who_waits_for_a_shared_key_longest_is_ahead_of_who_comes_with_priority(
+    timeline: Timeline,
+) -> None:
+    job = {"steps": [{"run": "true"}], "resources": {"licence": 1}, "expect": "10m"}
+    await timeline.apply_file(
+        {
+            "resources": [{"name": "licence", "total": 1}],
+            "jobs": [
+                {"name": "humble", "priority": 4, **job},
+                {"name": "urgent", "priority": 9, "schedule": "every 4m", **job},
+            ],
+        }
+    )
+    await timeline.scene.trigger((await timeline.job("humble")).id, 2)
+    await timeline.start_runs()
+    timeline.ticker.advance(2 * MINUTE)  # with the two to come more than five steps of priority
+
+    assert await minutes(timeline, 3 * MINUTE, "urgent") == [float("inf")]
+    assert (await minutes(timeline, 20 * MINUTE, "urgent"))[0] == 18
+    assert await minutes(timeline, 20 * MINUTE, "humble") == [-2, 8]
 
 
 async def test_a_draining_worker_takes_nothing(timeline: Timeline) -> None:
@@ -284,7 +393,14 @@ async def test_jobs_are_told_together_or_run_by_run(timeline: Timeline) -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"end": START - HOUR}, {"end": START + 8 * DAY}, {"begin": START + 9 * DAY}, {"measure": "x"}],
+    [
+        {"end": START - HOUR},
+        {"end": START + 8 * DAY},
+        {"begin": START + 9 * DAY},
+        {"begin": START + 2 * DAY, "length": 6 * DAY},
+        {"length": 8 * DAY},
+        {"measure": "x"},
+    ],
 )
 async def test_what_cannot_be_told_is_refused(timeline: Timeline, fields: dict[str, Any]) -> None:
     with pytest.raises(Invalid):

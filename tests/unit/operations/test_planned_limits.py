@@ -145,6 +145,36 @@ async def test_more_than_any_worker_has_is_warned_about(timeline: Timeline) -> N
     assert "no worker of pool default has 64 cpu, the largest has 4" in warning.message
 
 
+async def test_a_pool_without_a_worker_is_warned_about_once(timeline: Timeline) -> None:
+    [session] = await timeline.store.sessions(alive_only=True)
+    jobs = job("a", pool="defualt"), job("b", pool="defualt"), job("c")
+
+    applied = await apply(timeline, file_of(*jobs))
+    await timeline.store.end_session(session.id)
+    unknown = await apply(timeline, file_of(*jobs))
+
+    [warning] = applied.warnings
+    assert (warning.path, warning.line) == ("jobs[0].pool", 10)
+    assert warning.message == "pool defualt has no worker now: runs will wait for one"
+    assert "default" in warning.hint
+    assert unknown.warnings == ()  # nothing is known of workers
+
+
+async def test_jobs_that_come_after_one_that_goes_are_named(timeline: Timeline) -> None:
+    await apply(timeline, file_of(job("first"), job("second", after=["first"])))
+    await definitions.apply(
+        timeline.backends,
+        read_file(json.dumps({"jobs": [job("report", after=["first"])]}), name="others"),
+        actor="ann",
+    )
+
+    plan = await definitions.plan(timeline.backends, file_of(), prune=True)
+
+    notes = {change.name: change.notes for change in plan.changes}
+    message = "jobs that come after it will wait for it in vain: report"
+    assert notes == {"first": (message,), "second": ()}
+
+
 async def test_runs_larger_than_their_pool_takes_are_refused(timeline: Timeline) -> None:
     await apply(timeline, file_of(job(resources={"cpu": 8})))
     strict = replace(timeline.backends, largest={"default": {"cpu": 4_000}})

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.domain.ids import JobId
 from rota.domain.jobfile import read_job
 from rota.operations.specs import SpecBook
 from rota.testing.builders import Scene, new_job
 from rota.testing.clock import START, FakeTicker
+from rota.testing.new_stores import open_new_sqlite
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     clock = FakeTicker()
-    store = await open_sqlite(tmp_path / "rota.db", clock=clock)
+    store = await open_new_sqlite(tmp_path / "rota.db", clock=clock)
     yield Scene(store, clock)
     await store.close()
 

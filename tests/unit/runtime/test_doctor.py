@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.unit.sdk.answering import AnsweringServer, document, problem
 
+from rota.adapters.queue import nats_inspection
 from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.runtime.doctor import run
 from rota.runtime.findings import Finding, Verdict
@@ -158,7 +159,11 @@ class TestBackends:
         assert "127.0.0.1:1" in found.message
         assert "s3cret" not in found.message
 
-    def test_nats_that_is_away_costs_only_time(self, settings: Settings) -> None:
+    def test_nats_that_is_away_costs_only_time(
+        self, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(nats_inspection, "_ANSWER_SECONDS", 0.05)
+
         found = self.finding(replace(settings, queue="nats://127.0.0.1:1"), "queue")
 
         assert found.verdict is Verdict.WARNING

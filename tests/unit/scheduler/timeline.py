@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from rota.adapters.queue.local import LocalQueue
-from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.domain.ids import SessionId
 from rota.domain.job import Job
 from rota.domain.jobfile import read_file
@@ -27,6 +26,7 @@ from rota.scheduler.releaser import Releaser
 from rota.scheduler.timekeeper import Timekeeper, TimekeeperConfig
 from rota.testing.builders import ALL_SHARDS, Scene, hello
 from rota.testing.clock import START, FakeClock, FakeTicker
+from rota.testing.new_stores import open_new_sqlite
 
 EVER = timedelta(days=36_500)
 
@@ -82,7 +82,7 @@ class Timeline:
 
     async def apply_file(self, document: Mapping[str, Any]) -> None:
         file = read_file(json.dumps(document), name="test")
-        await definitions.apply(self.backends, file, actor="test")
+        await definitions.apply(self.backends, file, actor="test", is_admin=True)
 
     async def job(self, name: str = "job") -> Job:
         return await find_job(self.backends, name)
@@ -164,7 +164,7 @@ def new_scheduler(
 @asynccontextmanager
 async def open_timeline(folder: Path, start: datetime = START) -> AsyncIterator[Timeline]:
     ticker = FakeTicker(start)
-    store = await open_sqlite(folder / "rota.db", clock=ticker)
+    store = await open_new_sqlite(folder / "rota.db", clock=ticker)
     try:
         blobs = cast("Blobs", None)  # no output is written here
         backends = Backends(store, LocalQueue(), blobs)

@@ -35,6 +35,9 @@ class ForecastVerbs:
     async def tokens_left(self, limit: int) -> dict[Key, TokensLeft]:
         return await self._driver.read(lambda _: forecasting.tokens_left(limit))
 
+    async def completions(self, limit: int) -> dict[tuple[str, str], datetime]:
+        return await self._driver.read(lambda _: forecasting.completions(limit))
+
     async def save_predictions(self, starts: Sequence[PredictedStart]) -> None:
         await self._driver.write(lambda now: forecasting.save_predictions(now, starts), Urgency.API)
 

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from rota.adapters.store.driving import Driver, Urgency
-from rota.adapters.store.scripts.keys import declaring, releasing
+from rota.adapters.store.scripts.keys import declaring, quotas, releasing
 from rota.adapters.store.scripts.memory import Memory
 from rota.domain.limits import Declaration
 from rota.domain.shared_keys import Key, KeyKind
-from rota.ports.limits import Declared, KeyUse
+from rota.ports.limits import Declared, KeyUse, ProjectCounts
 from rota.ports.records import Released, Wakes
 
 
@@ -38,6 +38,9 @@ class LimitVerbs:
 
     async def key_uses(self, keys: Collection[Key]) -> Mapping[Key, KeyUse]:
         return await self._driver.read(lambda now: declaring.key_uses(now, keys))
+
+    async def project_counts(self, project: str) -> ProjectCounts:
+        return await self._driver.read(lambda _: quotas.counts(project))
 
     async def release_keys(self, limit: int) -> Released:
         """Looks at all there is, a piece at a time, until something is found to do."""

@@ -7,8 +7,9 @@ Each statement follows a line `-- name: NAME` and a line that says what it does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
@@ -23,15 +24,17 @@ class Statement:
     parameters: tuple[str, ...]  # in order of first appearance
 
 
-def shared_statements() -> dict[str, Statement]:
+@cache
+def shared_statements() -> Mapping[str, Statement]:
     """The statements every dialect understands."""
     return load(resources.files("rota.adapters.store").joinpath("sql"))
 
 
-def statements_of(dialect: str) -> dict[str, Statement]:
+@cache
+def statements_of(dialect: str) -> Mapping[str, Statement]:
     """All statements as a dialect says them, with those that only it has."""
     own = load(resources.files(f"rota.adapters.store.{dialect}").joinpath("sql"))
-    return shared_statements() | own
+    return {**shared_statements(), **own}
 
 
 def load(folder: Traversable) -> dict[str, Statement]:

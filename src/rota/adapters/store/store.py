@@ -76,8 +76,9 @@ class SqlStore(CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, WaitingVerbs):
         calendars: Sequence[NewCalendar] = (),
         templates: TemplateChanges = NO_TEMPLATES,
         declarations: Sequence[Declaration] = (),
+        shares: Sequence[str] = (),
     ) -> port.Wakes:
-        new = defining.Definitions(jobs, removed, calendars, templates, declarations)
+        new = defining.Definitions(jobs, removed, calendars, templates, declarations, shares)
         return await self._write(lambda now: defining.save(now, new, actor, self._book))
 
     async def move_schedules(self, moves: Sequence[port.ScheduleMove], *, actor: str) -> port.Wakes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rota.adapters.store.driving import Driver, Urgency
 from rota.adapters.store.scripts import fitting, following_jobs, steering
 from rota.adapters.store.scripts.gates import HoldGates, hold_free_gates, hold_gates
@@ -44,6 +46,11 @@ class WaitingVerbs:
         return await self._driver.write(
             lambda now: following_jobs.follow(now, limit, self._book, hold), Urgency.CLAIM
         )
+
+    async def followers(
+        self, project: str, upstreams: Collection[str]
+    ) -> dict[str, tuple[str, ...]]:
+        return await self._driver.read(lambda _: following_jobs.followers(project, upstreams))
 
     async def release_fitting(self, limit: int) -> Released:
         if not await self._driver.read(lambda _: fitting.any_unfit(), Urgency.CLAIM):

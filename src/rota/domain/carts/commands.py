@@ -27,6 +27,7 @@ _WAIT_WORDS = {
     WaitReason.CHECK: "it waits for the check between two waves",
     WaitReason.APPROVAL: "it waits for approval",
     WaitReason.WINDOW: "it waits until its calendars let it go on",
+    WaitReason.QUOTA: "it waits until its project has fewer runs that wait",
 }
 
 

@@ -13,7 +13,7 @@ class CartState(StrEnum):
     PLANNED = "PLANNED"  # its time comes
     RUNNING = "RUNNING"  # its items end
     PAUSED = "PAUSED"  # a person
-    WAITING = "WAITING"  # the gate before its next wave opens
+    WAITING = "WAITING"  # the gate before its next wave opens, or the quota has room
     COMPLETED = "COMPLETED"  # every item completed
     PARTIAL = "PARTIAL"  # every item ended, not all completed
     FAILED = "FAILED"  # too many failed, and the rest was called off
@@ -48,6 +48,7 @@ class WaitReason(StrEnum):
     CHECK = "check"
     APPROVAL = "approval"
     WINDOW = "window"  # its calendars
+    QUOTA = "quota"  # fewer runs of its project that wait
 
 
 CANCELLING = "cancelling"  # why a RUNNING cart starts nothing any more

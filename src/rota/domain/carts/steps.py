@@ -7,13 +7,15 @@ dies between two steps leaves facts from which the next one goes on.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from rota.domain.carts.budget import is_breached, window
 from rota.domain.carts.definition import OnBreach
 from rota.domain.carts.facts import CartFacts
 from rota.domain.carts.states import CANCELLING, CartState, PauseReason, WaitReason
 from rota.domain.states import RunState, is_final
+
+_LOOKS_FOR_ROOM = timedelta(seconds=1)  # how often
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,14 @@ def _end_of(facts: CartFacts) -> CartState:
 def _start(facts: CartFacts, wave: int) -> Step:
     count = min(facts.pending_in_wave, window(facts) - facts.open)
     return Start(wave, count) if count > 0 else Stand(CartState.RUNNING)
+
+
+def wait_for_room(open_items: int, now: datetime) -> Stand:
+    """When no more runs of its project may wait: nobody tells a cart that some have started."""
+    until = now + _LOOKS_FOR_ROOM
+    if open_items:
+        return Stand(CartState.RUNNING, until=until)
+    return Stand(CartState.WAITING, WaitReason.QUOTA, until)
 
 
 def _between(facts: CartFacts, now: datetime) -> Step | None:

@@ -51,9 +51,21 @@ class RunAhead:
     ready_at: float  # when its time has come
     seconds: float
     start_at: float = inf  # infinity: not in the time ahead
-    waits_for: str = ""  # the first gate that made it wait: JOB_GATE, WORKER_GATE, or a key
+    # The first gate that made it wait: JOB_GATE, WORKER_GATE, a shared key or that of an upstream.
+    waits_for: str = ""
+    held_until: float = -inf  # when the jobs that it comes after have completed
+    made_at: float | None = None  # when the run was; None: it will be when it is due
     id: RunId | None = None  # None: not known before it comes
     worker: str = ""  # that has it already
+
+    @property
+    def arrives_at(self) -> float:
+        """When it comes to the gates of its job."""
+        return max(self.ready_at, self.held_until)
+
+    @property
+    def created_at(self) -> float:
+        return max(self.due_at, 0.0) if self.made_at is None else self.made_at
 
     @property
     def end_at(self) -> float:
@@ -69,6 +81,10 @@ class Successors(Protocol):
 
     def follow(self, run: RunAhead) -> Sequence[RunAhead]:
         """The runs that come when this one, which has just started, ends."""
+        ...
+
+    def left(self) -> Sequence[RunAhead]:
+        """The runs that others keep from coming, once all has started that does."""
         ...
 
 

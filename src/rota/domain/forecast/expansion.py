@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import sub
@@ -20,7 +19,6 @@ from rota.domain.spec import Overlap
 
 MOST_OF_ONE = 20_000  # due times of one schedule; of more, those that come first
 _MICROS = 1_000_000
-_NEVER = 1 << 62
 _DROPPING = (Overlap.SKIP, Overlap.QUEUE_ONE)  # rules under which due times come to nothing
 
 
@@ -72,21 +70,6 @@ def thinned(expanded: Expanded, overlap: Overlap, seconds: float) -> Expanded:
     kept = [*keeps(expanded.ready, length)]
     due, ready = ([times[index] for index in kept] for times in (expanded.due, expanded.ready))
     return Expanded(due, ready, expanded.is_cut)
-
-
-def held_back(expanded: Expanded, upstreams: Iterable[tuple[Sequence[int], float]]) -> Expanded:
-    """The same for a job that comes after others, given when they start and how long they take.
-
-    Each due time waits until every upstream has completed since the due time before it; what
-    waits for more than is known is left out. Of the first nothing is known: it does not wait.
-    """
-    due, ready = list(expanded.due), list(expanded.ready)
-    for starts, seconds in upstreams:
-        ends = [at + int(seconds * _MICROS) for at in starts] + [_NEVER]
-        completed = [ends[bisect_right(ends, previous)] for previous in due[:-1]]
-        ready[1:] = [max(at, end) for at, end in zip(ready[1:], completed, strict=True)]
-    known = [index for index, at in enumerate(ready) if at < _NEVER]
-    return Expanded([due[i] for i in known], [ready[i] for i in known], expanded.is_cut)
 
 
 def _first(coming: Coming, through: datetime) -> Expanded:

@@ -9,6 +9,7 @@ from itertools import takewhile
 from math import inf
 
 from rota.domain.forecast.ahead import RunAhead, Setting
+from rota.domain.forecast.durations import Source
 from rota.domain.forecast.saturation import NOTICED_SECONDS, shortage_of
 from rota.domain.ids import JobId
 from rota.domain.schedule import Timetable, clock_remark
@@ -65,7 +66,7 @@ def coming_runs(forecast: Forecast, project: str, begin: float, end: float) -> I
 def slow_runs(forecast: Forecast, project: str) -> Iterator[RunAhead]:
     """The runs of a project that go on and have lasted longer than usual, the oldest first."""
     for run in takewhile(lambda run: run.start_at <= 0, forecast.runs):
-        if run.worker and run.job.project == project and -run.start_at > run.job.durations.high:
+        if run.worker and run.job.project == project and _is_slow(run):
             yield run
 
 
@@ -80,6 +81,12 @@ def by_job(runs: Iterable[RunAhead], until: float) -> list[JobOutlook]:
         if run.start_at - run.ready_at > entry.longest_wait:
             _note_wait(entry, run, until)
     return [*found.values()]
+
+
+def _is_slow(run: RunAhead) -> bool:
+    """Of what nobody knows the length of, nothing is too long."""
+    known = run.job.durations
+    return known.source is not Source.GUESS and -run.start_at > known.high
 
 
 def _note_wait(entry: JobOutlook, run: RunAhead, until: float) -> None:

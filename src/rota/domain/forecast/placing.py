@@ -54,7 +54,8 @@ def place(program: Program, setting: Setting, until: float) -> Placed:
             _forget(program)
             continue
         is_cut = _decide(program, setting, until, successors, together)
-        return Placed([*_all(program), *(successors.made if successors else ())], is_cut)
+        more = [*successors.made, *successors.left()] if successors else ()
+        return Placed([*_all(program), *more], is_cut)
 
 
 class _Recorded:
@@ -68,6 +69,9 @@ class _Recorded:
         made = self._successors.follow(run)
         self.made += made
         return made
+
+    def left(self) -> Sequence[RunAhead]:
+        return self._successors.left()
 
 
 def _all(program: Program) -> Iterable[RunAhead]:
@@ -150,7 +154,7 @@ class _Watcher(Observer):
         return SimRun(
             id=name,
             job=job.id,
-            arrives_at=run.ready_at,
+            arrives_at=run.arrives_at,
             seconds=run.seconds,
             pool=job.pool,
             priority=job.priority,
@@ -161,6 +165,7 @@ class _Watcher(Observer):
             demands=job.demands,
             group=job.group,
             limit=job.limit,
+            created_at=run.created_at,
         )
 
     def go_on(self, run: RunAhead) -> None:

@@ -77,7 +77,7 @@ class PlainPools:
         job = run.job
         if job.limit is not None:
             if self._going[job.group] >= job.limit:
-                run.waits_for = JOB_GATE
+                run.waits_for = run.waits_for or JOB_GATE
                 self._held_back[job.group].append(run)
                 return
             self._going[job.group] += 1
@@ -99,7 +99,7 @@ class PlainPools:
         heappush(self._events, (at + run.seconds, ends, next(self._numbers), run))
         if self._successors is not None and run.seconds < inf:
             for follower in self._successors.follow(run):
-                event = follower.ready_at, _ARRIVAL, next(self._numbers), follower
+                event = follower.arrives_at, _ARRIVAL, next(self._numbers), follower
                 heappush(self._events, event)
 
     def _free_slot(self, pool: str, at: float) -> None:

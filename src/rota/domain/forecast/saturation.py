@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import inf
 
 from rota.domain.forecast.ahead import JOB_GATE, WORKER_GATE, RunAhead
+from rota.domain.gates import AFTER
 from rota.domain.shared_keys import KeyKind
 
 NOTICED_SECONDS = 1.0  # shorter waits are nobody's concern
@@ -28,10 +29,13 @@ class Saturation:
 
 
 def saturations(runs: Iterable[RunAhead], until: float) -> list[Saturation]:
-    """All such stretches, in order. A job that keeps its own runs back is none of them."""
+    """All such stretches, in order.
+
+    A job that keeps its own runs back is none of them, nor is one that others come after.
+    """
     waits: dict[str, list[RunAhead]] = defaultdict(list)
     for run in runs:
-        if run.waits_for not in ("", JOB_GATE) and run.wait > NOTICED_SECONDS:
+        if _is_short(run) and run.wait > NOTICED_SECONDS:
             waits[shortage_of(run)].append(run)
     found = [span for what, each in waits.items() for span in _spans(what, each, until)]
     return sorted(found, key=lambda span: (span.begins_at, span.what))
@@ -40,6 +44,10 @@ def saturations(runs: Iterable[RunAhead], until: float) -> list[Saturation]:
 def shortage_of(run: RunAhead) -> str:
     """What a run waits for, as one text."""
     return f"{WORKER_GATE}:{run.job.pool}" if run.waits_for == WORKER_GATE else run.waits_for
+
+
+def _is_short(run: RunAhead) -> bool:
+    return run.waits_for not in ("", JOB_GATE) and not run.waits_for.startswith(AFTER)
 
 
 def resource_of(shortage: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rota.domain.forecast.ahead import JobAhead, RunAhead
+from rota.domain.forecast.due_lines import DueLine, LineProgress
+from rota.domain.gates import after_key
 from rota.domain.ids import CartId, JobId
 
 
@@ -27,12 +30,14 @@ class Sequels:
 
     again: Mapping[JobId, Callable[[float], float | None]] = field(default_factory=dict)
     followers: Mapping[JobId, Sequence[JobAhead]] = field(default_factory=dict)
-    held: Mapping[JobId, Sequence[RunAhead]] = field(default_factory=dict)  # until one completes
+    lines: Mapping[JobId, DueLine] = field(
+        default_factory=dict
+    )  # of jobs with due times of their own
     carts: Sequence[CartAhead] = ()
 
     @property
     def are_any(self) -> bool:
-        return bool(self.again or self.followers or self.held or self.carts)
+        return bool(self.again or self.followers or self.lines or self.carts)
 
 
 class Following:
@@ -40,19 +45,37 @@ class Following:
 
     def __init__(self, sequels: Sequels) -> None:
         self._sequels = sequels
-        self._held = dict(sequels.held)
+        self._lines = {job: LineProgress(line) for job, line in sequels.lines.items()}
+        self._followed: dict[str, list[LineProgress]] = defaultdict(list)
+        for job, line in sequels.lines.items():
+            for upstream in line.upstreams:
+                self._followed[upstream].append(self._lines[job])
         self._carts = {cart.id: _CartProgress(cart) for cart in sequels.carts}
 
     def follow(self, run: RunAhead) -> Sequence[RunAhead]:
-        job, sequels = run.job, self._sequels
+        job = run.job
+        found = [*self._after(run)]
         if job.cart is not None:
-            cart = self._carts.get(job.cart)
-            return cart.follow(run) if cart else ()
-        found = [_made(follower, run.end_at) for follower in sequels.followers.get(job.id, ())]
-        found += [replace(each, ready_at=run.end_at) for each in self._held.pop(job.id, ())]
-        if (again := sequels.again.get(job.id)) and (due := again(run.end_at)) is not None:
-            found.append(_made(job, due))
+            found += self._carts[job.cart].follow(run) if job.cart in self._carts else ()
+        elif (again := self._sequels.again.get(job.id)) and (due := again(run.end_at)) is not None:
+            found += self._again(run, due)
         return found
+
+    def left(self) -> Sequence[RunAhead]:
+        return [run for line in self._lines.values() for run in line.left()]
+
+    def _after(self, run: RunAhead) -> Iterator[RunAhead]:
+        """Runs of the jobs that come after its own."""
+        job, end = run.job, run.end_at
+        yield from (_made(follower, end) for follower in self._sequels.followers.get(job.id, ()))
+        upstream = after_key(job.project, job.name)
+        for line in self._followed.get(upstream, ()):
+            yield from line.complete(upstream, end)
+
+    def _again(self, run: RunAhead, at: float) -> Iterable[RunAhead]:
+        """The next one of its job."""
+        following, line = _made(run.job, at), self._lines.get(run.job.id)
+        return [following] if line is None else line.expect(following, since=run.due_at)
 
 
 def first_items(cart: CartAhead, at: float) -> list[RunAhead]:

@@ -169,7 +169,13 @@ _WHO_GOES_FIRST = (
     Field(
         "priority", Integer(LEAST_PRIORITY, GREATEST_PRIORITY), "9 goes first.", DEFAULT_PRIORITY
     ),
-    Field("share", LINE, "Whose turn its runs are; the user in the project, unless given."),
+    Field(
+        "share",
+        LINE,
+        "Whose turn its runs are, of the shares that admins have made; the user in the project, "
+        "unless given.",
+        examples=("night",),
+    ),
     Field("pool", NAME, "The pool of workers that runs it.", DEFAULT_POOL),
     Field("needs", LABELS, "Labels that the worker must have.", examples=({"site": "fra"},)),
     Field(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from rota.domain.amounts import format_amount
 from rota.domain.errors import Problem
-from rota.domain.jobfile.uses import Known, Use, UsedResource
+from rota.domain.jobfile.uses import Known, Use, UsedResource, Written
+from rota.domain.jobfile.wording import did_you_mean
 from rota.domain.resources import Vector, fits
 
 
@@ -28,6 +29,14 @@ def refusals_of(uses: Sequence[Use], pool: str, most: Vector) -> Iterator[Proble
     for use in uses:
         if isinstance(use, UsedResource) and use.name in refused:
             yield use.problem(refusal_of(pool, use.name, demand, most))
+
+
+def without_worker(pool: Written, pools: Collection[str]) -> Problem | None:
+    """A warning if a pool is none of those that have workers now, as far as any are known."""
+    if not pools or pool.name in pools:
+        return None
+    message = f"pool {pool.name} has no worker now: runs will wait for one"
+    return pool.problem(message, did_you_mean(pool.name, pools), warning=True)
 
 
 def too_large(

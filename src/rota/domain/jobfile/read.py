@@ -20,7 +20,15 @@ from rota.domain.jobfile.report import At, Report
 from rota.domain.jobfile.rules import check_job
 from rota.domain.jobfile.sections import MapOf, Section
 from rota.domain.jobfile.text import Place, parse_text
-from rota.domain.jobfile.uses import Known, Use, cycle_problem, problems_of, uses_of
+from rota.domain.jobfile.uses import (
+    Known,
+    Use,
+    Written,
+    cycle_problem,
+    problems_of,
+    uses_of,
+    written_at,
+)
 from rota.domain.spec import DEFAULT_PROJECT, JobSpec
 
 _MERGED = frozenset(row.name for row in JOB.fields if isinstance(row.kind, MapOf | Section))
@@ -44,6 +52,8 @@ class JobEntry:
     line: int
     calendars_at: CalendarsAt
     uses: tuple[Use, ...] = ()  # what it names that is defined elsewhere
+    share: Written | None = None  # None: its runs are the turn of who asks for them
+    pool: Written | None = None  # where it is written, else the job itself; None: in no file
 
     @property
     def calendars(self) -> tuple[str, ...]:
@@ -182,6 +192,8 @@ def _entry(job: _Found, defaults: At) -> JobEntry:
         job.line,
         _calendars_at(job, defaults),
         uses_of(spec, document, job.at),
+        _share_at(job, defaults),
+        written_at(spec.pool, _field_at("pool", job, defaults) if "pool" in document else job.at),
     )
 
 
@@ -210,8 +222,17 @@ def _carts(
         yield entry
 
 
+def _share_at(job: _Found, defaults: At) -> Written | None:
+    share = job.document.get("share")
+    return written_at(share, _field_at("share", job, defaults)) if share else None
+
+
+def _field_at(name: str, job: _Found, defaults: At) -> At:
+    return (job.at if name in job.written else defaults).child(name)
+
+
 def _calendars_at(job: _Found, defaults: At) -> CalendarsAt:
-    at = (job.at if "calendars" in job.written else defaults).child("calendars")
+    at = _field_at("calendars", job, defaults)
     names = (at.child(index) for index in range(len(job.document.get("calendars", ()))))
     return CalendarsAt(
         at.mark.key.line if at.mark else job.line,

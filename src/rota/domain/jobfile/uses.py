@@ -76,6 +76,11 @@ def uses_of(spec: JobSpec, document: Mapping[str, object], at: At) -> tuple[Use,
     return tuple(_uses(spec, document, at))
 
 
+def written_at(name: str, at: At) -> Written:
+    """A name that stands as the value of a field."""
+    return Written(name, *_where(at))
+
+
 def problems_of(uses: Sequence[Use], known: Known) -> Iterator[Problem]:
     """What is wrong with what a job uses."""
     for use in uses:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
-from rota.domain.key_gates import Rank, rank_of
+from rota.domain.key_order import PROMISED, Kept, Rank, kept_until, rank_of
 from rota.domain.shared_keys import (
     SECOND,
     Bucket,
@@ -39,10 +40,15 @@ class _Gate:
     bucket: Bucket | None = None
     waiting: list[tuple[int, int, Entry]] = field(default_factory=list)
     last_at: int | None = None  # when the last of them may have it; None: nobody knows
+    kept: Kept | None = None  # for a run that waits for another key
 
     @property
     def state(self) -> KeyState:
         return KeyState(self.rule, self.held, self.queued, self.bucket)
+
+    def state_for(self, entry: Entry, now: int) -> KeyState:
+        state = self.state
+        return state if self.kept is None else self.kept.left_of(state, _rank(entry), now)
 
     def goes_first(self, entry: Entry) -> bool:
         """Whether nobody waits who has to have it before."""
@@ -82,20 +88,40 @@ class Gates:
 
     def admit(self, entry: Entry, now: float) -> Shortage | None:
         """Let a run through, or make it wait for the first key that is short."""
-        short = self._first_short(entry, now)
-        if short is None:
-            for key, amount in entry.keys.items():
-                self._gates[key].queued += amount
-        else:
-            self._gates[short.key].let_wait(entry, short.eligible_at)
-        return short
+        return self._admit(entry, now, entry.keys)
 
-    def claim(self, entry: Entry, now: float) -> None:
-        """A run that was let through takes its keys."""
+    def _admit(self, entry: Entry, now: float, order: Iterable[Key]) -> Shortage | None:
+        short = self._first_short(entry, now, order)
+        if short is not None:
+            self.let_wait(entry, short)
+            return short
+        entry.promised_until = now + PROMISED / SECOND
         for key, amount in entry.keys.items():
-            gate = self._gates[key]
-            gate.queued -= amount
-            self._hold(gate, amount, now)
+            self._gates[key].queued += amount
+        return None
+
+    def let_wait(self, entry: Entry, short: Shortage) -> None:
+        self._gates[short.key].let_wait(entry, short.eligible_at)
+
+    def break_promise(self, entry: Entry) -> None:
+        """What a run in the queue wants is for others, too; its job still counts it."""
+        entry.promised_until = -inf
+        for key in entry.run.demands.keys() & entry.keys.keys():
+            self._gates[key].queued -= entry.keys[key]
+
+    def claim(self, entry: Entry, now: float) -> Shortage | None:
+        """A run in the queue takes its keys; else what it is short of, as others have it."""
+        if entry.promised_until > -inf:
+            self.break_promise(entry)
+        for key in entry.keys.keys() - entry.run.demands:
+            self._gates[key].queued -= entry.keys[key]
+        for key, amount in entry.keys.items():
+            state, micros = self._gates[key].state, _micros(now)
+            if short := shortage(key, amount, state, micros, claims=True):
+                return short
+        for key, amount in entry.keys.items():
+            self._hold(self._gates[key], amount, now)
+        return None
 
     def hold(self, entry: Entry) -> None:
         """A run that is at work already has its keys; its tokens are gone from the buckets."""
@@ -119,21 +145,47 @@ class Gates:
         gate.last_at = None
         while gate.waiting:
             entry = heapq.heappop(gate.waiting)[2]
-            short = self.admit(entry, now)
+            short = self._admit(entry, now, sorted(entry.keys, key=key.__ne__))
+            if short is None or short.key != key:
+                self._forget_kept(entry)
+            if short is not None and short.key != key:
+                self._keep(entry, short.key, _micros(now))
             yield entry, short
             if short is not None and short.key == key:
                 return
 
-    def _first_short(self, entry: Entry, now: float) -> Shortage | None:
-        micros = _micros(now)
-        for key, amount in entry.keys.items():
+    def kept_until(self, key: Key) -> float | None:
+        """When nothing of it is kept for anybody any more; None: nothing is."""
+        kept = self._gates[key].kept
+        return None if kept is None else kept.until / SECOND
+
+    def _forget_kept(self, entry: Entry) -> None:
+        for key in entry.keys:
             gate = self._gates[key]
-            if not gate.goes_first(entry):
-                return behind(key, amount, gate.state, micros, gate.last_at)
-            short = shortage(key, amount, gate.state, micros, claims=False)
-            if short is not None:
-                return short
-        return None
+            if gate.kept is not None and gate.kept.rank == _rank(entry):
+                gate.kept = None
+
+    def _keep(self, entry: Entry, waits_for: Key, now: int) -> None:
+        """Keep what a run could have that waits for another key; slots of its job are not kept."""
+        rank, demands = _rank(entry), entry.run.demands
+        until = kept_until(_micros(entry.run.arrives_at), now)
+        for key in demands.keys() & entry.keys.keys() if waits_for in demands else ():
+            gate = self._gates[key]
+            is_free = gate.kept is None or gate.kept.gives_way_to(rank, now)
+            if is_free and self._short(entry, key, now) is None:
+                gate.kept = Kept(rank, entry.keys[key], until, waits_for)
+
+    def _first_short(self, entry: Entry, now: float, order: Iterable[Key]) -> Shortage | None:
+        micros = _micros(now)
+        found = (self._short(entry, key, micros) for key in order)
+        return next((short for short in found if short is not None), None)
+
+    def _short(self, entry: Entry, key: Key, now: int) -> Shortage | None:
+        gate, amount = self._gates[key], entry.keys[key]
+        state = gate.state_for(entry, now)
+        if gate.goes_first(entry):
+            return shortage(key, amount, state, now, claims=False)
+        return behind(key, amount, state, now, gate.last_at)
 
     def _hold(self, gate: _Gate, amount: int, now: float) -> None:
         match gate.rule:
@@ -150,4 +202,6 @@ def _micros(seconds: float) -> int:
 
 
 def _rank(entry: Entry) -> Rank:
-    return rank_of(entry.run.priority, _micros(entry.run.arrives_at), entry.seq)
+    run = entry.run
+    created_at = run.arrives_at if run.created_at is None else run.created_at
+    return rank_of(run.priority, _micros(created_at), entry.seq)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, Chain
 from rota.domain.resources import Vector
@@ -31,6 +32,7 @@ class Entry:
     sort: Sort
     line: Line
     keys: Mapping[Key, int]  # what it takes of shared ones, in the order of the gates
+    promised_until: float = -inf  # so long it keeps others from its keys while it is in the queue
     is_served: bool = False
     started_at: float = 0.0
     rate: float = 0.0  # what its line was charged for each second of it

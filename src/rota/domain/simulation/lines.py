@@ -89,10 +89,15 @@ class Lines:
 
     def take(self, entry: Entry) -> None:
         """The oldest of its sort and line is served and charged."""
+        entry.rate = entry.sort.pool_share / self._entitled(entry.line.chain)
+        self._served += 1
+        self.leave(entry)
+        self._charge(entry.line, cost_of(entry.expected, entry.rate))
+
+    def leave(self, entry: Entry) -> None:
+        """The oldest of its sort and line waits no more."""
         line, sort = entry.line, entry.sort
         entry.is_served = True
-        entry.rate = sort.pool_share / self._entitled(line.chain)
-        self._served += 1
         self._leave_crowd(sort)
         queue = line.waiting[sort]
         queue.popleft()
@@ -100,7 +105,6 @@ class Lines:
             del line.waiting[sort]
         if not line.waiting:
             self._rest(line)
-        self._charge(line, cost_of(entry.expected, entry.rate))
 
     def correct(self, entry: Entry) -> None:
         """What was charged was expected; the truth acts on what still waits."""

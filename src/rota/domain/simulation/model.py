@@ -38,6 +38,7 @@ class SimRun:
     demands: Demands = field(default_factory=dict)  # of shared keys
     group: str = ""  # runs that are only let go up to `limit` at a time
     limit: int | None = None
+    created_at: float | None = None  # waiting for keys counts from here; None: from its arrival
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ gains room, must be looked at.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import inf
 from typing import TypeAlias
 
@@ -24,7 +24,14 @@ Placed: TypeAlias = tuple[Entry, Station]
 class Pool:
     """Places runs on workers; what it yields has started."""
 
-    def __init__(self, workers: Collection[SimWorker], weights: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        workers: Collection[SimWorker],
+        weights: Mapping[str, float],
+        takes_keys: Callable[[Entry], bool],
+    ) -> None:
+        """`takes_keys` is asked before a run starts; one that gets none leaves the queue."""
+        self._takes_keys = takes_keys
         self.lines = Lines(weights)
         self.rooms = Rooms(workers)
         self._totals = total(worker.capacity for worker in workers)
@@ -51,9 +58,10 @@ class Pool:
         station = self.rooms.fitting(sort)
         if station is not None:
             self.rooms.close(station)
-            self._start(entry, station, now)
+            is_started = self._start(entry, station, now)
             self.rooms.open(station)
-            yield entry, station
+            if is_started:
+                yield entry, station
         elif self._reserved is not None:
             yield from self._backfill(*self._reserved, [sort], now)
         elif station := self.rooms.able(sort):
@@ -74,8 +82,8 @@ class Pool:
             if not fits(entry.sort.demand, station.free):
                 self._reserved = entry, station
                 continue
-            self._start(entry, station, now)
-            yield entry, station
+            if self._start(entry, station, now):
+                yield entry, station
             yield from self._end_reservation_of(entry, now)
         self.rooms.open(station)
 
@@ -86,10 +94,14 @@ class Pool:
         sorts = {sort for sort in self.lines.waiting if able(station, sort)}
         return self.lines.next(sorts) if sorts else None
 
-    def _start(self, entry: Entry, station: Station, now: float) -> None:
+    def _start(self, entry: Entry, station: Station, now: float) -> bool:
+        if entry.keys and not self._takes_keys(entry):
+            self.lines.leave(entry)
+            return False
         self.lines.take(entry)
         entry.started_at = now
         station.take(entry)
+        return True
 
     def _serve_reserved(self, entry: Entry, station: Station, now: float) -> Iterator[Placed]:
         """Start the run that the worker is reserved for, else what is not in its way."""
@@ -97,8 +109,8 @@ class Pool:
             yield from self._backfill(entry, station, self.lines.waiting, now)
             return
         self._reserved = None
-        self._start(entry, station, now)
-        yield entry, station
+        if self._start(entry, station, now):
+            yield entry, station
         yield from self.serve(station, now)
 
     def _backfill(
@@ -110,11 +122,10 @@ class Pool:
         while station.is_open and (entry := self.lines.next(going)):
             sort = entry.sort
             ends_at, latest_end = now + entry.expected, now + sort.timeout
-            if placement.offer(entry.seq, sort.demand, ends_at, latest_end) is Verdict.TAKEN:
-                self._start(entry, station, now)
-                yield entry, station
-            else:
+            if placement.offer(entry.seq, sort.demand, ends_at, latest_end) is not Verdict.TAKEN:
                 going.discard(sort)
+            elif self._start(entry, station, now):
+                yield entry, station
 
     def _end_reservation_of(self, entry: Entry, now: float) -> Iterator[Placed]:
         """A run that started elsewhere needs no room kept."""

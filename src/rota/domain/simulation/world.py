@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import count, groupby
 from operator import attrgetter
 
@@ -40,13 +41,13 @@ class World:
         self._weights = weights or {}
         by_pool = attrgetter("pool")
         self._pools = {
-            pool: Pool(list(members), self._weights)
+            pool: Pool(list(members), self._weights, self._takes_keys)
             for pool, members in groupby(sorted(workers, key=by_pool), key=by_pool)
         }
         self._gates = Gates(rules or {}, levels or {}, now)
         self._seqs = count()
-        # Ends, keys to look at, and runs that come because of others.
-        self._events: list[tuple[float, int, Placed | Key | SimRun]] = []
+        # Ends, keys to look at, runs that come because of others, and ends of promises.
+        self._events: list[tuple[float, int, Placed | Key | SimRun | Entry]] = []
         self._looks: dict[Key, float] = {}  # the next one at each key
         self._waiting: list[SimRun] = []
         self._observer = _NO_OBSERVER
@@ -96,6 +97,8 @@ class World:
                 self._look_at(event)
             elif isinstance(event, SimRun):
                 self._arrive(event)
+            elif isinstance(event, Entry):
+                self._break_promise(event)
             else:
                 self._end(event)
         self.now = max(self.now, until)
@@ -113,16 +116,39 @@ class World:
             self._observer.on_queued(entry.run, self.now)
             for placed in self._pool(entry.run).arrive(entry, self.now):
                 self._start(placed)
-            return
+            if entry.run.demands and not entry.is_served:
+                heapq.heappush(self._events, (entry.promised_until, next(self._seqs), entry))
+        else:
+            self._tell(entry, short)
+
+    def _tell(self, entry: Entry, short: Shortage) -> None:
+        """It waits for a key."""
         eligible_at = None if short.eligible_at is None else short.eligible_at / SECOND
         self._observer.on_blocked(entry.run, short.key, self.now, eligible_at)
         if eligible_at is not None:
             self._look_later(short.key, eligible_at)
 
+    def _takes_keys(self, entry: Entry) -> bool:
+        """Take the keys of a run that is to start; if one is short, it waits for that again."""
+        short = self._gates.claim(entry, self.now)
+        if short is None:
+            return True
+        self._gates.let_wait(replace(entry), short)  # the queue forgets the entry that it knows
+        self._tell(entry, short)
+        for key in entry.keys:
+            if key != short.key:
+                self._look_later(key, self.now)
+        return False
+
+    def _break_promise(self, entry: Entry) -> None:
+        """It has waited for a worker for long: others may have its keys before."""
+        if not entry.is_served and entry.promised_until == self.now:
+            self._gates.break_promise(entry)
+            for key in entry.keys:
+                self._release(key)
+
     def _start(self, placed: Placed) -> None:
         entry, station = placed
-        if entry.keys:
-            self._gates.claim(entry, self.now)
         self._observer.on_start(entry.run, station.worker.name, self.now)
         self._end_later(entry, self.now + entry.run.seconds, placed)
 
@@ -154,8 +180,14 @@ class World:
             self._release(key)
 
     def _release(self, key: Key) -> None:
+        concerned = {key: None}  # what those could have who wait for something else is kept
         for entry, short in self._gates.release(key, self.now):
             self._enter(entry, short)
+            concerned.update(dict.fromkeys(entry.keys))
+        for each in concerned:
+            until = self._gates.kept_until(each)
+            if until is not None and until > self.now:
+                self._look_later(each, until)
 
     def _entry(self, run: SimRun) -> Entry:
         pool = self._pool(run)
@@ -165,5 +197,5 @@ class World:
     def _pool(self, run: SimRun) -> Pool:
         pool = self._pools.get(run.pool)
         if pool is None:
-            pool = self._pools[run.pool] = Pool([], self._weights)
+            pool = self._pools[run.pool] = Pool([], self._weights, self._takes_keys)
         return pool

@@ -65,11 +65,16 @@ async def apply_jobs(
 ) -> PlanShape:
     """Create and change the jobs, calendars and carts of a file, all or none; starts no cart."""
     if plan:
-        made = await definitions.plan(backends, file, prune=prune)
+        made = await definitions.plan(backends, file, prune=prune, is_admin=actor.is_admin)
         require_match(if_match, made.etag)
     else:
         made = await definitions.apply(
-            backends, file, actor=actor.name, prune=prune, if_match=unquote(if_match)
+            backends,
+            file,
+            actor=actor.name,
+            is_admin=actor.is_admin,
+            prune=prune,
+            if_match=unquote(if_match),
         )
     response.headers["ETag"] = quote(made.etag)
     return PlanShape.of(made, applied=not plan)
@@ -87,7 +92,9 @@ async def show_job(backends: UsedBackends, job: NamedJob, response: Response) ->
     """A job with its document, and how late its runs start."""
     response.headers["ETag"] = quote(job.digest)
     next_at = await next_starts(backends, [job])
-    return JobDetail.with_lateness(job, next_at[job.id], await lateness(backends, job))
+    followers = await backends.store.followers(job.project, [job.name])
+    late = await lateness(backends, job)
+    return JobDetail.in_full(job, next_at[job.id], late, followers.get(job.name, ()))
 
 
 @router.delete("/jobs/{job}", status_code=204)

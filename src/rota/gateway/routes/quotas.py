@@ -17,8 +17,10 @@ router = api_router("quota")
 @router.get("/quota")
 async def show_quota(backends: UsedBackends, project: Project) -> QuotaShape:
     """The quota of the project, and what it has of it."""
+    counts = await backends.store.project_counts(project)
+    shown = QuotaShape(project=project, jobs_now=counts.jobs, queued_now=counts.waiting)
     standing = await find_quota(backends, project)
-    return QuotaShape(project=project) if standing is None else QuotaShape.of(standing)
+    return shown if standing is None else shown.with_quota(standing)
 
 
 @router.put("/quota", responses={201: {"model": DeclarationChangeShape}})

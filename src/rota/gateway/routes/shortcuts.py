@@ -43,7 +43,13 @@ async def submit_job(
     idempotency_key: IdempotencyKey = "",
 ) -> SubmissionShape:
     """Create and change the jobs of a file; those without a schedule run at once."""
-    submitted = await submit_file(backends, file, actor=actor.name, idempotency_key=idempotency_key)
+    submitted = await submit_file(
+        backends,
+        file,
+        actor=actor.name,
+        is_admin=actor.is_admin,
+        idempotency_key=idempotency_key,
+    )
     return SubmissionShape.of(submitted)
 
 

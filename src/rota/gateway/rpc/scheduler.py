@@ -73,7 +73,9 @@ class SchedulerService(SchedulerServicer):
                 raise requests.malformed("a job or a job file is needed")
         key = requests.idempotency_key(request.idempotency_key)
         file = await self._file(text, requests.project_of(request.project))
-        submitted = await submit_file(self._backends, file, actor=user, idempotency_key=key)
+        submitted = await submit_file(
+            self._backends, file, actor=user, is_admin=caller.is_admin, idempotency_key=key
+        )
         if user != caller.name:
             _log.info("jobs submitted for another", user=user, by=caller.name)
         deliveries = {entry.name: delivery_value(entry.spec.delivery) for entry in file.jobs}
@@ -110,7 +112,7 @@ class SchedulerService(SchedulerServicer):
         file = await self._file(request.yaml, job.project, job.set_name)
         if [(entry.spec.project, entry.name) for entry in file.jobs] != [(job.project, job.name)]:
             raise requests.malformed(f"yaml: a file with the job {job.name} alone is needed")
-        await definitions.apply(self._backends, file, actor=caller.name)
+        await definitions.apply(self._backends, file, actor=caller.name, is_admin=caller.is_admin)
         return pb.UpdateJobResponse(job=job_message(await self._job(job.project, job.id)))
 
     @needs(Role.EDITOR)

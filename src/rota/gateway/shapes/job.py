@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -117,10 +118,15 @@ class JobDetail(JobShape):
     document: dict[str, Any]  # in the job file's own vocabulary
     yaml: str  # the same as a job file
     lateness: LatenessShape | None  # None: no run has started yet
+    followed_by: list[str]  # jobs that come after it
 
     @classmethod
-    def with_lateness(
-        cls, job: Job, next_at: datetime | None, lateness: Lateness | None
+    def in_full(
+        cls,
+        job: Job,
+        next_at: datetime | None,
+        lateness: Lateness | None,
+        followers: Sequence[str],
     ) -> JobDetail:
         document = dict(job.document)
         return cls(
@@ -128,6 +134,7 @@ class JobDetail(JobShape):
             document=document,
             yaml=to_yaml([document]),
             lateness=None if lateness is None else LatenessShape.model_validate(lateness),
+            followed_by=list(followers),
         )
 
 

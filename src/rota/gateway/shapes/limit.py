@@ -182,9 +182,11 @@ class ResourceBody(Body):
 
 
 class QuotaShape(Answer):
-    """What a project may have. None: as much as it likes."""
+    """What a project may have, and has. None: as much as it likes."""
 
     project: str
+    jobs_now: int
+    queued_now: int
     jobs: int | None = None
     queued: int | None = None  # runs that wait; more are refused
     running: int | None = None
@@ -194,12 +196,14 @@ class QuotaShape(Answer):
     updated_by: str | None = None  # None: nobody has set one
     updated_at: datetime | None = None
 
-    @classmethod
-    def of(cls, standing: Standing[Quota]) -> QuotaShape:
+    def with_quota(self, standing: Standing[Quota]) -> QuotaShape:
+        """The same of a project for which somebody has set one."""
         quota, uses = standing.declaration, standing.uses
         running, minute = uses.get(RUNNING_QUOTA), uses.get(MINUTE_QUOTA)
-        return cls(
-            project=quota.project,
+        return QuotaShape(
+            project=self.project,
+            jobs_now=self.jobs_now,
+            queued_now=self.queued_now,
             jobs=quota.jobs,
             queued=quota.queued,
             running=quota.running,

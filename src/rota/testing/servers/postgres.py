@@ -113,7 +113,7 @@ class PostgresServer:
             await (await open_postgres(self.address(_TEMPLATE))).close()
             self._has_template = True
         name = f"rota_{next(self._numbers)}"
-        await self.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
+        await self.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY FILE_COPY")
         return name
 
     async def drop(self, database: str) -> None:

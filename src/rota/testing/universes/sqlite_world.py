@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import cast
 
 from rota.adapters.queue.local import LocalQueue
-from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.dispatcher.floor import Floor, FloorConfig
 from rota.domain.ids import JobId, ServerId
 from rota.domain.lease import SERVER_LEASE
@@ -31,6 +30,7 @@ from rota.scheduler.sweeper import Sweeper
 from rota.scheduler.timekeeper import Timekeeper, TimekeeperConfig, grace_of
 from rota.scheduler.worker_watch import WorkerWatch
 from rota.testing.clock import START
+from rota.testing.new_stores import open_new_sqlite
 from rota.testing.universes.catalogue import (
     API,
     KEY_RULES,
@@ -50,7 +50,7 @@ _IN_MEMORY = Path("/dev/shm")  # noqa: S108 (where there is one: what is durable
 @asynccontextmanager
 async def sqlite_world(timeline: Timeline, plan: Plan) -> AsyncIterator[SqliteWorld]:
     with tempfile.TemporaryDirectory(prefix="rota-universe-", dir=_folder()) as name:
-        store = await open_sqlite(Path(name) / "rota.db", clock=timeline.clock)
+        store = await open_new_sqlite(Path(name) / "rota.db", clock=timeline.clock)
         try:
             await store.save_declarations(_declared(plan), actor="admin")
             await store.save_jobs([_new(job) for job in catalogue().values()], actor="editor")

@@ -15,12 +15,12 @@ from rota.adapters.blobs.files import open_files
 from rota.adapters.link.grpc_client import ClientTls, GrpcAccess, GrpcLink
 from rota.adapters.link.grpc_server import WorkersService
 from rota.adapters.queue.local import LocalQueue
-from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.contracts import worker_pb2 as pb
 from rota.dispatcher.floor import Floor, FloorConfig
 from rota.gateway.rpc.server import RpcServer, ServerTls, serve
 from rota.operations.backends import Backends
 from rota.operations.tokens import authenticate_worker, create_worker_token
+from rota.testing.new_stores import open_new_sqlite
 
 Stream = grpc.aio.StreamStreamCall[Any, pb.FromServer]
 
@@ -92,7 +92,7 @@ class Cluster:
 @pytest.fixture
 async def cluster(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
-        store = await open_sqlite(tmp_path / "rota.db")
+        store = await open_new_sqlite(tmp_path / "rota.db")
         stack.push_async_callback(store.close)
         blobs = await stack.enter_async_context(await open_files(tmp_path / "blobs"))
         links = await stack.enter_async_context(AsyncExitStack())

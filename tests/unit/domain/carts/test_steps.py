@@ -26,6 +26,7 @@ from rota.domain.carts.steps import (
     Start,
     Step,
     decide,
+    wait_for_room,
 )
 from rota.domain.states import FINAL_STATES, RunState
 
@@ -90,6 +91,13 @@ class TestInsideAWave:
         facts = cart(pending_wave=1, pending_in_wave=4, closed_until=NOW + MINUTE)
 
         assert step(facts) == Start(1, 4)
+
+    def test_without_room_in_the_queue_it_looks_again_soon(self) -> None:
+        with_some, with_none = wait_for_room(2, NOW), wait_for_room(0, NOW)
+
+        assert (with_some.state, with_some.reason) == (CartState.RUNNING, "")
+        assert (with_none.state, with_none.reason) == (CartState.WAITING, WaitReason.QUOTA)
+        assert all(NOW < (stand.until or NOW) <= NOW + MINUTE for stand in (with_some, with_none))
 
 
 class TestOrder:

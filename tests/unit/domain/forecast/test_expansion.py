@@ -10,7 +10,7 @@ from tests.unit.domain.calendars.builders import blackout
 from tests.unit.domain.calendars.builders import waiting as shut
 from tests.unit.domain.schedule.builders import timetable, utc
 
-from rota.domain.forecast.expansion import MOST_OF_ONE, Coming, Expanded, expand, held_back, thinned
+from rota.domain.forecast.expansion import MOST_OF_ONE, Coming, Expanded, expand, thinned
 from rota.domain.ids import instant
 from rota.domain.spec import IntervalFrom, Overlap
 
@@ -93,21 +93,3 @@ def test_runs_that_end_in_time_are_all_kept() -> None:
     times = [at * SECOND for at in range(0, 70, 10)]
 
     assert list(thinned(Expanded(times, times), Overlap.SKIP, 10.0).due) == times
-
-
-def test_a_due_time_waits_for_jobs_that_have_not_completed_since_the_one_before() -> None:
-    due = [at * SECOND for at in (100, 200, 300, 400)]
-    upstream = [at * SECOND for at in (150, 195, 290)]
-
-    found = held_back(Expanded(due, due), [(upstream, 20.0)])
-
-    # The second finds the end at 170, the third that at 215, the fourth that at 310.
-    assert [at // SECOND for at in found.ready] == [100, 200, 300, 400]
-    late = held_back(Expanded(due, due), [([at + 70 * SECOND for at in upstream], 20.0)])
-    assert [at // SECOND for at in late.ready] == [100, 240, 300, 400]
-
-
-def test_what_waits_for_a_job_that_does_not_come_is_not_ahead() -> None:
-    due = [at * SECOND for at in (100, 200)]
-
-    assert held_back(Expanded(due, due), [([], 20.0)]).due == due[:1]

@@ -9,6 +9,8 @@ from tests.properties.simulated import Ledger, shape, worker
 from rota.domain.shared_keys import Counted, Key, Rate
 from rota.domain.simulation import Observer, SimRun, SimWorker, Starts, World
 
+LICENCE = "resource:p/licence"
+
 
 class Told(Observer):
     """Keeps what runs wait for."""
@@ -67,6 +69,27 @@ def test_what_comes_because_of_another_takes_its_place_in_time() -> None:
     world.come_later(run("follower", at=12.0))
 
     assert starts(world, run("a"), run("b", at=11.0)) == {"a": 0.0, "b": 11.0, "follower": 21.0}
+
+
+def test_age_counts_at_a_shared_key_and_is_not_only_that_in_this_world() -> None:
+    world = World([worker("w", slots=4)], {LICENCE: Counted(1)})
+    world.preload_running(replace(run("going"), demands={LICENCE: 1}), "w", started_at=0.0)
+    old = replace(run("old"), demands={LICENCE: 1}, created_at=-200.0)
+    urgent = replace(run("urgent"), demands={LICENCE: 1}, priority=9)
+
+    assert starts(world, urgent, old) == {"old": 10.0, "urgent": 20.0}
+
+
+def test_a_run_that_finds_no_worker_keeps_others_from_its_keys_for_a_while_only() -> None:
+    full = replace(worker("full", slots=1), pool="busy")
+    world = World([worker("w"), full], {LICENCE: Counted(1)})
+    world.preload_running(replace(run("going", seconds=100.0), pool="busy"), "full", 0.0)
+    queued = replace(run("queued"), pool="busy", demands={LICENCE: 1})
+    other = replace(run("other", at=1.0, seconds=200.0), demands={LICENCE: 1})
+    behind = replace(run("behind", at=2.0), pool="busy")
+
+    # The licence is gone when the worker comes, which goes on with who needs none.
+    assert starts(world, queued, other, behind) == {"other": 10.0, "behind": 100.0, "queued": 210.0}
 
 
 def test_a_run_that_no_worker_could_take_waits_for_one_and_holds_nobody_up() -> None:

@@ -12,6 +12,7 @@ from tests.unit.gateway.served import job, job_file
 
 from rota.contracts import client_pb2 as pb
 from rota.domain.states import RunState
+from rota.operations import following
 from rota.operations.tokens import create_token
 from rota.ports.records import Role
 
@@ -163,6 +164,24 @@ async def test_only_an_admin_may_ask_for_others(calls: Calls, name: str, request
     status, _ = await calls.refused(name, request_, Role.EDITOR)
 
     assert status is grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_only_a_job_of_an_admin_brings_a_share_with_it(calls: Calls) -> None:
+    shared = pb.SubmitJobRequest(yaml=job_file(job(share="team")))
+    await calls.submit(job_file(job("other", schedule=FAR)))
+    moved = job_file(job("other", schedule=FAR, share="team"))
+    update = pb.UpdateJobRequest(job="other", yaml=moved)
+
+    refusals = [
+        await calls.refused("SubmitJob", shared, Role.EDITOR),
+        await calls.refused("UpdateJob", update, Role.EDITOR),
+    ]
+    await calls("SubmitJob", shared)
+    await calls("UpdateJob", update, Role.EDITOR)
+
+    for status, problem in refusals:
+        assert status is grpc.StatusCode.INVALID_ARGUMENT
+        assert problem.faults[0].message == 'there is no share "team"'
 
 
 async def test_lists_come_in_pages(calls: Calls) -> None:
@@ -357,7 +376,10 @@ async def test_a_watcher_without_a_position_sees_what_is_to_come(calls: Calls) -
     stream.cancel()
 
 
-async def test_a_watcher_whose_token_is_revoked_sees_no_more(calls: Calls) -> None:
+async def test_a_watcher_whose_token_is_revoked_sees_no_more(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "_SLOW_POLL", timedelta(milliseconds=5))
     store = calls.served.backends.store
     token_id, secret = await create_token(store, name="spy", role=Role.VIEWER, actor="test")
     calls.served.secrets[Role.VIEWER] = secret

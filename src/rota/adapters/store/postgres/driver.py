@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 import asyncpg
@@ -89,13 +91,19 @@ class Prepared:
         ]
 
 
+@cache
+def _prepared_statements() -> Mapping[str, Prepared]:
+    statements = statements_of("postgres")
+    return {name: Prepared(statement) for name, statement in statements.items()}
+
+
 class PostgresDriver:
     """Runs each script as one transaction, and once more if it lost against another."""
 
     def __init__(self, pools: Pools, clock: Ticker | None) -> None:
         self._pools = pools
         self._clock = clock
-        self._statements = {n: Prepared(s) for n, s in statements_of("postgres").items()}
+        self._statements = dict(_prepared_statements())
         self._is_closed = False
         self._settings = ""
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from rota.adapters.store.rows import optional_micros, to_json
 from rota.adapters.store.script import Many, Script, query
-from rota.adapters.store.scripts import calendars
+from rota.adapters.store.scripts import calendars, weighing
 from rota.adapters.store.scripts.carts import templates
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.firing import (
@@ -46,6 +46,7 @@ class Definitions:
     calendars: Sequence[NewCalendar] = ()
     templates: TemplateChanges = NO_TEMPLATES
     declarations: Sequence[Declaration] = ()
+    shares: Sequence[str] = ()  # that jobs may name from now on
 
 
 def save(now: int, definitions: Definitions, actor: str, book: RulesBook) -> Script[Wakes]:
@@ -65,6 +66,7 @@ def save(now: int, definitions: Definitions, actor: str, book: RulesBook) -> Scr
             yield from answer_overdue(now, job.overdue, book, effects)
     yield from calendars.write(now, definitions.calendars, actor)
     yield from declaring.save(now, definitions.declarations, actor)
+    yield from weighing.add_shares(now, definitions.shares, actor)
     for job in jobs:
         yield from _save(now, job, actor)
     yield from calendars.save_uses(jobs)

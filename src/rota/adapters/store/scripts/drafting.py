@@ -25,7 +25,8 @@ from rota.domain.gates import Admission
 from rota.domain.ids import BackfillId, CartId, RunId
 from rota.domain.job import RunRules
 from rota.domain.key_demands import Asker, takes_keys
-from rota.domain.key_gates import rank_of, reasons_of
+from rota.domain.key_gates import reasons_of
+from rota.domain.key_order import rank_of
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, LEAST_CHARGED_SECONDS, share_key
 from rota.domain.run import Trigger
 from rota.domain.shared_keys import Demands, Shortage

@@ -10,7 +10,7 @@ gate sees it, or is seen.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rota.adapters.store.rows import rules_from
 from rota.adapters.store.script import Many, Row, Script, query
@@ -53,6 +53,14 @@ def follow(now: int, limit: int, book: RulesBook, hold: HoldGates) -> Script[Rel
         yield query("forget_ends", ids=over)
     wakes = yield from effects.conclude()
     return Released(len(ends), wakes)
+
+
+def followers(project: str, upstreams: Collection[str]) -> Script[dict[str, tuple[str, ...]]]:
+    rows = (yield query("followers", project=project, names=upstreams)) if upstreams else ()
+    names: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        names[row["upstream"]].append(rules_from(row["rules"]).name)
+    return {upstream: tuple(sorted(found)) for upstream, found in names.items()}
 
 
 def _source(end: Row) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from rota.domain.carts.states import CartState
 from rota.domain.forecast.accuracy import Outcome
 from rota.domain.ids import CartId, JobId, RunId, SessionId, instant, micros
 from rota.domain.order import share_of
+from rota.domain.run import Trigger
 from rota.domain.shared_keys import SECOND, Key
 from rota.domain.states import RunState
 from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, PredictedStart, TokensLeft
@@ -51,6 +52,11 @@ def tokens_left(limit: int) -> Script[dict[Key, TokensLeft]]:
     return {row["key"]: TokensLeft(row["level"], instant(row["at"])) for row in rows}
 
 
+def completions(limit: int) -> Script[dict[tuple[str, str], datetime]]:
+    rows = yield query("latest_completions", limit=limit)
+    return {(row["project"], row["job"]): instant(row["at"]) for row in rows}
+
+
 def save_predictions(now: int, starts: Sequence[PredictedStart]) -> Script[None]:
     rows = [(start.run, now, micros(start.start_at)) for start in starts]
     yield Many("insert_prediction", rows, exactly=False)
@@ -82,6 +88,8 @@ def _coming_job(row: Row) -> ComingJob:
         held_from=optional_instant(row["held_from"]),
         paused_until=optional_instant(row["paused_until"]),
         waits=bool(row["waits"]),
+        created_at=instant(row["created_at"]),
+        answered_to=optional_instant(row["answered_to"] or None),
     )
 
 
@@ -111,7 +119,10 @@ def _open_run(row: Row) -> OpenRun:
         job_id=JobId(row["job_id"]),
         job=row["job"],
         state=state,
+        trigger=Trigger(row["trigger"]),
+        created_at=instant(row["created_at"]),
         due_at=instant(row["due_at"]),
+        previous_due=optional_instant(row["previous_due"]),
         release_at=instant(row["release_at"]),
         eligible_at=optional_instant(row["eligible_at"]),
         began_at=optional_instant(row["started_at"] or row["claimed_at"]) if is_held else None,

@@ -11,7 +11,7 @@ from rota.adapters.store.script import Row, Rows, Script, query
 from rota.adapters.store.scripts.keys.states import rank_in
 from rota.adapters.store.scripts.lines import chain_from
 from rota.domain.ids import RunId, instant
-from rota.domain.key_gates import BOOST
+from rota.domain.key_order import BOOST
 from rota.domain.order import Chain, activation_tag, cost_of, entitled, group_of, share_of
 from rota.domain.resources import Vector, dominant_share
 from rota.domain.shape import demand_of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rota.adapters.store.script import Script, lock, query
 from rota.adapters.store.scripts.effects import record
 from rota.adapters.store.scripts.lines import chain_from
@@ -27,6 +29,13 @@ def set_weight(now: int, share: str, weight: float, actor: str) -> Script[None]:
         is_group = int(group_of(share) == share)
         yield query("weigh_chains", ids=lines, share=share, weight=weight, is_group=is_group)
     yield record("share.weighted", now, [share], actor=actor, weight=weight)
+
+
+def add_shares(now: int, shares: Sequence[str], actor: str) -> Script[None]:
+    """Shares that nobody has weighed yet get the weight that all have."""
+    for share in sorted(shares):
+        if (yield query("add_share", share=share, actor=actor, now=now)):
+            yield record("share.weighted", now, [share], actor=actor, weight=1.0)
 
 
 def lines(pool: str) -> Script[list[LineState]]:

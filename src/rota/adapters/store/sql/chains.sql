@@ -86,6 +86,11 @@ VALUES (:share, :weight, :actor, :now)
 ON CONFLICT (share) DO UPDATE SET weight = excluded.weight, updated_by = excluded.updated_by,
     updated_at = excluded.updated_at;
 
+-- name: add_share
+-- A share of the weight that all have, unless it has one.
+INSERT INTO share_weight (share, weight, updated_by, updated_at) VALUES (:share, 1, :actor, :now)
+ON CONFLICT (share) DO NOTHING RETURNING share;
+
 -- name: chains_of_share
 -- The lines of a share, and of all that is a part of it.
 SELECT id FROM chain WHERE share = :share OR substr(share, 1, length(:share) + 1) = :share || '/'

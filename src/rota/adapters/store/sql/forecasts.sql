@@ -1,8 +1,8 @@
 -- name: coming_jobs
 -- Jobs that come by themselves before a time, the next ones first.
 SELECT job.id, job.project, job.name, job.version, job.created_by, job.paused_until,
-    job_version.document, job_version.rules, schedule.anchor, schedule.next_at, schedule.held_from,
-    schedule.waits
+    job.created_at, job_version.document, job_version.rules, schedule.anchor, schedule.next_at,
+    schedule.held_from, schedule.waits, schedule.answered_to
 FROM schedule
 JOIN job ON job.id = schedule.job_id
 JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
@@ -12,8 +12,8 @@ ORDER BY schedule.next_at LIMIT :limit;
 -- name: waiting_jobs
 -- Jobs that come again once their run has ended, once their pause has, or once another has completed.
 SELECT job.id, job.project, job.name, job.version, job.created_by, job.paused_until,
-    job_version.document, job_version.rules, schedule.anchor, schedule.next_at, schedule.held_from,
-    schedule.waits
+    job.created_at, job_version.document, job_version.rules, schedule.anchor, schedule.next_at,
+    schedule.held_from, schedule.waits, schedule.answered_to
 FROM (SELECT job_id FROM schedule WHERE waits = 1
     UNION SELECT id FROM job WHERE paused_until IS NOT NULL AND paused_until < :before
     UNION SELECT job_id FROM dependency) AS waiting
@@ -24,8 +24,9 @@ WHERE job.deleted_at IS NULL LIMIT :limit;
 
 -- name: all_open_runs
 -- Runs that are not final, the oldest first.
-SELECT id, project, job_id, job, state, due_at, release_at, eligible_at, claimed_at, started_at,
-    session, blocked_on, pool, priority, chain, shape, expected, timeout, deadline_at, keys, cart,
+SELECT id, project, job_id, job, state, trigger, created_at, due_at, previous_due, release_at,
+    eligible_at, claimed_at, started_at, session, blocked_on, pool, priority, chain, shape, expected,
+    timeout, deadline_at, keys, cart,
     (SELECT paused FROM job WHERE job.id = active_run.job_id) AS paused
 FROM active_run ORDER BY seq LIMIT :limit;
 
@@ -52,6 +53,10 @@ FROM job WHERE id = ANY(:ids);
 -- name: tokens_left
 -- How full buckets were; those that nobody took of for long are likely to be full again.
 SELECT key, level, at FROM shared_key WHERE level IS NOT NULL ORDER BY at DESC LIMIT :limit;
+
+-- name: latest_completions
+-- When jobs that others follow last completed.
+SELECT project, job, at FROM completion ORDER BY at DESC LIMIT :limit;
 
 -- name: insert_prediction
 -- When a run is thought to start.

@@ -47,6 +47,12 @@ SELECT count(*) AS runs FROM (SELECT 1 FROM active_run
     WHERE coalesce(project, '') = :project AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
     LIMIT :limit) AS waiting;
 
+-- name: count_of_project
+-- How many jobs a project has, and how many of its runs wait.
+SELECT (SELECT count(*) FROM job WHERE project = :project AND deleted_at IS NULL) AS jobs,
+    (SELECT count(*) FROM active_run WHERE coalesce(project, '') = :project
+        AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED')) AS waiting;
+
 -- name: key_amounts
 -- How much of these keys live runs hold, and how much those will take that came to the queue of late. A
 -- run of which nobody knows whether it still runs keeps others with equal inputs away.
@@ -131,6 +137,23 @@ JOIN run ON run.seq IN (
     (SELECT seq FROM run AS last
         WHERE state = 'BLOCKED' AND keys IS NOT NULL AND blocked_on = wanted.key AND priority >= wanted.priority
         ORDER BY priority, seq DESC LIMIT 1));
+
+-- name: kept_keys
+-- What is kept of these keys for runs that still wait for another one.
+SELECT kept_key.key, kept_key.amount, kept_key.until, kept_key.waits_for, run.priority, run.created_at, run.seq
+FROM kept_key JOIN run ON run.seq = kept_key.seq
+WHERE kept_key.key = ANY(:keys) AND kept_key.until > :now
+    AND coalesce(run.state, '') = 'BLOCKED' AND coalesce(run.blocked_on, '') = kept_key.waits_for;
+
+-- name: keep_key
+-- So much of a key is kept for a run from now on, and for nobody else any more.
+INSERT INTO kept_key (key, seq, amount, until, waits_for) VALUES (:key, :seq, :amount, :until, :waits_for)
+ON CONFLICT (key) DO UPDATE SET seq = excluded.seq, amount = excluded.amount, until = excluded.until,
+    waits_for = excluded.waits_for;
+
+-- name: forget_kept_keys
+-- Some of what is kept no more.
+DELETE FROM kept_key WHERE key IN (SELECT key FROM kept_key WHERE until <= :now ORDER BY until LIMIT :limit);
 
 -- name: waited_shared_keys
 -- Keys between two ends that runs wait for, each found from the one before it.

@@ -9,10 +9,11 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,13 +65,18 @@ class _Prepared:
         return values
 
 
+@cache
+def _prepared_statements() -> Mapping[str, _Prepared]:
+    return {name: _Prepared(statement) for name, statement in shared_statements().items()}
+
+
 class SqliteDriver:
     """Owns the file's connections. Writes go through one thread, in order of urgency."""
 
     def __init__(self, path: Path, clock: Ticker) -> None:
         self._path = path
         self._clock = clock
-        self._statements = {n: _Prepared(s) for n, s in shared_statements().items()}
+        self._statements = dict(_prepared_statements())
         self._waiting: list[_Task] = []
         self._numbers = itertools.count()
         self._changed = threading.Condition()

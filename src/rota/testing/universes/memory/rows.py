@@ -9,7 +9,7 @@ from typing import Any
 
 from rota.domain.gates import ActiveRun
 from rota.domain.ids import RunId, SessionId, micros
-from rota.domain.key_gates import Rank, rank_of
+from rota.domain.key_order import Rank, rank_of
 from rota.domain.order import Chain, group_of
 from rota.domain.resources import Vector
 from rota.domain.run import AttemptResult, Trigger

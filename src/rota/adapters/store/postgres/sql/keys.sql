@@ -90,6 +90,19 @@ CROSS JOIN LATERAL (
             AND priority >= wanted.priority
         ORDER BY blocked_on DESC, priority, seq DESC LIMIT 1)) AS ends;
 
+-- name: keep_key
+-- So much of a key is kept for a run from now on, and for nobody else any more.
+INSERT INTO kept_key (key, seq, amount, until, waits_for)
+SELECT * FROM unnest(:key::text[], :seq::bigint[], :amount::bigint[], :until::bigint[], :waits_for::text[])
+    AS new (key) ORDER BY key
+ON CONFLICT (key) DO UPDATE SET seq = excluded.seq, amount = excluded.amount, until = excluded.until,
+    waits_for = excluded.waits_for;
+
+-- name: forget_kept_keys
+-- Some of what is kept no more.
+DELETE FROM kept_key WHERE key IN (SELECT key FROM kept_key
+    WHERE until <= :now ORDER BY until LIMIT :limit FOR UPDATE SKIP LOCKED);
+
 -- name: key_candidates
 -- The first of those who wait for each of these keys, from each of these priorities down.
 SELECT wanted.key, waiting.*

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from rota.adapters.store.rows import optional_micros, reasons_to
-from rota.adapters.store.script import Many, Row, Script, lock, query
+from rota.adapters.store.script import Many, Row, Rows, Script, lock, query
 from rota.adapters.store.scripts.carts.book import Book, count_wave, facts_of, open_books
 from rota.adapters.store.scripts.drafting import Draft, insert_drafts
 from rota.adapters.store.scripts.effects import Effects, record
@@ -15,6 +15,7 @@ from rota.adapters.store.scripts.gates import (
     hold_gates_of_jobs,
     hold_gates_to_submit,
 )
+from rota.adapters.store.scripts.keys.quotas import room_to_wait
 from rota.adapters.store.scripts.queueing import EndOfWait, cancel, end_waiting
 from rota.adapters.store.scripts.releasing import release_jobs
 from rota.adapters.store.scripts.rules import RulesBook
@@ -31,6 +32,7 @@ from rota.domain.carts.steps import (
     Stand,
     Start,
     decide,
+    wait_for_room,
 )
 from rota.domain.cause import Cause
 from rota.domain.gates import cart_key, held_by_cart
@@ -74,7 +76,9 @@ def _go_on(
                 yield from _skip_rest(now, book, effects)
                 return True
             case Start(wave, count):
-                yield from _start(now, book, wave, count, rules, effects)
+                if not (yield from _start(now, book, wave, count, rules, effects)):
+                    yield from _stand(now, book, wait_for_room(book.open, instant(now)))
+                    return False
             case RunCheck(job):
                 yield from _run_check(now, book, job, rules, effects)
             case step:
@@ -112,8 +116,12 @@ def _stand(now: int, book: Book, stand: Stand) -> Script[None]:
 
 def _start(
     now: int, book: Book, wave: int, count: int, rules: RulesBook, effects: Effects
-) -> Script[None]:
-    """Items get their runs, which are runs like any other from here on."""
+) -> Script[bool]:
+    """Items get their runs, which are runs like any other from here on.
+
+    False: the project may have no more that wait, so that some or all stay PENDING. Its quota is
+    held then, and whoever holds it asks for no more gates of jobs.
+    """
     yield from close_gate(now, book, effects, actor=_ACTOR)
     items = yield query("pending_items", cart=book.id, wave=wave, limit=count)
     jobs = {row["job_id"] for row in items}
@@ -121,7 +129,14 @@ def _start(
     known = {row["id"] for row in (yield query("jobs_that_exist", ids=jobs))}
     if not jobs <= known:
         yield from pause(now, book, PauseReason.JOB, effects, actor=_ACTOR)
-        return
+        return True
+    room = yield from room_to_wait(book.project)
+    if room != 0:
+        yield from _open(now, book, items[:room], rules, effects)
+    return room is None or room >= len(items)
+
+
+def _open(now: int, book: Book, items: Rows, rules: RulesBook, effects: Effects) -> Script[None]:
     # Sorted: of runs that are due at the same instant, those with lower ids go first.
     runs = sorted(new_run_id(instant(now)) for _ in items)
     drafts = [_draft(now, book, row, run) for row, run in zip(items, runs, strict=True)]

@@ -5,13 +5,15 @@ Nothing is locked: who is one too many is told so when it is claimed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from rota.adapters.store.rows import from_json
 from rota.adapters.store.script import Many, Row, Script
+from rota.adapters.store.scripts.keys.keeping import load_kept
 from rota.adapters.store.scripts.keys.states import load_states, load_waiters, rank_in
-from rota.domain.key_gates import KeyGate, Rank
+from rota.domain.key_gates import KeyGate
+from rota.domain.key_order import Kept, Rank, Wait
 from rota.domain.shared_keys import Demands, Key, Shortage
 
 
@@ -21,6 +23,14 @@ class Ask(NamedTuple):
     id: str
     demands: Demands
     rank: Rank
+    wait: Wait | None = None  # for a key already
+
+
+class Answers(NamedTuple):
+    """What runs are told that asked for their keys."""
+
+    short: Mapping[str, tuple[Shortage, ...]]  # by run; those left out may go
+    kept: Mapping[Key, Kept]  # for those that could have a key, and wait for another one now
 
 
 def ask_of(row: Row) -> Ask:
@@ -28,13 +38,14 @@ def ask_of(row: Row) -> Ask:
     return Ask(row["id"], from_json(row["keys"]), rank_in(row))
 
 
-def admit(
-    now: int, asks: Sequence[Ask], freed: Collection[Key] = ()
-) -> Script[dict[str, tuple[Shortage, ...]]]:
-    """What each of these runs is short of, in the order they ask; those left out may go.
+def admit(now: int, asks: Sequence[Ask]) -> Script[Mapping[str, tuple[Shortage, ...]]]:
+    """What each of these runs is short of, in the order they ask; those left out may go."""
+    answers = yield from answer(now, asks)
+    return answers.short
 
-    Whoever waits for a key that is `freed` is among those who ask.
-    """
+
+def answer(now: int, asks: Sequence[Ask], freed: Collection[Key] = ()) -> Script[Answers]:
+    """The same with what is kept. Whoever waits for a key that is `freed` is among who asks."""
     last: dict[Key, Rank] = {}
     for ask in asks:
         for key in ask.demands:
@@ -43,9 +54,9 @@ def admit(
     waiters = yield from load_waiters(
         {key: rank for key, rank in last.items() if key in states and key not in freed}
     )
-    gate = KeyGate(now, states, waiters)
-    short = {ask.id: gate.ask(ask.demands, ask.rank) for ask in asks}
-    return {run: found for run, found in short.items() if found}
+    gate = KeyGate(now, states, waiters, (yield from load_kept(now, states)))
+    short = {ask.id: gate.ask(ask.demands, ask.rank, ask.wait) for ask in asks}
+    return Answers({run: found for run, found in short.items() if found}, gate.kept)
 
 
 def promise(asks: Sequence[Ask]) -> Script[None]:

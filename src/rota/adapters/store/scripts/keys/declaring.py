@@ -7,6 +7,7 @@ from datetime import datetime
 
 from rota.adapters.store.rows import optional_instant, to_json
 from rota.adapters.store.script import Many, Row, Script, query
+from rota.adapters.store.scripts.keys.keeping import load_kept
 from rota.adapters.store.scripts.keys.states import declaration_from, load_states
 from rota.domain.errors import Conflict
 from rota.domain.ids import RunId, instant
@@ -70,6 +71,8 @@ def _record(event: str, now: int, kind: KeyKind, project: str, name: str, actor:
 def key_uses(now: int, keys: Collection[Key]) -> Script[dict[Key, KeyUse]]:
     """How these keys stand; those without a rule are left out."""
     states = yield from load_states(now, keys)
+    for key, kept in (yield from load_kept(now, states)).items():
+        states[key] = kept.kept_of(states[key])
     rows = (yield query("count_key_waiters", keys=states)) if states else ()
     waiting = {row["key"]: row["runs"] for row in rows}
     uses = {}

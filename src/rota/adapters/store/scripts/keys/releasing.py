@@ -12,13 +12,15 @@ from rota.adapters.store.script import Row, Script, lock, query
 from rota.adapters.store.scripts.effects import Effects
 from rota.adapters.store.scripts.fitting import fitting
 from rota.adapters.store.scripts.gates import hold_free_gates
-from rota.adapters.store.scripts.keys.admitting import admit, ask_of
+from rota.adapters.store.scripts.keys.admitting import Ask, answer, ask_of
+from rota.adapters.store.scripts.keys.keeping import keep
 from rota.adapters.store.scripts.keys.states import ends_of_lines, load_states, rank_in
 from rota.adapters.store.scripts.keys.waiting import wait_for_keys
 from rota.adapters.store.scripts.memory import Memory
 from rota.adapters.store.scripts.queueing import let_through
 from rota.adapters.store.scripts.releasing import pass_gates
 from rota.domain.key_gates import room_of
+from rota.domain.key_order import Wait
 from rota.domain.shared_keys import Key, KeyKind, KeyState, Shortage
 from rota.domain.states import RunState
 from rota.ports.records import Released
@@ -104,13 +106,20 @@ def _room(state: KeyState | None, now: int, limit: int) -> int:
 def _let_go(now: int, rooms: Mapping[Key, int], limit: int, effects: Effects) -> Script[int]:
     most = min(max(rooms.values()), limit // len(rooms) + 1) + _BESIDE
     rows = yield from _hold((yield from _first(rooms, most)), rooms)
-    asks = [ask_of(row) for row in rows]
-    short = (yield from admit(now, asks, freed=rooms)) if asks else {}
+    if not rows:
+        return 0
+    short, kept = yield from answer(now, [_ask_again(row) for row in rows], freed=rooms)
     passing = [row for row in rows if row["id"] not in short]
     moved = yield from _tell(now, [row for row in rows if row["id"] in short], short)
     if passing:
         yield from pass_gates(now, passing, effects, _enter)
+    yield from keep(now, kept)
     return len(passing) + moved
+
+
+def _ask_again(row: Row) -> Ask:
+    since = max(row["created_at"], row["release_at"], row["claimed_at"] or 0)
+    return ask_of(row)._replace(wait=Wait(row["blocked_on"], since))
 
 
 def _first(keys: Collection[Key], most: int) -> Script[list[Row]]:

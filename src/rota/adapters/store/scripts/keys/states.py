@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from datetime import timedelta
 
 import msgspec
 
 from rota.adapters.store.rows import to_json
 from rota.adapters.store.script import Many, Row, Rows, Script, query
 from rota.domain.key_demands import DeclarationId, declaration_of, rule_of
-from rota.domain.key_gates import Rank, Waiter, Waiters, rank_of
+from rota.domain.key_order import PROMISED, Rank, Waiter, Waiters, rank_of
 from rota.domain.limits import Declaration, Limit, Quota, Resource
 from rota.domain.shared_keys import Bucket, Key, KeyKind, KeyRule, KeyState, Rate
 from rota.domain.spec import PRIORITIES
 
-# So long a run in the queue keeps others from it. Whoever finds no worker by then, as its pool is
-# empty or full, may have to wait for its keys once more when it does.
-_PROMISED = timedelta(seconds=10) // timedelta(microseconds=1)
 _DECODERS: Mapping[KeyKind, msgspec.json.Decoder[Declaration]] = {
     KeyKind.RATE: msgspec.json.Decoder(Limit),
     KeyKind.RESOURCE: msgspec.json.Decoder(Resource),
@@ -91,7 +87,7 @@ def _declared(ids: Iterable[DeclarationId]) -> Script[dict[DeclarationId, Declar
 
 
 def _states(now: int, rules: Mapping[Key, KeyRule], buckets: Rows) -> Script[dict[Key, KeyState]]:
-    rows = (yield query("key_amounts", keys=rules, since=now - _PROMISED)) if rules else ()
+    rows = (yield query("key_amounts", keys=rules, since=now - PROMISED)) if rules else ()
     amounts = {row["key"]: (row["held"], row["queued"]) for row in rows}
     levels = {row["key"]: row for row in buckets}
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rota.adapters.store.script import Row, Script, query
 from rota.adapters.store.scripts.keys.states import declaration_from
@@ -17,8 +17,13 @@ ForAll = Mapping[str, Sequence[Declaration]]  # by project: what concerns all of
 def declared_for_all(jobs: Mapping[str, Row]) -> Script[ForAll]:
     """What is declared for all runs of the projects of these jobs. Most have nothing."""
     projects = {row["project"] for row in jobs.values() if row["has_limits"]}
+    return (yield from declared_in(projects)) if projects else {}
+
+
+def declared_in(projects: Collection[str]) -> Script[ForAll]:
+    """What is declared for all runs of these projects."""
     found: dict[str, list[Declaration]] = defaultdict(list)
-    for row in (yield query("declarations_for_all", projects=projects)) if projects else ():
+    for row in (yield query("declarations_for_all", projects=projects)):
         found[row["project"]].append(declaration_from(row))
     return found
 

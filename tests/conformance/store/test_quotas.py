@@ -1,0 +1,94 @@
+"""What a project has of its quota, and carts where only so many runs may wait."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+
+from rota.domain.carts.states import CartState, WaitReason
+from rota.domain.errors import Conflict
+from rota.domain.ids import SHARD_COUNT, JobId, SessionId
+from rota.domain.limits import Quota
+from rota.domain.states import WAITING_STATES
+from rota.ports.limits import ProjectCounts
+from rota.ports.records import RemovedJob, RunQuery
+from rota.testing.builders import Scene
+from rota.testing.cart_scenes import PARALLEL, CartScene
+
+pytestmark = pytest.mark.anyio
+
+SECOND = timedelta(seconds=1)
+
+
+async def allow(scene: Scene, queued: int) -> None:
+    await scene.store.save_declarations([Quota("default", queued=queued)], actor="admin")
+
+
+async def waiting(scene: Scene) -> int:
+    return len(await scene.store.runs(RunQuery(states=tuple(WAITING_STATES), limit=1_000)))
+
+
+async def test_what_a_project_has_is_counted(scene: Scene, job: JobId, worker: SessionId) -> None:
+    gone = await scene.job("gone")
+    await scene.trigger(job, 3)
+    await scene.claim(worker, 1)
+    await scene.store.save_jobs([], removed=[RemovedJob(gone)], actor="editor")
+
+    assert await scene.store.project_counts("default") == ProjectCounts(jobs=1, waiting=2)
+    assert await scene.store.project_counts("other") == ProjectCounts(jobs=0, waiting=0)
+
+
+async def test_a_cart_starts_as_many_items_as_there_is_room_for(
+    scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+) -> None:
+    await allow(scene, queued=4)
+    await scene.trigger(job)
+    cart = await carts.submit(job, PARALLEL, items=9)
+
+    first = await carts.advance(cart)
+    with pytest.raises(Conflict, match="quota of runs that wait"):
+        await scene.trigger(job)
+    await scene.claim(worker, 2)
+    second = await carts.advance(cart)
+
+    assert (first.state, first.open) == (CartState.RUNNING, 3)
+    assert (second.open, await waiting(scene)) == (5, 4)
+
+
+async def test_a_cart_waits_while_there_is_no_room_and_looks_for_it_by_itself(
+    scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+) -> None:
+    await allow(scene, queued=1)
+    await scene.trigger(job)
+    cart = await carts.submit(job)
+
+    full = await carts.advance(cart)
+    await carts.advance(cart)
+    told = [event.kind for event in await scene.store.events(0, 100)]
+    await scene.finish(worker, await scene.claim(worker))
+    scene.advance(SECOND)
+    [look] = await scene.store.carts_to_advance(range(SHARD_COUNT), 10)
+    _, flights = await carts.play(look.id, worker)
+
+    assert (full.state, full.reason, full.open) == (CartState.WAITING, WaitReason.QUOTA, 0)
+    assert told.count("cart.waiting") == 1
+    assert flights == [["item-0"], ["item-1"], ["item-2"]]
+    assert (await carts.show(cart)).state is CartState.COMPLETED
+
+
+async def test_carts_and_people_together_keep_the_quota(
+    scene: Scene, carts: CartScene, job: JobId
+) -> None:
+    await allow(scene, queued=5)
+    cart = await carts.submit(job, PARALLEL, items=4)
+
+    async def ask() -> None:
+        with suppress(Conflict):
+            await scene.trigger(job)
+
+    await asyncio.gather(carts.advance(cart), *(ask() for _ in range(4)))
+
+    assert await waiting(scene) == 5

@@ -1,0 +1,83 @@
+"""Whoever needs several keys gets its turn, however many others want one of them."""
+
+from __future__ import annotations
+
+from math import inf
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.properties.simulated import Ledger, worker
+
+from rota.domain.key_order import rank_of
+from rota.domain.shared_keys import SECOND, Counted, KeyRule, Rate
+from rota.domain.simulation import SimRun, World
+
+LONGEST = 8.0  # seconds for which a run has its keys, or a bucket takes to fill up
+LOCKS = ("resource:p/a", "resource:p/b", "resource:p/c")
+RULES: dict[str, KeyRule] = {
+    **dict.fromkeys(LOCKS, Counted(1)),
+    "resource:p/licence": Counted(3),
+    "rate:p/mail": Rate(1, 2.0, 4),
+}
+
+
+def rank(run: SimRun) -> tuple[int, int]:
+    return rank_of(run.priority, round(run.arrives_at * SECOND), int(run.id))
+
+
+def served(runs: list[SimRun]) -> dict[str, float]:
+    """When each run starts, where only keys are short."""
+    workers = [worker(slots=len(runs))]
+    ledger = Ledger(workers, RULES)
+    World(workers, RULES).simulate(runs, inf, ledger)
+    return {start.run.id: start.at for start in ledger.starts}
+
+
+def bound(run: SimRun, runs: list[SimRun], starts: dict[str, float]) -> float:
+    """One more than it has keys times the longest, after the last has started that goes before."""
+    came = [each for each in runs if each.arrives_at <= starts[run.id]]
+    begins = [starts[each.id] for each in came if rank(each) < rank(run)]
+    return max([run.arrives_at, *begins]) + (len(run.demands) + 1) * LONGEST
+
+
+@pytest.mark.parametrize("keys", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_run_of_some_keys_gets_its_turn_among_endless_runs_of_one(seed: int, keys: int) -> None:
+    random = Random(seed)
+    each_second = [(float(at), lock) for at in range(200) for lock in LOCKS]
+    ones = [
+        SimRun(f"{number}", "one", at, random.uniform(1.5, LONGEST), demands={lock: 1})
+        for number, (at, lock) in enumerate(each_second)
+    ]
+    few = SimRun("600", "few", 0.5, 1.0, demands=dict.fromkeys(LOCKS[:keys], 1))
+
+    runs = [*ones[: len(LOCKS)], few, *ones[len(LOCKS) :]]
+    starts = served(runs)
+
+    assert starts["600"] <= 0.5 + (keys + 1) * LONGEST
+    assert len(starts) == len(runs)
+
+
+def crowd(random: Random) -> list[SimRun]:
+    """Runs that come faster than they can be served, most of which want one key of a few."""
+    keys, at, made = random.sample(sorted(RULES), 3), 0.0, []
+    for number in range(120):
+        at += random.uniform(0.0, 1.5)
+        wanted = random.sample(keys, random.choice([1, 1, 1, 1, 2, 3]))
+        demands = {key: 1 if key in LOCKS else random.randint(1, 3) for key in wanted}
+        seconds, priority = random.uniform(0.3, LONGEST), random.choice([5, 5, 5, 6])
+        made.append(SimRun(f"{number}", "job", at, seconds, priority=priority, demands=demands))
+    return made
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**32))
+def test_everybody_goes_within_the_bound_after_those_before_it(seed: int) -> None:
+    runs = crowd(Random(seed))
+
+    starts = served(runs)
+
+    assert len(starts) == len(runs)
+    assert not [run for run in runs if starts[run.id] > bound(run, runs, starts) + 1e-3]
