@@ -9,8 +9,9 @@ from functools import partial
 
 from bench import stamps
 from bench.contest import Contestant, Figures, Plan, Result, take_turns, wait_for
-from bench.figures import Comparison, Goal, at_least_times, drain_rate
+from bench.figures import WARM_UP, Comparison, Goal, at_least_times, drain_rate
 from bench.functions import app, noop
+from bench.layers import per_run
 from bench.peers import environment, node_environment
 from bench.postgres import new_database, postgres
 from bench.redis_server import is_installed, redis_server
@@ -95,9 +96,12 @@ def _drain_rota(server: PostgresServer, total: int, workers: int) -> Figures:
             cluster.client.trigger_many(noop.name, [{}] * min(_BATCH, total - done))
         for _ in range(workers):
             cluster.add_worker(_SLOTS)
+        layers, warm = cluster.layers(server), int(total * WARM_UP)
+        cluster.wait_for(lambda: stamps.count_ticks(home.stamps) >= warm, _DRAIN_SECONDS)
+        before, done = layers.read(), stamps.count_ticks(home.stamps)
         cluster.wait_for(lambda: stamps.count_ticks(home.stamps) >= total, _DRAIN_SECONDS)
         wait_until_done(cluster.client, _DRAIN_SECONDS)
-        return _figures(home, total)
+        return {**_figures(home, total), **per_run(before, layers.read(), total - done)}
 
 
 def _drain_peer(server: PostgresServer, peer: Peer, total: int, workers: int) -> Figures:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from urllib.parse import urlsplit
 
 from bench.contest import Contestant, Figures, Plan, take_turns
 from bench.figures import Comparison, at_least, at_most
 from bench.functions import app, noop
+from bench.layers import Layers, per_run
 from bench.postgres import new_database, postgres
 from bench.rota_cluster import RotaCluster, rota_cluster
 from bench.rota_up import temporary_home
@@ -58,9 +59,9 @@ def _submit_singly(server: PostgresServer, calls: int) -> Figures:
         rota_cluster(home, store) as cluster,
     ):
         app.apply(cluster.client)
-        began = time.perf_counter()
-        asyncio.run(_call_all(cluster, calls))
-        return {"rate": calls / (time.perf_counter() - began)}
+        layers = cluster.layers(server)
+        seconds, cost = _timed(lambda: asyncio.run(_call_all(cluster, calls)), layers, calls)
+        return {"rate": calls / seconds, **cost}
 
 
 async def _call_all(cluster: RotaCluster, calls: int) -> None:
@@ -96,10 +97,13 @@ def _submit_in_bulk(server: PostgresServer, runs: int) -> Figures:
     ):
         client = cluster.client
         app.apply(client)
-        began = time.perf_counter()
-        for _ in range(0, runs, _BATCH):
-            client.trigger_many(noop.name, [{}] * _BATCH)
-        return {"rate": runs / (time.perf_counter() - began)}
+
+        def call_all() -> None:
+            for _ in range(0, runs, _BATCH):
+                client.trigger_many(noop.name, [{}] * _BATCH)
+
+        seconds, cost = _timed(call_all, cluster.layers(server), runs)
+        return {"rate": runs / seconds, **cost}
 
 
 def _submit_cart(server: PostgresServer, items: int) -> Figures:
@@ -111,6 +115,14 @@ def _submit_cart(server: PostgresServer, items: int) -> Figures:
         app.apply(cluster.client)
         cart = {"name": "all", "job": noop.name, "order": "groups", "group_size": [1, 5, 20, "10%"]}
         keys = [{"key": f"item-{number}"} for number in range(items)]
-        began = time.perf_counter()
-        cluster.client.submit_cart(cart, keys)
-        return {"accepted": time.perf_counter() - began}
+        layers = cluster.layers(server)
+        seconds, cost = _timed(lambda: cluster.client.submit_cart(cart, keys), layers, items)
+        return {"accepted": seconds, **cost}
+
+
+def _timed(work: Callable[[], object], layers: Layers, runs: int) -> tuple[float, Figures]:
+    """How many seconds it took, and what it cost each layer for one run."""
+    before, began = layers.read(), time.perf_counter()
+    work()
+    seconds = time.perf_counter() - began
+    return seconds, per_run(before, layers.read(), runs)

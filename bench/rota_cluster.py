@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from bench.contest import wait_for
+from bench.layers import Layers
 from bench.rota_up import FUNCTIONS, ROOT, Home
 from bench.stamps import VARIABLE
 from rota.runtime import tokens
@@ -13,6 +14,7 @@ from rota.runtime.settings import Settings
 from rota.sdk.client import Client
 from rota.testing.nodes import ServerNode, WorkerNode
 from rota.testing.servers.ports import free_ports
+from rota.testing.servers.postgres import PostgresServer
 
 
 class RotaCluster:
@@ -66,6 +68,22 @@ class RotaCluster:
 
         wait_for(holds, seconds, "all functions")
 
+    def layers(self, postgres: PostgresServer) -> Layers:
+        """Whose processor time a run costs."""
+        assert postgres.pid is not None
+        roots = {
+            "server": [node.pid for node in self.servers],
+            "worker": [node.pid for node in self.workers],
+            "postgres": [postgres.pid],
+        }
+        return Layers({name: pids for name, pids in roots.items() if pids})
+
+    def stop_workers(self) -> None:
+        """In good order: the work of whoever is killed with its guardian is counted as nobody's."""
+        for worker in self.workers:
+            if worker.is_running:
+                worker.stop()
+
     def close(self) -> None:
         for node in (*self.workers, *self.servers):
             node.close()
@@ -77,5 +95,6 @@ def rota_cluster(home: Home, store: str, **settings: str) -> Iterator[RotaCluste
     with ExitStack() as ending:
         cluster = RotaCluster(home, store, **settings)
         ending.callback(cluster.close)
+        ending.callback(cluster.stop_workers)
         cluster.add_server()
         yield cluster

@@ -10,12 +10,16 @@ import os
 import shutil
 import subprocess
 
-PACKAGES = {"faketime": "faketime", "openssl": "openssl"}  # command → package
+PACKAGES = {"faketime": "faketime", "openssl": "openssl", "pgbouncer": "pgbouncer"}  # by command
+DAEMONS = {"pgbouncer"}  # packages of which Debian starts one, now and with the machine
+PLACES = f"{os.environ['PATH']}:/usr/sbin"  # where a user looks, and where daemons are
 
 
 def main() -> None:
     """Install the packages whose commands are missing, if this user can."""
-    missing = [package for command, package in PACKAGES.items() if not shutil.which(command)]
+    missing = [
+        package for command, package in PACKAGES.items() if not shutil.which(command, path=PLACES)
+    ]
     if not missing:
         return
     names = " ".join(missing)
@@ -24,9 +28,17 @@ def main() -> None:
         return
     print(f"Installing {names} for the system tests (once) …", flush=True)
     install = ["apt-get", "install", "--yes", "-qq", "--no-install-recommends", *missing]
-    if subprocess.run(install, check=False).returncode:
-        subprocess.run(["apt-get", "update", "-qq"], check=False)
-        subprocess.run(install, check=False)
+    if run(*install):
+        run("apt-get", "update", "-qq")
+        run(*install)
+    for daemon in DAEMONS.intersection(missing):  # tests start their own
+        run("invoke-rc.d", daemon, "stop")
+        run("update-rc.d", daemon, "disable")
+
+
+def run(*command: str) -> int:
+    """Its exit code; a test tells what is missing if it failed."""
+    return subprocess.run(command, env={**os.environ, "PATH": PLACES}, check=False).returncode
 
 
 if __name__ == "__main__":

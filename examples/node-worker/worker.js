@@ -57,6 +57,7 @@ class Worker {
     metadata.set('authorization', `Bearer ${this.token}`);
     this.waiting = new Map();
     this.numbers = 0;
+    this.received = 0; // items of work, in this stream
     this.stream = client.Work(metadata);
     this.stream.on('data', (message) => this.accept(message));
     const ended = new Promise((_, reject) => {
@@ -78,6 +79,7 @@ class Worker {
     const { welcome } = await this.ask({ hello: this.hello });
     if (this.hello.resumes && welcome.session !== this.hello.resumes) this.killAll();
     this.hello.resumes = welcome.session;
+    this.streamNumber = welcome.stream;
     this.lease = welcome.lease_seconds * 1000;
     this.renewed(sentAt, welcome.store_now);
     console.log(`registered as ${this.hello.worker}: ${welcome.session}`);
@@ -90,7 +92,8 @@ class Worker {
       if (this.isStopping && this.attempts.size === 0) return this.ask({ leave: {} });
       const sentAt = performance.now();
       const held = [...this.attempts.values()].map((attempt) => attempt.fence);
-      const { beat } = await this.ask({ beat: { held, stopping: this.isStopping } });
+      const { received, streamNumber: stream, isStopping: stopping } = this;
+      const { beat } = await this.ask({ beat: { held, stopping, received, stream } });
       if (!beat.alive) {
         this.killAll();
         this.hello.resumes = '';
@@ -101,7 +104,7 @@ class Worker {
       for (const fence of beat.unknown ?? []) this.forget(fence, (attempt) => attempt.kill());
       await new Promise((resolve) => {
         this.beatSoon = resolve;
-        setTimeout(resolve, this.lease / 3);
+        setTimeout(resolve, sentAt + this.lease / 3 - performance.now());
       });
     }
   }
@@ -142,10 +145,16 @@ class Worker {
     }
   }
 
-  take({ work, specs }) {
-    this.specs.learn(specs ?? []);
-    for (const item of work ?? []) {
-      if (this.attempts.has(key(item))) continue; // sent twice: harmless
+  take({ work = [], specs = [], first = 0 }) {
+    if (first > this.received + 1) {
+      this.stream.destroy(new Error('a part of the stream is missing'));
+      return;
+    }
+    if (first && first <= this.received) return; // it came before
+    this.received += work.length;
+    this.specs.learn(specs);
+    for (const item of work) {
+      if (this.attempts.has(key(item))) continue; // by a server that does not count
       const attempt = new Attempt(item, this.specs.of(item), () => this.storeNow());
       this.attempts.set(key(item), attempt);
       this.settle(attempt);

@@ -68,7 +68,8 @@ class Ledger(Observer):
         self._change(run, worker, -1)
 
     def _change(self, run: SimRun, worker: str, sign: int) -> None:
-        demand = {name: sign * it for name, it in demand_of(run.shape).resources.items()}
+        taken = demand_of(run.shape).on(self._workers[worker].capacity)
+        demand = {name: sign * amount for name, amount in taken.items()}
         self._used[worker] = plus(self._used.get(worker, {}), demand)
         self._held[run.group] += sign
         for key, amount in run.demands.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,6 +57,19 @@ def test_tokens_are_there_when_they_are_promised_and_not_before(
 
     assert bucket.holds(tokens, ready)
     assert ready == now or not bucket.holds(tokens, ready - 2)
+
+
+@given(st.integers(1, 1_000), st.floats(1e9, 1e15), st.integers(0, 10**6 * SECOND))
+def test_it_takes_few_looks_to_tell_the_end_of_the_deepest_debt(
+    tokens: int, debt: float, now: int
+) -> None:
+    bucket = Bucket(Rate(tokens, 86_400.0, tokens), -debt, at=0)
+
+    with patch.object(Bucket, "holds", autospec=True, side_effect=Bucket.holds) as looks:
+        ready = bucket.ready_at(1, now)
+
+    assert bucket.holds(1, ready)
+    assert looks.call_count < 100
 
 
 @given(RATES, st.integers(0, 300))

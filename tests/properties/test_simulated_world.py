@@ -16,11 +16,11 @@ from tests.properties.simulated import ACTUAL, EXPECTED, Book, Ledger, shape, wo
 
 from rota.domain.order import BOOST_SECONDS, OLDEST_EVERY
 from rota.domain.resources import UNIT
-from rota.domain.shape import demand_of
+from rota.domain.shape import alone, demand_of
 from rota.domain.shared_keys import Counted, KeyRule, Rate
 from rota.domain.simulation import SimRun, World
 
-SEEDS = range(4)
+SEEDS = range(16)
 SIZES = (0.5, 1, 2, 4)  # cpus
 LENGTHS = {"p/a": (5, 35), "p/b": (10, 60), "p/c": (1, 30)}  # seconds, by user
 
@@ -77,7 +77,8 @@ def test_a_newcomers_first_run_starts_next(seed: int) -> None:
     World(workers).simulate([*(replace(run, shape="") for run in runs), newcomer], 300.0, ledger)
 
     before = sum(start.at <= 200.0 for start in ledger.starts)
-    assert ledger.place_of("new") - before <= 1  # but for a slot that is the oldest run's
+    # But for a slot that is the oldest run's, and one of the line with which it stands level.
+    assert ledger.place_of("new") - before <= 2
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -146,8 +147,11 @@ def test_the_lowest_priority_gets_a_key_after_the_greatest_head_start(seed: int)
     assert ledger.start_of("humble") <= 1.2 * ceil(came_before)
 
 
+@pytest.mark.parametrize("demand", [shape(memory=8), alone("")], ids=["large", "alone"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_large_run_starts_within_its_reservation_while_small_ones_stream_past(seed: int) -> None:
+def test_a_large_run_starts_within_its_reservation_while_small_ones_stream_past(
+    seed: int, demand: str
+) -> None:
     random, longest = Random(seed), 20.0
     workers = [worker(f"w{n}", slots=8, memory=8) for n in range(3)]
     ledger = Ledger(workers)
@@ -156,14 +160,14 @@ def test_a_large_run_starts_within_its_reservation_while_small_ones_stream_past(
         for n in range(2_000)
     ]
     small = [replace(run, timeout=longest, expected=longest) for run in small]
-    large = SimRun("large", "large", 100.0, 5.0, shape=shape(memory=8), share="p/large")
+    large = SimRun("large", "large", 100.0, 5.0, shape=demand, share="p/large")
 
     runs = sorted([*small, large], key=lambda run: run.arrives_at)
     World(workers).simulate(runs, 300.0, ledger)
 
     waited = ledger.start_of("large") - 100.0
     assert 0 < waited <= 2 * longest
-    assert sum(100.0 < start.at < 100.0 + waited for start in ledger.starts) > 10
+    assert sum(100.0 < start.at < 100.0 + waited for start in ledger.starts) > waited / 2
 
 
 def test_a_rate_limit_holds_in_every_window_and_says_when() -> None:
@@ -211,6 +215,8 @@ def runs(draw: st.DrawFn) -> list[SimRun]:
                 st.sampled_from([{}, {}, *({key: 1} for key in RULES), dict.fromkeys(RULES, 1)])
             ),
         )
+        if draw(st.integers(0, 4)) == 4:
+            run = replace(run, shape=alone(run.shape))
         made.append(replace(run, group="few", limit=2) if draw(st.booleans()) else run)
     return made
 

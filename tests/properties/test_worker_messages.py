@@ -161,6 +161,7 @@ ORDERS = (
         Dispatch,
         st.lists(WORK, max_size=3).map(tuple),
         st.lists(st.builds(SpecEntry, NAMES, ATTEMPTS, SPECS), max_size=3).map(tuple),
+        TOTALS,
     )
     | st.builds(Cancel, BATCHES)
     | st.builds(Watch, st.lists(NAMES).map(tuple))
@@ -168,7 +169,7 @@ ORDERS = (
 BOTH_WAYS: dict[str, tuple[Any, Any, Any]] = {
     "hello": (HELLOS, requests.hello_message, requests.hello_from),
     "beat": (
-        st.builds(Beat, BATCHES, st.booleans()),
+        st.builds(Beat, BATCHES, st.booleans(), st.none() | TOTALS, TOTALS),
         requests.beat_message,
         requests.beat_from,
     ),

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.system.carts import (
-    A_MINUTE,
     RAMP,
     TWICE,
     cart_events,
-    chains,
     check_evidence,
     databases,
-    items_of,
     runs_of,
     settle,
     submit,
@@ -25,20 +22,21 @@ from tests.system.carts import (
 )
 from tests.system.conftest import Up
 from tests.system.jobs import apply
+from tests.system.thousand import (
+    check_completed,
+    go_on_after_breach,
+    mend_and_retry,
+    submit_thousand,
+    wait_for_starts,
+)
 
 from rota.sdk import calls
-from rota.sdk.answers import Event, Run
 from rota.sdk.client import Client
 from rota.testing.evidence import Evidence
 from rota.testing.processes import RotaUp
-from rota.testing.waiting import eventually
 
 SLOTS = 8
 BUDGET = {"allow": "2%", "then": "pause"}
-
-
-def wait_for_starts(evidence: Evidence, count: int) -> None:
-    eventually(lambda: len(evidence.started()) >= count, A_MINUTE)
 
 
 class TestOrder:
@@ -101,34 +99,21 @@ class TestThousand:
     ) -> None:
         rota = up(lease="3s", slots=str(SLOTS))
         apply(rota.client, upgrade(evidence, mended, retry=TWICE))
-        items = databases(1000, broken=16, flaky=7)
-        cart = submit(rota.client, items, order="groups", group_size=RAMP, failures=BUDGET)
+        cart = submit_thousand(rota.client)
         wait_for_starts(evidence, 60)
         kill_all(rota)
         wait_for_starts(evidence, 200)
         kill_worker(rota)
 
-        check_paused_for_failures(rota, cart)
-        last = [item["key"] for item in items[-3:]]
-        rota.client.edit_cart(cart, items=[{"key": key, "skip": True} for key in last])
-        rota.client.resume_cart(cart, allow="10%")
+        go_on_after_breach(rota.client, cart, SLOTS)
         wait_for_starts(evidence, 600)
         kill_all(rota)
-        partial = settle(rota.client, cart)
-        assert (partial.state, partial.failed, partial.skipped) == ("PARTIAL", 62, 3)
 
-        mended.touch()
-        started = len(evidence.started())
-        assert rota.client.retry_cart(cart, "failed+skipped").affected == 65
-        wait_for_starts(evidence, started + 10)
+        mend_and_retry(rota.client, cart, evidence, mended)
         kill_worker(rota)
 
-        ended = settle(rota.client, cart)
-        assert (ended.state, ended.completed) == ("COMPLETED", 1000)
-        check_evidence(rota.client, cart, evidence)
-        again = {key: own for key, own in chains(rota.client, cart).items() if len(own) > 1}
-        assert {run.state for own in again.values() for run in own[:-1]} == {"FAILED"}
-        assert again.keys() == {item["key"] for item in items[15::16]}
+        check_completed(rota.client, cart, evidence)
+        assert claimed_while_paused(rota.client, cart) == set()
 
     def test_strict_budget_is_exceeded_by_exactly_one(
         self, up: Up, evidence: Evidence, mended: Path
@@ -159,26 +144,10 @@ def kill_worker(rota: RotaUp) -> None:
     os.kill(rota.worker_pid(), signal.SIGKILL)
 
 
-def check_paused_for_failures(rota: RotaUp, cart: str) -> None:
-    """Just after the one failure too many; only what workers held by then may have failed too."""
-    paused = settle(rota.client, cart)
-    assert (paused.state, paused.reason, paused.limit) == ("PAUSED", "failures", 20)
-    assert 21 <= paused.failed <= 21 + SLOTS - 1
-    [breach] = [event for event in cart_events(rota.client, cart) if is_breach(event)]
-    assert 21 <= breach.data["failed"] <= paused.failed
-    assert not claimed_after(rota.client, breach, runs_of(rota.client, cart))
-    untouched = [item for item in items_of(rota.client, cart) if item.state == "PENDING"]
-    assert len(untouched) == paused.pending
-    assert all(item.run is None for item in untouched)
-
-
-def is_breach(event: Event) -> bool:
-    return event.type == "rota.cart.threshold"
-
-
-def claimed_after(client: Client, event: Event, runs: Iterable[Run]) -> set[str]:
-    """Which of these runs a worker was given after the event."""
-    later = client.each(calls.list_events(after=event.id, limit=1000))
-    claims = (event for event in later if event.type == "rota.run.claimed")
-    claimed = {run for event in claims for run in event.data["ids"]}
-    return claimed & {run.id for run in runs}
+def claimed_while_paused(client: Client, cart: str) -> set[str]:
+    """Runs that a worker was given after the breach, by the order in which SQLite keeps events."""
+    told = {event.type: event.id for event in cart_events(client, cart)}
+    later = client.each(calls.list_events(after=told["rota.cart.threshold"], limit=1000))
+    paused = takewhile(lambda event: event.id != told["rota.cart.resumed"], later)
+    claims = [event for event in paused if event.type == "rota.run.claimed"]
+    return {run for claim in claims for run in claim.data["ids"]}

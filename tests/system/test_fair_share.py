@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
+from itertools import islice
 
 import pytest
 from tests.system.conftest import Up
 from tests.system.jobs import apply, job, runs_of
 
 from rota.domain.order import OLDEST_EVERY
+from rota.sdk import calls
 from rota.sdk.answers import Run
 from rota.sdk.client import Client
 from rota.testing.evidence import Event, Evidence, Mark, of_event
@@ -26,8 +28,9 @@ WANTS = {"anna": ["small"], "ben": ["wide"], "cleo": ["small", "wide"]}
 WEIGHTS = {"anna": 1, "ben": 1, "cleo": 2}
 ROUNDS, ROUND = 15, 10  # how often a user asks for each job, and for how many runs
 MEASURED = 200  # runs
-TOLERANCE = 0.05
-HOARD = 2_000
+TOLERANCE = 0.03
+HOARD = 10_000
+SERVED = ("CLAIMED", "PROCESSING", "COMPLETED")  # in the order in which a run passes them
 A_MINUTE = timedelta(minutes=1)
 
 AsUser = Callable[[RotaUp, str], Client]
@@ -45,16 +48,17 @@ def as_user() -> Iterator[AsUser]:
         yield connect
 
 
-def served_before(client: Client, run: Run) -> list[str]:
+def served_before(client: Client, run: Run) -> set[str]:
     """Runs that a worker got while this one was queued."""
     own = eventually(lambda: claimed(client, run))
     assert own.queued_at
     assert own.claimed_at
-    return [
+    return {
         other.id
-        for other in runs_of(client)
+        for state in SERVED
+        for other in runs_of(client, state=state)
         if other.claimed_at and own.queued_at < other.claimed_at < own.claimed_at
-    ]
+    }
 
 
 def claimed(client: Client, run: Run) -> Run:
@@ -93,11 +97,14 @@ class TestWeights:
 
         rota.client.resume_worker("only")
         marks = eventually(lambda: measured(evidence), A_MINUTE)
+        rota.client.drain_worker("only")
         newcomer = as_user(rota, "dora").trigger("small")
+        rota.client.resume_worker("only")
 
         entitled = {user: weight / sum(WEIGHTS.values()) for user, weight in WEIGHTS.items()}
         assert parts(marks, owners) == pytest.approx(entitled, abs=TOLERANCE)
-        assert len(served_before(rota.client, newcomer)) <= SLOTS
+        # But for a slot that is the oldest run's, and one of the line with which it stands level.
+        assert len(served_before(rota.client, newcomer)) <= 2
 
 
 def backlog(client: Client, jobs: Sequence[str]) -> list[str]:
@@ -131,4 +138,5 @@ class TestHoard:
         for run in (first, urgent):
             assert len(served_before(rota.client, run)) <= SLOTS
         assert len(served_before(rota.client, patient)) <= OLDEST_EVERY
-        assert len(runs_of(rota.client, state="QUEUED")) > HOARD / 2
+        waiting = rota.client.each(calls.list_runs(state="QUEUED", limit=1_000))
+        assert sum(1 for _ in islice(waiting, HOARD // 2)) == HOARD // 2

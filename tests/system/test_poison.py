@@ -10,6 +10,7 @@ from tests.system.conftest import Up
 from tests.system.jobs import apply, job, settle
 
 from rota.sdk import calls
+from rota.sdk.answers import Attempt, Run
 from rota.sdk.client import Client
 from rota.testing.checker import check
 from rota.testing.evidence import Evidence
@@ -26,21 +27,30 @@ def completed(client: Client, name: str) -> list[str]:
     return [run.id for run in client.each(call)]
 
 
+def is_going(client: Client, run: Run) -> bool:
+    return client.get_run(run.id).state == "PROCESSING"
+
+
 class TestWorkerKiller:
     def test_it_is_quarantined_and_canaries_live_on(self, up: Up, evidence: Evidence) -> None:
         rota = up(lease="3s")
         apply(
             rota.client,
             job("canary", evidence.script(), schedule="every 500ms", overlap="queue_all"),
+            job("neighbour", "sleep 2", max_losses=1, overlap="allow"),
             job("killer", KILL_THE_WORKER, max_losses=1),
         )
         eventually(lambda: completed(rota.client, "canary"))
+        neighbours = [rota.client.trigger("neighbour") for _ in range(2)]
+        eventually(lambda: all(is_going(rota.client, run) for run in neighbours))
 
         killer = settle(rota.client, rota.client.trigger("killer"))
 
-        assert (killer.state, killer.cause) == ("FAILED", "poison")
+        assert (killer.state, killer.cause, killer.is_alone) == ("FAILED", "poison", True)
         assert (killer.attempt, killer.losses) == (2, 2)
         assert [attempt.result for attempt in killer.attempts] == ["LOST", "LOST"]
+        ended = [settle(rota.client, run) for run in neighbours]
+        assert [(run.state, run.losses) for run in ended] == [("COMPLETED", 1)] * 2
         before = len(completed(rota.client, "canary"))
         eventually(lambda: len(completed(rota.client, "canary")) > before + 2)
         assert rota.process.poll() is None
@@ -48,6 +58,15 @@ class TestWorkerKiller:
         canaries = {run.id: run for run in rota.client.get_history("canary", limit=1000)}
         lost = [run.id for run in canaries.values() if run.losses]
         assert check(marks, done, optional=canaries, lost=lost) == []
+        assert not [run for run in canaries.values() if is_beside(run, killer.attempts[-1])]
+
+
+def is_beside(run: Run, attempt: Attempt) -> bool:
+    """Whether the latest attempt at a run was claimed while that attempt was under way."""
+    assert attempt.claimed_at is not None
+    assert attempt.ended_at is not None
+    at = run.claimed_at
+    return at is not None and attempt.claimed_at < at < attempt.ended_at
 
 
 class TestDamagedRow:

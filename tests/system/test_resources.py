@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 from tests.system.conftest import Up
-from tests.system.jobs import apply, job
+from tests.system.jobs import Document, apply, job, runs_of, settle
 
 from rota.sdk import calls
 from rota.sdk.client import Client
+from rota.sdk.why_answers import Reserved
 from rota.testing.checker import most_in_use
 from rota.testing.evidence import Event, Evidence
 from rota.testing.processes import RotaUp
 from rota.testing.waiting import eventually
 
 OFFER = "cpu=64,memory=8GiB"
-SIZES = {"small": 2, "large": 8}  # GiB
+SIZES = {"small": 2, "large": 8, "early": 6}  # GiB
 WORKERS, SMALL = 2, 40
 QUIET = timedelta(seconds=45)  # the lease of the dead has to pass, on a busy machine
+
+
+def sized(name: str, work: str, **fields: Any) -> Document:
+    return job(name, work, resources={"memory": f"{SIZES[name]}GiB"}, **fields)
 
 
 def in_use(client: Client) -> set[str]:
@@ -28,14 +35,19 @@ def unfinished(client: Client) -> int:
     return sum(not run.is_settled for run in client.each(calls.list_runs(limit=1_000)))
 
 
+def reservation(client: Client, run: str) -> Reserved:
+    """What is kept free for it."""
+    order = client.explain(run).order
+    assert order
+    assert order.reservation
+    assert order.reservation.run == run
+    return order.reservation
+
+
 def burden(rota: RotaUp, evidence: Evidence) -> None:
     """A backlog of small runs before and behind a large one."""
     work = evidence.script(evidence.beats(3))
-    retry = {"attempts": 3}
-    apply(
-        rota.client,
-        *(job(n, work, resources={"memory": f"{s}GiB"}, retry=retry) for n, s in SIZES.items()),
-    )
+    apply(rota.client, *(sized(name, work, retry={"attempts": 3}) for name in ("small", "large")))
     rota.client.trigger_many("small", [{}] * (SMALL // 2))
     rota.client.trigger("large")
     rota.client.trigger_many("small", [{}] * (SMALL // 2))
@@ -57,3 +69,32 @@ def test_no_more_is_in_use_than_there_is_whatever_is_killed_and_the_large_run_ha
     assert most_in_use(evidence.marks(), SIZES) <= WORKERS * 8
     assert {run for run, _ in evidence.ended()} == {run for run, _ in evidence.started()}
     assert in_use(rota.client) == {"0B"}
+
+
+def test_a_run_that_needs_a_whole_worker_starts_within_its_reservation_while_small_ones_pass(
+    up: Up, evidence: Evidence, tmp_path: Path
+) -> None:
+    rota, room = up(slots="16", resources=OFFER), tmp_path / "room"
+    rota.start_worker("second")
+    until_room = f"until [ -e {room} ]; do sleep 0.05; done"
+    work = {"early": until_room, "large": "true", "small": "true"}
+    apply(rota.client, *(sized(name, evidence.script(what)) for name, what in work.items()))
+    rota.client.trigger_many("early", [{}] * WORKERS)
+    eventually(lambda: len(evidence.started()) == WORKERS)
+    large = rota.client.trigger("large")
+    reserved = eventually(lambda: reservation(rota.client, large.id))
+
+    rota.client.trigger_many("small", [{}] * SMALL)
+    eventually(lambda: len(evidence.ended()) >= SMALL // 4)
+    room.touch()
+    starts_at = settle(rota.client, large).claimed_at
+    eventually(lambda: unfinished(rota.client) == 0, QUIET)
+
+    assert starts_at
+    assert reserved.until
+    assert starts_at <= reserved.until
+    small = runs_of(rota.client, "small")
+    before = [run for run in small if run.claimed_at and run.claimed_at < starts_at]
+    assert len(before) >= SMALL // 4
+    assert reserved.worker not in {run.worker for run in before}
+    assert most_in_use(evidence.marks(), SIZES) <= WORKERS * 8

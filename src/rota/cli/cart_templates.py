@@ -67,6 +67,8 @@ def rollback(cart: CartReference, /, *, destroying: Destroying = DESTROYING) -> 
         plan = client.plan_rollback(found.id)
         for line in plan_lines(plan):
             terminal.tell(line)
+        if found.state == "PAUSED":
+            terminal.tell(f"{found.id} is paused; this cancels it")
         if destroying.dry_run:
             return
         question = f"roll back {counted(plan.items, 'item')} of {found.id} ({inert(found.name)})?"

@@ -18,7 +18,7 @@ _NOTHING = "–"
 _REASONS = {
     "person": "by a person",
     "failures": "too many failed",
-    "check": "the check between two waves",
+    "check": "for the check between two waves",
     "job": "a job is gone",
     "soak": "between two waves",
     "approval": "for approval",
@@ -30,12 +30,18 @@ _REASONS = {
 
 def standing(cart: Cart) -> str:
     """`running`, `paused: too many failed`."""
-    reason = _REASONS.get(cart.reason, cart.reason)
+    reason = _reason(cart)
     return f"{cart.state.lower()}: {reason}" if reason else cart.state.lower()
 
 
 def _detail(cart: Cart) -> str:
-    return _REASONS.get(cart.reason, cart.reason) or cart.description or _NOTHING
+    return _reason(cart) or cart.description or _NOTHING
+
+
+def _reason(cart: Cart) -> str:
+    if (cart.state, cart.reason) == ("PAUSED", "check"):
+        return "the check did not complete"
+    return _REASONS.get(cart.reason, cart.reason)
 
 
 CARTS: ListView[Cart] = ListView(
@@ -98,6 +104,7 @@ def write_cart(terminal: Terminal, cart: CartDetail, present: datetime) -> None:
             ("between waves", _between(cart)),
             ("at a time", "" if cart.max_parallel is None else f"{cart.max_parallel:,}"),
             ("job", cart.job),
+            ("rollback", cart.rollback),
             ("description", cart.description),
             ("submitted", f"{times.moment(cart.created_at, present)} by {cart.created_by}"),
             ("starts", "" if cart.starts_at is None else times.moment(cart.starts_at, present)),
@@ -129,14 +136,30 @@ def actions(cart: Cart) -> Iterator[str]:
     if cart.interrupted and (cart.is_final or cart.state == "PAUSED"):
         yield f"{_interrupted(cart)} · rota cart retry {cart.id} --skipped"
     if cart.state == "PAUSED":
+        yield from _failed_check(cart)
         yield f"rota cart resume {cart.id}{_allowance(cart)}"
+    if _is_undoable(cart):
+        yield f"or undo what it has done · rota cart rollback {cart.id}"
     if cart.state == "WAITING" and cart.reason == "approval":
         yield f"rota cart approve {cart.id}{_coming_wave(cart)}"
 
 
+def _failed_check(cart: Cart) -> Iterator[str]:
+    gate = cart.gate if isinstance(cart, CartDetail) else None
+    if gate is not None and gate.check_run:
+        yield f"rota logs {gate.check_run}"
+
+
+def _is_undoable(cart: Cart) -> bool:
+    """Whether it has a rollback job that has something to do, and was stopped."""
+    failed_too_often = isinstance(cart, CartDetail) and cart.failed_too_often
+    is_stopped = failed_too_often or cart.reason == "failures" or cart.state == "CANCELLED"
+    return bool(cart.rollback and cart.wave) and is_stopped
+
+
 def _allowance(cart: Cart) -> str:
     """What has to be said to resume it: as many as failed are to be allowed."""
-    if not isinstance(cart, CartDetail) or not cart.breached:
+    if not isinstance(cart, CartDetail) or cart.failures_in_scope <= cart.limit:
         return ""
     return f" --allow {cart.failures_in_scope}"
 
@@ -208,8 +231,10 @@ def _counts(cart: Cart) -> str:
 def _budget(cart: CartDetail) -> str:
     scope = " of the wave" if cart.failures.of == "wave" else ""
     share = f" ({cart.failures.allow})" if "%" in str(cart.failures.allow) else ""
-    over = ", which is too many" if cart.breached else ""
-    return f"{cart.failures_in_scope:,} of {cart.limit:,}{scope} allowed{share}{over}"
+    of_all = f"{cart.failures_in_scope:,} of {cart.limit:,}{scope} allowed{share}"
+    if cart.failures_in_scope > cart.limit:
+        return f"{of_all}, which is too many"
+    return f"{of_all}, but too many of an earlier wave" if cart.breached else of_all
 
 
 def _between(cart: Cart) -> str:

@@ -98,18 +98,25 @@ def _takes(job: JobForecast) -> str:
 def _job_waits(job: JobForecast) -> str:
     if not job.waits_for:
         return ""
-    what = _what(job.waits_for)
     if not job.unplaced:
-        return f"{times.length(job.longest_wait_seconds)} for {what}"
+        return f"{times.length(job.longest_wait_seconds)} for {_what(job.waits_for)}"
     some = "" if job.unplaced == job.starts else f"{job.unplaced:,} "
-    return f"{some}{_NEVER} for {what}"
+    return f"{some}{_never(job.waits_for)}"
 
 
 def _start_waits(run: ForecastStart) -> str:
     if not run.waits_for:
         return ""
     wait = run.wait_seconds
-    return f"{_NEVER if wait is None else times.length(wait)} for {_what(run.waits_for)}"
+    if wait is None:
+        return _never(run.waits_for)
+    return f"{times.length(wait)} for {_what(run.waits_for)}"
+
+
+def _never(waits_for: str) -> str:
+    """A worker that has room may be there all the same, but none for this."""
+    which = " that can take it" if waits_for.startswith("worker:") else ""
+    return f"{_NEVER} for {_what(waits_for)}{which}"
 
 
 def _what(waits_for: str) -> str:
@@ -135,9 +142,14 @@ def _saturation(found: Saturation, present: datetime) -> str:
     runs = "1 run waits" if found.waiting == 1 else f"{found.waiting:,} runs wait"
     span = f"{_clock(found.begins_at, present)}–{_clock(found.ends_at, present)}"
     names = ", ".join(found.jobs)
-    length = f"up to {times.length(found.longest_wait_seconds)}"
-    wait = "beyond this window" if found.unplaced else length
-    return f"! {span}  {runs} {wait} for {_what(found.what)}: {names}"
+    return f"! {span}  {runs}{_how_long(found)} for {_what(found.what)}: {names}"
+
+
+def _how_long(found: Saturation) -> str:
+    if not found.unplaced:
+        return f" up to {times.length(found.longest_wait_seconds)}"
+    is_all = found.unplaced == found.waiting
+    return " beyond this window" if is_all else f", {found.unplaced:,} of them beyond this window,"
 
 
 def _slow(run: SlowRun, present: datetime) -> str:

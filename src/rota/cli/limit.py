@@ -7,15 +7,17 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from rota.cli import times
-from rota.cli.asking import ask, ask_list
 from rota.cli.completers import complete_limits
-from rota.cli.declaring import is_agreed, set_declared
+from rota.cli.declaring import (
+    Declared,
+    delete_declared,
+    list_declared,
+    set_declared,
+    show_declared,
+)
 from rota.cli.durations import Duration
-from rota.cli.inert import inert
 from rota.cli.limit_views import LIMITS, write_limit
 from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Limit, Remote, Writing
-from rota.cli.printing import print_list, print_one
 from rota.cli.whole_numbers import WholeNumber
 from rota.sdk import limit_calls
 
@@ -23,27 +25,26 @@ app = App(name="limit", help="Rate limits, as token buckets: list, show, set, de
 
 Name = Annotated[str, Parameter(help="Name of a limit.", completer=complete_limits)]
 Tokens = Parameter(validator=Number(gte=1))
+_LIMIT = Declared(
+    "limit",
+    limit_calls.list_limits,
+    limit_calls.get_limit,
+    limit_calls.delete_limit,
+    LIMITS,
+    write_limit,
+)
 
 
 @app.command(name="list")
 def list_(*, limit: Limit = 100, remote: Remote = REMOTE) -> None:
     """List rate limits: the tokens there are, when the next comes, and how many runs wait."""
-    with remote.connect() as client:
-        listing = ask_list(client, limit_calls.list_limits(), limit=limit)
-    print_list(remote, listing, LIMITS)
+    list_declared(remote, _LIMIT, limit)
 
 
 @app.command
 def show(name: Name, /, *, remote: Remote = REMOTE) -> None:
     """Show a rate limit: the tokens there are, when the next comes, and how many runs wait."""
-    with remote.connect() as client:
-        found = ask(client, limit_calls.get_limit(name))
-    print_one(
-        remote,
-        found,
-        name=lambda limit: limit.name,
-        page=lambda terminal, limit: write_limit(terminal, limit, times.now()),
-    )
+    show_declared(remote, _LIMIT, name)
 
 
 @app.command(name="set")
@@ -77,8 +78,4 @@ def set_(
 @app.command
 def delete(name: Name, /, *, destroying: Destroying = DESTROYING) -> None:
     """Delete a rate limit; runs that wait for it are let go."""
-    with destroying.connect() as client:
-        found = client.get_limit(name)
-        if is_agreed(destroying, f"delete limit {found.name}"):
-            client.delete_limit(found.name)
-            destroying.terminal().tell(f"deleted limit {inert(found.name)}")
+    delete_declared(destroying, _LIMIT, name)

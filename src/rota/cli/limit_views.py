@@ -111,9 +111,7 @@ def write_resource(terminal: Terminal, resource: Resource, present: datetime) ->
 
 def write_quota(terminal: Terminal, quota: Quota, present: datetime) -> None:
     """What a project may have, and what it has of it."""
-    use, bucket = quota.use, quota.bucket
-    running = f", {_live(use)}" if use else ""
-    minute = f", {bucket.tokens:,} left now{_waiting(bucket.waiting)}" if bucket else ""
+    running = f", {_live(quota.use)}" if quota.use else ""
     write_pairs(
         terminal,
         [
@@ -121,10 +119,15 @@ def write_quota(terminal: Terminal, quota: Quota, present: datetime) -> None:
             ("jobs", f"{_most(quota.jobs)}, {quota.jobs_now:,} now"),
             ("queued", f"{_most(quota.queued)}, {quota.queued_now:,} now"),
             ("running", _most(quota.running) + running),
-            ("runs per minute", _most(quota.runs_per_minute) + minute),
+            ("runs per minute", _most(quota.runs_per_minute) + _left(quota.bucket)),
+            ("output bytes per day", _most(quota.output_bytes_per_day) + _left(quota.output)),
             *_changed(quota, present),
         ],
     )
+
+
+def _left(bucket: Bucket | None) -> str:
+    return f", {bucket.tokens:,} left now{_waiting(bucket.waiting)}" if bucket else ""
 
 
 def _live(use: Use) -> str:

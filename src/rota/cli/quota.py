@@ -27,7 +27,7 @@ app = App(name="quota", help="What a project may have: show, set, clear.")
 UNLIMITED = "unlimited"
 
 
-def _convert(_: type, tokens: Sequence[Token]) -> int | str:
+def _number(_: type, tokens: Sequence[Token]) -> int | str:
     text = tokens[0].value
     try:
         return text if text == UNLIMITED else int(text)
@@ -35,8 +35,18 @@ def _convert(_: type, tokens: Sequence[Token]) -> int | str:
         raise ValueError(f'"{text}" is neither a whole number nor {UNLIMITED}') from None
 
 
+def _size(kind: type, tokens: Sequence[Token]) -> int | str:
+    text = tokens[0].value
+    if text == UNLIMITED or text.isdecimal():
+        return _number(kind, tokens)
+    from rota.runtime.offline import parse_size  # not for those who give no size
+
+    return parse_size(text)
+
+
 Most = int | str | None  # None: as it is
-_NUMBER = Parameter(metavar="N", converter=_convert)
+_NUMBER = Parameter(metavar="N", converter=_number)
+_SIZE = Parameter(metavar="SIZE", converter=_size)
 
 
 @Parameter(name="*")
@@ -47,6 +57,9 @@ class Changes:
     running: Annotated[Most, _NUMBER, Parameter(help="Runs at a time.")] = None
     queued: Annotated[Most, _NUMBER, Parameter(help="Runs that wait; more are refused.")] = None
     runs_per_minute: Annotated[Most, _NUMBER, Parameter(help="Runs started a minute.")] = None
+    output_bytes_per_day: Annotated[
+        Most, _SIZE, Parameter(help="Output of all runs in a day, such as 10GiB.")
+    ] = None
     jobs: Annotated[Most, _NUMBER, Parameter(help="Jobs.")] = None
 
     def of(self, quota: Quota) -> dict[str, int | None]:
@@ -77,7 +90,7 @@ def show(*, remote: Remote = REMOTE) -> None:
 def set_(*, changes: Changes = _AS_IT_IS, writing: Writing = WRITING) -> None:
     """Change the quota of a project; what is not named stays, `unlimited` takes a number away."""
     if changes == _AS_IT_IS:
-        hint = "--running N, --queued N, --runs-per-minute N or --jobs N"
+        hint = "--running, --queued, --runs-per-minute, --output-bytes-per-day or --jobs"
         raise CommandFailed("say what is to be different", code=Exit.USAGE, hint=hint)
     with writing.connect() as client:
         quota = client.get_quota()

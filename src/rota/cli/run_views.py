@@ -89,10 +89,17 @@ def attempt_words(run: Run, number: int) -> str:
 def _state(run: Run) -> str:
     notes = [
         f"attempt {attempt_words(run, run.attempt)}" if run.attempt else "",
+        "alone" if run.is_alone else "",
         ended_by(run),
         "" if run.duration_seconds is None else times.length(run.duration_seconds),
     ]
     return " · ".join([run.state.lower(), *(note for note in notes if note)])
+
+
+def _waits_for(run: Run) -> str:
+    """Nothing is told of a run that waits for a worker, as all do that are queued."""
+    is_ordinary = run.state == "QUEUED" and not run.reasons
+    return "" if is_ordinary else run.waiting or ""
 
 
 def write_run(terminal: Terminal, run: RunDetail, present: datetime) -> None:
@@ -105,7 +112,7 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime) -> None:
             ("run", run.id),
             ("job", f"{run.job} (version {run.job_version})"),
             ("state", _state(run)),
-            ("waits for", "" if run.state == "QUEUED" else run.waiting or ""),
+            ("waits for", _waits_for(run)),
             ("cause", run.cause),
             ("message", run.message),
             ("trigger", f"{run.trigger} by {run.created_by}" if run.created_by else run.trigger),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -12,7 +13,10 @@ import msgspec
 from rota.domain.errors import NotFound
 from rota.operations.specs import Ref
 from rota.ports.records import Room, Session
-from rota.ports.work import Dispatch, Fence, Order, Work
+from rota.ports.work import Beat, Dispatch, Fence, Order, Work
+
+_NOT_ORDERED = 0
+_NOT_SENT = sys.maxsize
 
 
 @dataclass(slots=True, eq=False)
@@ -20,18 +24,22 @@ class Desk:
     """One connection of one worker; when it connects anew it gets another desk."""
 
     session: Session
-    held: set[Fence] = field(default_factory=set)  # what this server believes it holds
+    # What this server believes it holds: which item of the work sent to it, counted from 1.
+    held: dict[Fence, int] = field(default_factory=dict)
     known_specs: set[Ref] = field(default_factory=set)
     has_backlog: bool = True  # the latest claim left runs behind, as far as is known
     takes_nothing: bool = False  # the worker stops, or is drained, or is not settled
     is_held_up: bool = False  # the latest claim could not be made, which has been told
     is_settled: bool = True  # whether it is known what its former connections left behind
     has_room: asyncio.Event = field(default_factory=asyncio.Event)
+    taking_report: asyncio.Lock = field(default_factory=asyncio.Lock)
+    watched: set[str] = field(default_factory=set)  # runs that somebody follows, here or elsewhere
     _orders: asyncio.Queue[Order | None] = field(default_factory=asyncio.Queue)
+    _sent: int = 0  # items of work
     _claims_begun: int = 0
     _open_claims: set[int] = field(default_factory=set)  # not yet dispatched, by their number
-    _missing: dict[Fence, int] = field(default_factory=dict)  # and the latest claim at that time
-    _suspects: frozenset[Fence] = frozenset()  # missing, and not on their way from a claim
+    _unordered: dict[Fence, int] = field(default_factory=dict)  # and the latest claim by then
+    _missing: frozenset[Fence] = frozenset()  # from the latest beat, though sent before
 
     @classmethod
     def resumed(cls, session: Session) -> Desk:
@@ -58,7 +66,13 @@ class Desk:
     def give(self, claimed: list[Work], asked: int) -> None:
         """Note what a claim brought; less than it asked for means that no more is waiting."""
         self.has_backlog = len(claimed) == asked
-        self.held.update(item.fence for item in claimed)
+        self.held.update((item.fence, _NOT_ORDERED) for item in claimed)
+
+    def drop(self, fences: Iterable[Fence]) -> None:
+        """Attempts that are over."""
+        for fence in fences:
+            self.held.pop(fence, None)
+            self.watched.discard(fence.run)
 
     @contextmanager
     def claiming(self) -> Iterator[None]:
@@ -71,23 +85,48 @@ class Desk:
         finally:
             self._open_claims.discard(number)
 
-    def never_arrived(self, missing: frozenset[Fence]) -> frozenset[Fence]:
-        """Those of the attempts missing from a beat that will not arrive any more.
+    def never_arrived(self, ours: frozenset[Fence], beat: Beat) -> frozenset[Fence]:
+        """Those of the worker's attempts that a beat does not name and that will not arrive.
 
-        A claim may take long to become a dispatch, and its answer may be lost: an attempt is under
-        suspicion once every claim is over that can have brought it, and lost with the next beat,
-        which the worker sends after whatever was ordered until then.
+        They have reached the worker, which does not hold them; or no claim is left that could order
+        them. A beat that comes twice or late does no harm: what was sent after it is beyond what it
+        has received.
         """
+        missing = ours.difference(beat.held)
         if not self.is_settled:
             return missing
+        sent = {each: place for each in missing if (place := self.held.get(each, _NOT_ORDERED))}
+        arrived = (
+            self._missing_again(sent, beat)
+            if beat.received is None
+            else {each for each, place in sent.items() if place <= beat.received}
+        )
+        return self._left_behind(missing - sent.keys()) | arrived
+
+    def _left_behind(self, unordered: frozenset[Fence]) -> frozenset[Fence]:
+        """Those of them that no claim can have brought which is still under way.
+
+        A claim may take long to become a dispatch, and its answer may be lost.
+        """
         oldest = min(self._open_claims, default=self._claims_begun + 1)
-        self._missing = {each: self._missing.get(each, self._claims_begun) for each in missing}
-        suspects = frozenset(each for each, latest in self._missing.items() if latest < oldest)
-        lost, self._suspects = suspects & self._suspects, suspects
+        self._unordered = {e: self._unordered.get(e, self._claims_begun) for e in unordered}
+        return frozenset(each for each, latest in self._unordered.items() if latest < oldest)
+
+    def _missing_again(self, sent: Mapping[Fence, int], beat: Beat) -> frozenset[Fence]:
+        """Of a worker that does not count: what its latest beat did not name either.
+
+        One that stops beats once more at once, which proves nothing: its leaving settles the rest.
+        """
+        if beat.stopping:
+            return frozenset()
+        missing = frozenset(each for each, place in sent.items() if place < _NOT_SENT)
+        lost, self._missing = missing & self._missing, missing
         return lost
 
     def order(self, order: Order) -> None:
         """Have something sent to the worker."""
+        if isinstance(order, Dispatch):
+            self.held.update((item.fence, _NOT_SENT) for item in order.work)
         self._orders.put_nowait(order)
 
     async def next_order(self) -> Order:
@@ -95,9 +134,13 @@ class Desk:
         order = await self._orders.get()
         if order is None:
             raise moved(self.session.id)
-        if isinstance(order, Dispatch):
-            return msgspec.structs.replace(order, work=self.still_held(order.work))
-        return order
+        return self._counted(order) if isinstance(order, Dispatch) else order
+
+    def _counted(self, dispatch: Dispatch) -> Dispatch:
+        work, first = self.still_held(dispatch.work), self._sent + 1
+        self._sent += len(work)
+        self.held.update((item.fence, place) for place, item in enumerate(work, first))
+        return msgspec.structs.replace(dispatch, work=work, first=first)
 
     def still_held(self, work: Iterable[Work]) -> tuple[Work, ...]:
         return tuple(item for item in work if item.fence in self.held)

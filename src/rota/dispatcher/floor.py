@@ -6,6 +6,7 @@ Implements `rota.ports.link.WorkerDesk`; how a worker is connected is an adapter
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from rota.operations.backends import Backends
 from rota.operations.specs import Ref
 from rota.ports.queue import CANCELLED, WATCHED, Taker, Ticket
 from rota.ports.queue import output as output_topic
+from rota.ports.records import Finished
 from rota.ports.work import (
     KNOWN_SPECS,
     Beat,
@@ -47,6 +49,8 @@ from rota.ports.work import (
 
 log = structlog.get_logger()
 
+_REMEMBERED_ENDS = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class FloorConfig:
@@ -68,6 +72,7 @@ class Floor:
         self._config = config or FloorConfig()
         self._server = server  # who we are, for the sessions of our workers
         self._desks: dict[str, Desk] = {}
+        self._ended: deque[str] = deque(maxlen=_REMEMBERED_ENDS)  # the latest runs
         self._changed = asyncio.Event()
 
     # --- what workers say
@@ -85,6 +90,8 @@ class Floor:
 
     async def beat(self, session: str, beat: Beat) -> BeatAnswer:
         desk = self._desk(session)
+        if beat.stream not in (0, desk.session.stream):
+            raise moved(session)
         desk.takes_nothing |= beat.stopping
         believed = frozenset(desk.held)
         renewal = await serving.renew(self._backends, SessionId(session), stopping=beat.stopping)
@@ -96,12 +103,10 @@ class Floor:
             raise moved(session)
         desk.takes_nothing = beat.stopping or renewal.draining
         ours, theirs = frozenset(renewal.held), frozenset(beat.held)
-        # A worker that stops beats once more at once, which proves nothing: its leaving settles
-        # the rest.
-        lost = desk.never_arrived(frozenset() if beat.stopping else ours - theirs)
+        lost = desk.never_arrived(ours, beat)
         desk.is_settled = True
         # The store's book is the true one: whatever went wrong here costs a beat, not a slot.
-        desk.held -= lost | (believed - ours)
+        desk.drop(lost | (believed - ours))
         if lost:
             await serving.lose(self._backends, SessionId(session), tuple(lost))
         desk.has_room.set()
@@ -118,16 +123,21 @@ class Floor:
 
     async def report(self, session: str, outcomes: Sequence[Outcome]) -> ReportAnswer:
         desk = self._desk(session)
+        async with desk.taking_report:  # one at a time: two would wait for one another in the store
+            finished = await self._finish_and_claim(desk, outcomes)
+        desk.has_room.set()
+        return ReportAnswer(finished.accepted, finished.fenced)
+
+    async def _finish_and_claim(self, desk: Desk, outcomes: Sequence[Outcome]) -> Finished:
         room = max(min(desk.free(after=len(outcomes)), self._config.batch_size), 0)
         with desk.claiming():
             finished = await serving.finish(
                 self._backends, desk.session.id, outcomes, claim=room, stream=desk.session.stream
             )
-            desk.held.difference_update(finished.accepted, finished.fenced)
+            self._settle(desk, finished)
             if room:
                 await self._dispatch(desk, list(finished.claimed), room)
-        desk.has_room.set()
-        return ReportAnswer(finished.accepted, finished.fenced)
+        return finished
 
     async def output(self, session: str, chunks: Sequence[OutputChunk]) -> ReportAnswer:
         return await output.store_chunks(self._backends, SessionId(session), chunks)
@@ -287,8 +297,17 @@ class Floor:
         ]
         log.error("run.unreadable", runs=[item.run for item in unreadable])
         finished = await serving.finish(self._backends, desk.session.id, outcomes)
-        desk.held.difference_update(finished.accepted, finished.fenced)
+        self._settle(desk, finished)
         desk.has_room.set()
+
+    def _settle(self, desk: Desk, finished: Finished) -> None:
+        """Whoever follows runs that have ended hears at once that they print no more."""
+        for fence in finished.accepted:
+            topic = output_topic(fence.run)
+            if fence.run in desk.watched or self._backends.queue.is_watched(topic):
+                self._backends.queue.announce(topic)
+        self._ended.extend(fence.run for fence in finished.accepted)
+        desk.drop((*finished.accepted, *finished.fenced))
 
     async def _pass_on_cancels(self) -> None:
         listener = self._backends.queue.listen(CANCELLED)
@@ -307,6 +326,8 @@ class Floor:
         try:
             while True:
                 announced = await listener.wait(self._config.poll_interval)
+                for run in announced.intersection(self._ended):  # it ended before we heard of it
+                    self._backends.queue.announce(output_topic(run))
                 for desk in list(self._desks.values()):
                     self._tell_watched(desk, desk.held, announced)
         finally:
@@ -323,4 +344,5 @@ class Floor:
         runs = [each.run for each in attempts]
         watched = [run for run in runs if run in announced or is_followed_here(output_topic(run))]
         if watched:
+            desk.watched.update(watched)
             desk.order(Watch(tuple(watched)))

@@ -42,6 +42,11 @@ class JobRules:
         """Whether its other runs can keep one of its runs from going."""
         return self.overlap is not Overlap.ALLOW or self.max_concurrency is not None
 
+    def lets_any_go(self, trigger: Trigger) -> bool:
+        """Whether runs of this kind go at once, however many there are."""
+        takes_turns = trigger is Trigger.SCHEDULE or trigger is Trigger.BACKFILL
+        return not takes_turns and self.max_concurrency is None and not self.is_paused
+
 
 @dataclass(frozen=True, slots=True)
 class BackfillRules:
@@ -63,6 +68,12 @@ class ActiveRun:
     backfill: BackfillId | None = None  # None: it is of no backfill
     is_caught_up: bool = False  # the misfire policy promises that it runs
     cart: CartId | None = None  # None: it is of no cart
+    is_held: bool = False  # somebody holds it: it keeps its place, and no other run ends it
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether a later due time may take its place."""
+        return not self.is_caught_up and not self.is_held
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +144,8 @@ def admit(
         return paused(rules)
     if backfill is not None:
         return _in_turn(rules, backfill, active)
+    if not active and not missing:
+        return QUEUED
     supersedes: tuple[RunId, ...] = ()
     if _is_exclusive(rules, run.trigger):
         others = [other for other in active if _goes_before(other, run)]
@@ -244,7 +257,7 @@ def _superseded(rules: JobRules, run: ActiveRun, others: Sequence[ActiveRun]) ->
     return tuple(
         other.id
         for other in others
-        if other.state is RunState.BLOCKED and other.attempt == 0 and not other.is_caught_up
+        if other.state is RunState.BLOCKED and other.attempt == 0 and other.gives_way
     )
 
 
@@ -252,7 +265,7 @@ def _overlapping(
     rules: JobRules, run: ActiveRun, ahead: Sequence[ActiveRun], supersedes: tuple[RunId, ...]
 ) -> Admission:
     is_cancelling = rules.overlap is Overlap.CANCEL_PREVIOUS and not run.is_caught_up
-    stopped = [o.id for o in ahead if o.seq < run.seq and not o.is_caught_up]
+    stopped = [other.id for other in ahead if other.seq < run.seq and other.gives_way]
     return Admission(
         RunState.BLOCKED,
         blocked_on=job_key(rules.job_id),

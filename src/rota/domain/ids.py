@@ -28,6 +28,7 @@ SHARD_COUNT = 256
 
 
 _PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)  # ten bits at a time
+_DIGITS = _ALPHABET.encode() * 8  # for each byte the digit of its last five bits
 
 
 def _base32(number: int, length: int) -> str:
@@ -81,6 +82,12 @@ def following_run_id(job: JobId, upstream: RunId) -> RunId:
     return RunId(upstream[: len("r_") + _TIME_CHARS] + digits)
 
 
+@lru_cache(maxsize=100)
+def _time_digits(when: datetime) -> str:
+    """Thousands of runs are asked for at one instant."""
+    return _base32(micros(when), _TIME_CHARS)
+
+
 @lru_cache(maxsize=10_000)
 def _digits_of(job: JobId) -> str:
     return _base32(_hash(job), _HASH_CHARS)
@@ -88,9 +95,14 @@ def _digits_of(job: JobId) -> str:
 
 def new_run_id(now: datetime) -> RunId:
     """An id for a run that no schedule asked for."""
-    return RunId(
-        "r_" + _base32(micros(now), _TIME_CHARS) + _base32(secrets.randbits(64), _HASH_CHARS)
-    )
+    return RunId("r_" + _time_digits(now) + _base32(secrets.randbits(64), _HASH_CHARS))
+
+
+def new_run_ids(now: datetime, count: int) -> list[RunId]:
+    """The same for many runs at once, for a tenth of the time."""
+    start, length = "r_" + _time_digits(now), _HASH_CHARS * count
+    digits = secrets.randbits(8 * length).to_bytes(length, "big").translate(_DIGITS).decode()
+    return [RunId(start + digits[at : at + _HASH_CHARS]) for at in range(0, length, _HASH_CHARS)]
 
 
 def is_run_id(text: str) -> bool:

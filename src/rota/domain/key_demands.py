@@ -9,12 +9,19 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from rota.domain.job import RunRules
-from rota.domain.limits import Declaration, Each, Limit, Quota
-from rota.domain.shared_keys import Counted, Key, KeyKind, KeyRule, key_of, kind_of, name_of
+from rota.domain.limits import KINDS, OUTPUT_QUOTA, Declaration, Each, Limit, Quota
+from rota.domain.shared_keys import (
+    ONE_AT_A_TIME,
+    Key,
+    KeyKind,
+    KeyRule,
+    key_of,
+    kind_of,
+    name_of,
+)
 
 DeclarationId: TypeAlias = tuple[KeyKind, str, str]  # kind, project, name
 _MAX_VALUES = 200  # characters of an `exclusive_by` key, which stores index; longer ones are hashed
-_ALONE = Counted(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ def demands_of(asker: Asker, declared: Iterable[Declaration]) -> dict[Key, int]:
         if isinstance(declaration, Quota):
             names = [key_of(KeyKind.QUOTA, rules.project, name) for name in declaration.rules]
             demands.update(dict.fromkeys(names, 1))
-        elif isinstance(declaration, Limit) and declaration.each is not Each.NOBODY:
+        elif isinstance(declaration, Limit) and is_for_all(declaration):
             shared = key_of(KeyKind.RATE, rules.project, declaration.name)
             demands[shared + _suffix(declaration.each, asker)] = tokens.pop(shared, 1)
     return dict(sorted({**tokens, **demands}.items()))
@@ -65,6 +72,16 @@ def _plain(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def charged_for_output(keys: Iterable[Key]) -> Key | None:
+    """Which of the keys of a run its output is charged to; None: to none."""
+    return next((key for key in keys if is_charged_later(key)), None)
+
+
+def is_charged_later(key: Key) -> bool:
+    """Whether what runs take of a key is known at their end only."""
+    return kind_of(key) is KeyKind.QUOTA and name_of(key) == OUTPUT_QUOTA
+
+
 def declaration_of(key: Key) -> DeclarationId:
     """The declaration that a key is about; of `exclusive_by` there is none to be found."""
     kind, name = kind_of(key), name_of(key)
@@ -72,10 +89,40 @@ def declaration_of(key: Key) -> DeclarationId:
     return kind, project, "" if kind is KeyKind.QUOTA else name.split("/", 1)[0]
 
 
+def is_for_all(declaration: Declaration) -> bool:
+    """Whether every run of the project takes its keys, whatever its job says."""
+    match declaration:
+        case Quota():
+            return bool(declaration.rules)
+        case Limit():
+            return declaration.each is not Each.NOBODY
+        case _:
+            return False
+
+
+def keys_of(declaration: Declaration) -> list[Key]:
+    """The keys behind a declaration, as far as it alone tells them."""
+    match declaration:
+        case Limit(each=Each.JOB | Each.USER):
+            names: list[str] = []
+        case Quota():
+            names = list(declaration.rules)
+        case _:
+            names = [declaration.name]
+    return [key_of(KINDS[type(declaration)], declaration.project, name) for name in names]
+
+
+def prefix_of(declaration: Declaration) -> str | None:
+    """What its keys begin with, where each job or user has one of its own."""
+    if isinstance(declaration, Limit) and declaration.each in (Each.JOB, Each.USER):
+        return key_of(KeyKind.RATE, declaration.project, declaration.name) + "/"
+    return None
+
+
 def rule_of(key: Key, declared: Mapping[DeclarationId, Declaration]) -> KeyRule | None:
     """The rule of a key; None: it has none (any more), and everybody may have it."""
     if kind_of(key) is KeyKind.EXCLUSIVE:
-        return _ALONE
+        return ONE_AT_A_TIME
     declaration = declared.get(declaration_of(key))
     match declaration:
         case None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rota.domain.ids import instant
+from rota.domain.key_demands import is_charged_later
 from rota.domain.key_order import Kept, Rank, Wait, Waiters, kept_until
 from rota.domain.limits import MINUTE_QUOTA, READERS
 from rota.domain.run import Reason
@@ -26,6 +27,7 @@ from rota.domain.shared_keys import (
     Rate,
     Shortage,
     behind,
+    gate_order,
     kind_of,
     name_of,
     shortage,
@@ -38,7 +40,6 @@ GATES = {
     KeyKind.QUOTA: "quota",
     KeyKind.RESOURCE: "resource",
 }
-_ORDER = {kind: place for place, kind in enumerate(KeyKind)}
 
 
 class KeyGate:
@@ -70,7 +71,7 @@ class KeyGate:
 
         One that waits already goes on to wait for the same key, unless it could have that now.
         """
-        found = (self._short(key, demands[key], rank) for key in sorted(demands, key=_gate_order))
+        found = (self._short(key, demands[key], rank) for key in sorted(demands, key=gate_order))
         short = [each for each in found if each is not None]
         if wait is not None:
             short.sort(key=lambda each: each.key != wait.key)
@@ -142,6 +143,15 @@ def room_of(state: KeyState, now: int) -> int:
             return max(int(level) - state.queued, 0)
 
 
+def is_untouched(state: KeyState, now: int) -> bool:
+    """Whether a key stands as if nobody had ever used it."""
+    match state.rule:
+        case Counted():
+            return not state.held and not state.queued
+        case Rate() as rule:
+            return state.bucket_of(rule, now).level_at(now) >= rule.burst
+
+
 def reasons_of(short: Iterable[Shortage]) -> tuple[Reason, ...]:
     """What a run that waits is told."""
     return tuple(_reason(each) for each in short)
@@ -174,6 +184,8 @@ def _action(kind: KeyKind, name: str) -> str:
 
 def _in_words(short: Shortage) -> str:
     turn = ", others wait before it" if short.is_behind else ""
+    if is_charged_later(short.key):
+        return f"{short.total - short.used:,} of {short.total:,} bytes left{turn}"
     if _has_tokens(short.key):
         return f"{short.total - short.used} of {short.total} tokens{turn}"
     if kind_of(short.key) is KeyKind.RESOURCE and short.total == READERS:
@@ -192,7 +204,3 @@ def _values_in_words(name: str) -> str:
     if not name.startswith("{"):
         return f"the same {name.split('#', 1)[0]}"
     return ", ".join(f"{input_}={value}" for input_, value in json.loads(name).items())
-
-
-def _gate_order(key: Key) -> tuple[int, Key]:
-    return _ORDER[kind_of(key)], key

@@ -12,8 +12,9 @@ from rota.domain.shared_keys import Counted, KeyKind, KeyRule, Rate
 
 READERS = 1_000_000  # of a read/write group: a writer takes all of it
 # Names of the keys behind a quota.
-RUNNING_QUOTA, MINUTE_QUOTA = "running", "runs-per-minute"
+RUNNING_QUOTA, MINUTE_QUOTA, OUTPUT_QUOTA = "running", "runs-per-minute", "output-bytes-per-day"
 WAITING_QUOTA = "queued"  # nobody takes of it: whoever submits runs counts under its lock
+_MINUTE, _DAY = 60.0, 86_400.0
 
 
 class Each(StrEnum):
@@ -74,15 +75,21 @@ class Quota:
     queued: int | None = None  # runs that wait; more are refused
     running: int | None = None
     runs_per_minute: int | None = None
+    output_bytes_per_day: int | None = None  # of all attempts, charged when they end
 
     @property
     def rules(self) -> Mapping[str, KeyRule]:
-        """The keys that every run of the project takes one of, by name."""
+        """The keys that every run of the project takes one of, by name.
+
+        Of output that is the first byte: the rest is charged when it is known.
+        """
         rules: dict[str, KeyRule] = {}
         if self.runs_per_minute is not None:
-            rules[MINUTE_QUOTA] = Rate(self.runs_per_minute, 60.0, self.runs_per_minute)
+            rules[MINUTE_QUOTA] = Rate(self.runs_per_minute, _MINUTE, self.runs_per_minute)
         if self.running is not None:
             rules[RUNNING_QUOTA] = Counted(self.running)
+        if self.output_bytes_per_day is not None:
+            rules[OUTPUT_QUOTA] = Rate(self.output_bytes_per_day, _DAY, self.output_bytes_per_day)
         return rules
 
 

@@ -67,14 +67,13 @@ def entitled(chains: Sequence[Chain]) -> list[Chain]:
     for chain in chains:
         key = chain.priority, chain.group or chain.id
         sums[key] = sums.get(key, 0.0) + chain.weight
-    return [
-        replace(
-            chain,
-            weight=chain.group_weight
-            * chain.weight
-            / sums[chain.priority, chain.group or chain.id],
-        )
+    weights = [
+        chain.group_weight * chain.weight / sums[chain.priority, chain.group or chain.id]
         for chain in chains
+    ]
+    return [
+        chain if chain.weight == weight else replace(chain, weight=weight)
+        for chain, weight in zip(chains, weights, strict=True)
     ]
 
 

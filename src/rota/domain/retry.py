@@ -12,6 +12,7 @@ from rota.domain.states import TRANSITIONS, RunEvent, RunState
 
 _MAX_DOUBLINGS = 40
 _FIRST_DOUBLED = timedelta(seconds=1)
+_LOSSES_IN_COMPANY = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,16 @@ def _worker_gone(ending: Ending, max_losses: int) -> Verdict:
     if is_blamed and ending.losses + 1 > max_losses:
         return _verdict(ending, RunEvent.QUARANTINED, "poison")
     return _verdict(ending, RunEvent.LOST, cause, ending.now)
+
+
+def goes_alone(losses: int, max_losses: int) -> bool:
+    """Whether a run that has lost so many workers goes alone from now on.
+
+    A machine that dies takes all its runs along: one loss says nothing about any of them, and they
+    go on at once. A run is never quarantined before it has gone alone, so not for a neighbour's
+    doing, unless it may lose no worker at all.
+    """
+    return losses >= max(1, min(_LOSSES_IN_COMPANY, max_losses))
 
 
 def _is_retryable(ending: Ending, policy: Retry) -> bool:

@@ -130,6 +130,7 @@ class Run:
     max_attempts: int
     failures: int
     losses: int
+    is_alone: bool = False  # it lost so many workers that nothing else may go beside it
     cause: str = ""  # why it ended or was skipped: exit_code, signal, lost, poison, overlap, …
     message: str = ""
     reasons: tuple[Reason, ...] = ()  # what holds it while BLOCKED

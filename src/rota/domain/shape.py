@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from rota.domain.amounts import format_amount
 from rota.domain.job import RunRules
-from rota.domain.resources import ONE_SLOT, Vector, lacking
+from rota.domain.resources import ONE_SLOT, SLOTS, UNIT, Vector, lacking
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
@@ -21,6 +21,13 @@ class Demand:
     labels: Mapping[str, str]
     function: str  # "": any worker knows what to do
     resources: Vector  # with the slot that every run takes
+    is_alone: bool = False  # nothing else may go on its worker meanwhile
+
+    def on(self, capacity: Vector) -> Vector:
+        """What it takes of a worker that has this: alone, it takes all slots."""
+        if not self.is_alone:
+            return self.resources
+        return {**self.resources, SLOTS: capacity.get(SLOTS, UNIT)}
 
 
 def shape_of(rules: RunRules) -> str:
@@ -35,6 +42,12 @@ def shape_of(rules: RunRules) -> str:
     return _ENCODER.encode(demands) if demands else ""
 
 
+def alone(shape: str) -> str:
+    """The shape of such runs when nothing else may go on their worker."""
+    demands = json.loads(shape) if shape else {}
+    return _ENCODER.encode({"alone": True, **demands})
+
+
 @lru_cache(maxsize=10_000)
 def demand_of(shape: str) -> Demand:
     """What a shape asks of a worker."""
@@ -43,6 +56,7 @@ def demand_of(shape: str) -> Demand:
         labels=parts.get("needs", {}),
         function=parts.get("function", ""),
         resources={**ONE_SLOT, **parts.get("resources", {})},
+        is_alone=parts.get("alone", False),
     )
 
 

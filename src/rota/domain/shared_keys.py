@@ -29,12 +29,20 @@ class KeyKind(StrEnum):
     RESOURCE = "resource"
 
 
+_PLACES = {kind: place for place, kind in enumerate(KeyKind)}
+
+
 def key_of(kind: KeyKind, project: str, name: str) -> Key:
     return f"{kind}:{project}/{name}"
 
 
 def kind_of(key: Key) -> KeyKind:
     return KeyKind(key.split(":", 1)[0])
+
+
+def gate_order(key: Key) -> tuple[int, Key]:
+    """What keys are sorted by to come in the order of their gates."""
+    return _PLACES[kind_of(key)], key
 
 
 def name_of(key: Key) -> str:
@@ -47,6 +55,9 @@ class Counted:
     """A number of units that runs hold while they run."""
 
     total: int
+
+
+ONE_AT_A_TIME = Counted(1)  # the rule of every `exclusive_by`
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +109,15 @@ class Bucket:
         if missing <= 0:
             return now
         ready = max(now, self.at) + max(math.ceil(missing / self.rule.rate * SECOND), 1)
+        step = 1  # rounding must not promise what is not there yet, and is coarse in deep debt
         while tokens <= self.rule.burst and not self.holds(tokens, ready):
-            ready += 1  # rounding must not promise what is not there yet
+            ready += step
+            step *= 2
         return ready
+
+    def foreseen_at(self, tokens: float, now: int) -> int | None:
+        """The same; None: never, or so late that nobody is told."""
+        return _told(self.ready_at(tokens, now), now) if self.rule.tokens else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +172,7 @@ def shortage(key: Key, amount: int, state: KeyState, now: int, *, claims: bool) 
             bucket, asked = state.bucket_of(rule, now), amount + queued
             if bucket.holds(asked + kept, now):
                 return None
-            ready = _told(bucket.ready_at(asked + kept, now) if rule.tokens else None, now)
+            ready = bucket.foreseen_at(asked + kept, now)
             is_behind = bucket.holds(asked, now)
             return Shortage(key, ready, _used(state, now, queued), _most(rule), is_behind)
 

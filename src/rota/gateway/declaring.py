@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 
 from fastapi import Path, Query
 from starlette.responses import Response
 
-from rota.domain.limits import Declaration
+from rota.domain.limits import Declaration, Limit, Resource
+from rota.gateway.paging import decode_cursor, encode_cursor, listing
 from rota.gateway.shapes.limit import DeclarationChangeShape
+from rota.gateway.shapes.models import Listing
 from rota.gateway.wiring import NAME
 from rota.operations.backends import Backends
 from rota.operations.differences import Change
-from rota.operations.limits import plan_declaration, save_declaration
+from rota.operations.limits import Standing, list_standings, plan_declaration, save_declaration
 
+D = TypeVar("D", Limit, Resource)
+S = TypeVar("S")
 DeclaredName = Annotated[str, Path(pattern=NAME, description="name")]
 IsPlan = Annotated[bool, Query(description="only say what would be changed")]
+
+
+async def list_declared(
+    backends: Backends,
+    kind: type[D],
+    shape: Callable[[Standing[D]], S],
+    project: str,
+    *,
+    cursor: str | None,
+    limit: int,
+) -> Listing[S]:
+    """A part of those of one kind, by name."""
+    word = f"{kind.__name__.lower()}s"
+    after = decode_cursor(word, cursor, "")
+    found = await list_standings(backends, kind, project, after=after, limit=limit + 1)
+    return listing(found, limit, shape, lambda it: encode_cursor(word, it.declaration.name))
 
 
 async def declare(

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.domain.errors import Invalid
 
 _HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
+    b"x-content-type-options": b"nosniff",
+    b"content-security-policy": b"default-src 'none'; base-uri 'none'; form-action 'none'; "
+    b"frame-ancestors 'none'",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-resource-policy": b"same-origin",
 }
-_STRICT_TRANSPORT = "max-age=31536000"
+_STRICT_TRANSPORT = {b"strict-transport-security": b"max-age=31536000"}
+_NOT_KEPT = {b"cache-control": b"no-store"}
 
 
 class SecurityHeaders:
@@ -25,18 +25,23 @@ class SecurityHeaders:
 
     def __init__(self, app: ASGIApp, *, secure: bool) -> None:
         self._app = app
-        extra = {"Strict-Transport-Security": _STRICT_TRANSPORT} if secure else {}
-        self._headers = {**_HEADERS, **extra}
+        self._headers = _HEADERS | (_STRICT_TRANSPORT if secure else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def adding(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.update(self._headers)
-                headers.setdefault("Cache-Control", "no-store")
+                said = message["headers"]
+                headers = self._headers if _says_how_long(said) else self._headers | _NOT_KEPT
+                others = [each for each in said if each[0] not in headers]
+                message["headers"] = [*others, *headers.items()]
             await send(message)
 
         await self._app(scope, receive, adding if scope["type"] == "http" else send)
+
+
+def _says_how_long(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether an answer says itself for how long it may be kept."""
+    return any(name == b"cache-control" for name, _ in headers)
 
 
 class BodyLimit:

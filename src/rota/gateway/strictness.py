@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 
+from fastapi.dependencies.models import Dependant
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import Query
 from fastapi.routing import APIRoute
@@ -24,6 +25,7 @@ class StrictRoute(APIRoute):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        _drop_repeated(self.dependant)
         params = get_flat_params(self.dependant)
         self._known = [field.alias for field in params if isinstance(field.field_info, Query)]
 
@@ -54,6 +56,20 @@ class StrictRoute(APIRoute):
             return await handler(_StrictRequest(request.scope, request.receive))
 
         return strict
+
+
+def _drop_repeated(route: Dependant) -> None:
+    """FastAPI works a dependency out wherever it is named: what all routes need, once is enough."""
+    inner = {call for each in route.dependencies for call in _calls_inside(each)}
+    route.dependencies[:] = [
+        each for each in route.dependencies if each.name is not None or each.call not in inner
+    ]
+
+
+def _calls_inside(dependant: Dependant) -> Iterator[Callable[..., Any] | None]:
+    for each in dependant.dependencies:
+        yield each.call
+        yield from _calls_inside(each)
 
 
 class _StrictRequest(Request):

@@ -59,19 +59,19 @@ IdempotencyKey = Annotated[
 
 
 async def _job(
-    backends: UsedBackends,
+    request: Request,
     project: Project,
     job: Annotated[str, Path(max_length=200, description="name or id")],
 ) -> Job:
-    return await find_job(backends, job, project=project)
+    return await find_job(await _backends(request), job, project=project)
 
 
 async def _run(
-    backends: UsedBackends,
+    request: Request,
     project: Project,
     run: Annotated[str, Path(max_length=200, description="id, or a beginning only it has")],
 ) -> Run:
-    return await find_run(backends, run, project=project)
+    return await find_run(await _backends(request), run, project=project)
 
 
 CalendarName = Annotated[str, Path(pattern=NAME, description="name")]

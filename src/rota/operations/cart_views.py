@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
+from rota.domain.calendars import end_of_blackout
 from rota.domain.carts import budget
 from rota.domain.carts.commands import in_words
+from rota.domain.carts.definition import OnBreach
 from rota.domain.carts.facts import CartFacts
 from rota.domain.carts.states import (
     FAILED_ITEM_STATES,
@@ -15,10 +18,13 @@ from rota.domain.carts.states import (
     FINAL_ITEM_STATES,
     CartState,
     ItemState,
+    PauseReason,
     WaitReason,
 )
+from rota.domain.errors import Invalid
 from rota.domain.ids import RunId
 from rota.operations.backends import Backends
+from rota.operations.calendars import blackouts_of
 from rota.operations.carts import WAVES_LOOKED_AT, time_left
 from rota.ports.carts import Cart, FailureGroup, Overview
 
@@ -67,8 +73,10 @@ class CartView:
 
     @property
     def is_breached(self) -> bool:
-        """Whether more of them failed."""
-        return budget.is_breached(self.facts)
+        """Whether more of them failed, or of an earlier wave where that did not stop it."""
+        goes_on = self.cart.rules.failures.then is OnBreach.CONTINUE
+        was_breached = goes_on and self.cart.breach_wave is not None
+        return was_breached or budget.is_breached(self.facts)
 
     @property
     def place(self) -> str:
@@ -78,18 +86,27 @@ class CartView:
 
     @property
     def gate(self) -> Gate | None:
-        """None: it waits for none."""
+        """None: it waits for none. A check that did not complete still stands there."""
         cart = self.cart
-        if cart.state is not CartState.WAITING:
+        if cart.state is not CartState.WAITING and cart.reason != PauseReason.CHECK:
             return None
         reason = WaitReason(cart.reason)
         return Gate(
             wave=self.overview.next_wave,
             waits_for=reason,
-            until=None if reason is WaitReason.QUOTA else cart.look_at,
+            until=self._until(reason),
             check_run=cart.check_run if reason is WaitReason.CHECK else None,
             approve_role=cart.rules.between.approve if reason is WaitReason.APPROVAL else None,
         )
+
+    def _until(self, reason: WaitReason) -> datetime | None:
+        match reason:
+            case WaitReason.QUOTA:
+                return None
+            case WaitReason.WINDOW:
+                return self.facts.closed_until
+            case _:
+                return self.cart.look_at
 
     @property
     def why(self) -> str:
@@ -97,7 +114,7 @@ class CartView:
         return in_words(self.facts)
 
 
-def _facts(cart: Cart, overview: Overview) -> CartFacts:
+def _facts(cart: Cart, overview: Overview, closed_until: datetime | None) -> CartFacts:
     """What the engine goes by, as far as a look at a cart needs it."""
     in_wave = overview.in_wave
     return CartFacts(
@@ -110,15 +127,27 @@ def _facts(cart: Cart, overview: Overview) -> CartFacts:
         failed=sum(overview.items.get(state, 0) for state in FAILED_ITEM_STATES),
         items_in_wave=sum(in_wave.values()),
         failed_in_wave=sum(in_wave.get(state, 0) for state in FAILED_ITEM_STATES),
+        closed_until=closed_until,
     )
 
 
 async def view(backends: Backends, cart: Cart) -> CartView:
     """A cart with all that its page shows."""
     overview = await backends.store.overview(cart, WAVES_LOOKED_AT)
-    facts = _facts(cart, overview)
+    facts = _facts(cart, overview, await _closed_until(backends, cart))
     groups = await backends.store.failure_groups(cart.id, _GROUPS_SHOWN)
     return CartView(cart, overview, facts, groups, await _eta(backends, cart, facts, overview))
+
+
+async def _closed_until(backends: Backends, cart: Cart) -> datetime | None:
+    """The end of the blackout that keeps it waiting; None: there is none, or nobody knows."""
+    if cart.reason != WaitReason.WINDOW:
+        return None
+    now = await backends.store.now()
+    with suppress(Invalid):
+        blackouts = await blackouts_of(backends, cart.project, cart.rules.calendars)
+        return end_of_blackout(blackouts, now)
+    return None
 
 
 async def _eta(
@@ -130,8 +159,20 @@ async def _eta(
     if left is None:
         return None
     now = await backends.store.now()
-    begins = cart.starts_at if cart.state is CartState.PLANNED and cart.starts_at else now
-    return max(now, begins) + left
+    return max(now, _held_until(cart, facts) or now) + left
+
+
+def _held_until(cart: Cart, facts: CartFacts) -> datetime | None:
+    """When it begins or goes on, as far as a clock decides that; None: at once, or nobody knows."""
+    if cart.state is CartState.PLANNED:
+        return cart.starts_at
+    match cart.reason:
+        case WaitReason.SOAK:
+            return cart.look_at
+        case WaitReason.WINDOW:
+            return facts.closed_until
+        case _:
+            return None
 
 
 def _is_up_to_somebody(cart: Cart, overview: Overview) -> bool:

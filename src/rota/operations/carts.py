@@ -20,10 +20,11 @@ from rota.domain.carts.template import CartItem, CartTemplate
 from rota.domain.carts.waves import waves_in_words
 from rota.domain.errors import Conflict, Invalid, NotFound, Problem
 from rota.domain.ids import CartId, new_cart_id
+from rota.domain.jobfile import read_job
 from rota.operations.backends import Backends
 from rota.operations.cart_forecasts import forecast, jobs_of
 from rota.operations.cart_references import references_of, require_known
-from rota.operations.definitions import require_runnable
+from rota.operations.definitions import find_job, require_runnable
 from rota.ports.carts import (
     Cart,
     CartQuery,
@@ -51,6 +52,7 @@ class CartRequest:
     starts_at: datetime | None = None  # None: at once
     idempotency_key: str = ""  # "": every request is a new one
     due: DueTemplate | None = None  # the due time of its template that it answers; None: none
+    undoes: str = ""  # which cart it rolls back, and as of which version; "": none
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ async def submit(
     await _require_coming(backends, request.starts_at)
     await _require_known(backends, request)
     cart = new_cart_id()
-    reader = ItemReader(request.template, request.count)
+    reader = await _reader(backends, request)
     try:
         async for chunk in _chunks(items):
             first = reader.seen
@@ -110,7 +112,7 @@ async def plan(
     """What `submit` would do, without doing it; refuses what it would refuse."""
     await _require_coming(backends, request.starts_at)
     await _require_known(backends, request)
-    reader = ItemReader(request.template, request.count)
+    reader = await _reader(backends, request)
     async for chunk in _chunks(items):
         await _read(backends, reader, chunk, request.project)
     reader.finish()
@@ -145,6 +147,14 @@ async def _require_known(backends: Backends, request: CartRequest) -> None:
     template = request.template
     named = references_of(template.rules, template.rollback)
     await require_known(backends, request.project, list(named))
+
+
+async def _reader(backends: Backends, request: CartRequest) -> ItemReader:
+    template, undo = request.template, None
+    if template.rollback:
+        job = await find_job(backends, template.rollback, project=request.project)
+        undo = read_job(job.document)
+    return ItemReader(template, request.count, undo)
 
 
 async def _chunks(items: AsyncIterator[CartItem]) -> AsyncIterator[list[CartItem]]:
@@ -186,6 +196,7 @@ def _new_cart(cart: CartId, request: CartRequest, rules: CartRules, actor: str) 
             "labels": dict(template.labels),
             "rollback": template.rollback,
             "priority": template.priority,
+            **({"undoes": request.undoes} if request.undoes else {}),
         },
         starts_at=request.starts_at,
     )

@@ -25,7 +25,7 @@ from rota.operations.limits import DeclarationChange
 from rota.operations.planned_carts import PlannedCart, plan_carts
 from rota.operations.planned_jobs import PlannedChange, plan_jobs, removal
 from rota.operations.planned_limits import plan_limits, refuse_over_quota
-from rota.operations.planned_shares import plan_shares, with_new_shares
+from rota.operations.planned_shares import plan_projects, plan_shares, with_notes
 from rota.operations.standing import removed_job
 from rota.ports.calendars import NewCalendar
 from rota.ports.carts import TemplateChanges
@@ -60,7 +60,7 @@ class _Terms:
     """On which somebody applies a file."""
 
     prune: bool  # remove what it dropped
-    is_admin: bool  # its jobs may name new shares
+    is_admin: bool  # its jobs may name new projects and shares
     if_match: str = ""  # the plan that it has to be; "": whatever it is
 
 
@@ -102,7 +102,7 @@ async def apply(
     With `prune`, remove the jobs and templates that it dropped; what others may share stays:
     calendars, limits and resources.
     A template is never started by this, whatever its schedule says of the past.
-    Jobs of an admin may name new shares.
+    Jobs of an admin may name new projects and shares.
     """
     prepared = await _saved(backends, file, actor, _Terms(prune, is_admin, if_match))
     ids = {job.name: job.id for job in prepared.new}
@@ -157,8 +157,9 @@ async def _prepare(backends: Backends, file: JobFile, terms: _Terms) -> _Prepare
     limits = await plan_limits(backends, file, removed=names)
     around = Circumstances(now, calendars, limits, names, terms.prune)
     jobs = await plan_jobs(backends, file, existing, around)
+    projects = await plan_projects(backends, file, is_admin=terms.is_admin)
     shares = await plan_shares(backends, file, jobs, is_admin=terms.is_admin)
-    jobs = with_new_shares(file, jobs, shares)
+    jobs = with_notes(file, jobs, (*projects, *shares))
     await refuse_over_quota(backends, file, existing, limits, removed=names)
     carts = await plan_carts(backends, file, around)
     versions = [*calendars.versions, *limits.versions, *carts.versions]
@@ -178,7 +179,7 @@ async def _prepare(backends: Backends, file: JobFile, terms: _Terms) -> _Prepare
         calendars.new,
         limits.new,
         carts.changes,
-        shares,
+        (*projects, *shares),
     )
 
 

@@ -28,12 +28,11 @@ def waiting_runs(
 ) -> tuple[list[RunAhead], dict[JobId, list[DueRun]]]:
     """Runs that have no worker yet, as far as they go on by themselves.
 
-    Apart from them, by job, those that others have to complete for. What is in the queue has passed
-    its gates, so it goes before what waits at one.
+    Apart from them, by job, those that others have to complete for. All are by age, as lines are.
     """
     free: list[RunAhead] = []
     due: dict[JobId, list[DueRun]] = defaultdict(list)
-    for run in sorted(inputs.runs, key=lambda run: run.state is not RunState.QUEUED):
+    for run in inputs.runs:
         if run.began_at is not None or _is_stuck(run):
             continue
         if _comes_after(run, jobs):

@@ -8,7 +8,12 @@ from dataclasses import dataclass, replace
 from rota.domain.errors import Problem
 from rota.domain.job import Job
 from rota.domain.jobfile import JobEntry, JobFile
-from rota.domain.jobfile.fitting import refusals_of, too_large, without_worker
+from rota.domain.jobfile.fitting import (
+    refusals_of,
+    too_large,
+    without_labels,
+    without_worker,
+)
 from rota.domain.jobfile.report import Report
 from rota.domain.jobfile.uses import Known, UsedResource, Written, cycle_problem, problems_of
 from rota.domain.limits import Declaration
@@ -32,8 +37,8 @@ class _Workers:
     def offered(self) -> frozenset[str]:
         return frozenset(name for session in self.sessions for name in session.resources)
 
-    def offers(self, pool: str) -> list[Vector]:
-        return [session.resources for session in self.sessions if session.pool == pool]
+    def of(self, pool: str) -> list[Session]:
+        return [session for session in self.sessions if session.pool == pool]
 
 
 async def check_uses(
@@ -68,8 +73,12 @@ async def check_uses(
 
 async def _sessions(backends: Backends, file: JobFile) -> list[Session]:
     """The workers that are known, if any job asks something of them."""
-    is_asked = any(isinstance(use, UsedResource) for entry in file.jobs for use in entry.uses)
+    is_asked = any(entry.needs or _takes_resources(entry) for entry in file.jobs)
     return await backends.store.sessions(alive_only=False) if is_asked else []
+
+
+def _takes_resources(entry: JobEntry) -> bool:
+    return any(isinstance(use, UsedResource) for use in entry.uses)
 
 
 async def _pools(backends: Backends) -> set[str]:
@@ -124,8 +133,17 @@ def _problems(jobs: _Jobs, known: Known, others: _Followed, workers: _Workers) -
             *problems_of(entry.uses, known),
             *refusals_of(entry.uses, pool, workers.largest.get(pool, {})),
         ]
-        yield from problems
-        if not problems and (warning := too_large(entry.uses, known, pool, workers.offers(pool))):
-            yield warning
+        yield from problems or _warnings(entry, known, workers.of(pool))
     if cycle := cycle_problem({name: entry.uses for name, entry in jobs.items()}, others):
         yield cycle
+
+
+def _warnings(entry: JobEntry, known: Known, crew: Sequence[Session]) -> Iterator[Problem]:
+    """What none of these workers of its pool could do for a job."""
+    pool, needs = entry.spec.pool, entry.needs
+    offers = [session.resources for session in crew]
+    if warning := too_large(entry.uses, known, pool, offers):
+        yield warning
+    labels = [session.labels for session in crew]
+    if needs and (warning := without_labels(needs, entry.spec.needs, pool, labels)):
+        yield warning

@@ -10,9 +10,10 @@ from typing import Any, Generic, TypeVar
 from rota.domain.errors import Invalid, NotFound
 from rota.domain.jobfile.declarations import declaration_document, declaration_in_words
 from rota.domain.jobfile.wording import did_you_mean
-from rota.domain.limits import KINDS, Declaration, Each, Limit, Quota, Resource, Sharing
+from rota.domain.key_demands import keys_of
+from rota.domain.limits import KINDS, Declaration, Limit, Quota, Resource, Sharing
 from rota.domain.resources import NAMES_OF_WORKERS
-from rota.domain.shared_keys import Key, key_of, name_of
+from rota.domain.shared_keys import name_of
 from rota.operations.backends import Backends
 from rota.operations.differences import Change, differences
 from rota.ports.limits import Declared, KeyUse
@@ -129,7 +130,7 @@ async def _declared(
 async def _standings(
     backends: Backends, kind: type[D], found: Sequence[Declared]
 ) -> list[Standing[D]]:
-    keys = [key for each in found for key in _keys_of(each.declaration)]
+    keys = [key for each in found for key in keys_of(each.declaration)]
     uses = await backends.store.key_uses(keys) if keys else {}
     now = await backends.store.now()
     return [
@@ -137,24 +138,12 @@ async def _standings(
             each.declaration,
             each.updated_by,
             each.updated_at,
-            {name_of(key): uses[key] for key in _keys_of(each.declaration) if key in uses},
+            {name_of(key): uses[key] for key in keys_of(each.declaration) if key in uses},
             now,
         )
         for each in found
         if isinstance(each.declaration, kind)
     ]
-
-
-def _keys_of(declaration: Declaration) -> list[Key]:
-    """Those that can be told from the declaration alone."""
-    match declaration:
-        case Limit(each=Each.JOB | Each.USER):
-            names: list[str] = []
-        case Quota():
-            names = list(declaration.rules)
-        case _:
-            names = [declaration.name]
-    return [key_of(KINDS[type(declaration)], declaration.project, name) for name in names]
 
 
 def _document(declaration: Declaration) -> dict[str, Any]:
@@ -174,6 +163,7 @@ def _parts(quota: Quota) -> dict[str, Any]:
         "queued": quota.queued,
         "running": quota.running,
         "runs_per_minute": quota.runs_per_minute,
+        "output_bytes_per_day": quota.output_bytes_per_day,
     }
 
 

@@ -12,12 +12,12 @@ from typing import Any
 from rota.domain.errors import Conflict, NotFound
 from rota.domain.ids import new_run_id
 from rota.domain.job import Job
-from rota.domain.jobfile import parse_inputs, read_job
+from rota.domain.jobfile import parse_inputs
 from rota.domain.run import Run, Trigger
 from rota.domain.states import RunState, is_final
 from rota.operations.backends import Backends
 from rota.operations.definitions import require_runnable
-from rota.ports.records import Idempotency, JobQuery, NewRun, RunQuery
+from rota.ports.records import Idempotency, JobQuery, NewRun, RunQuery, SubmittedRun
 
 _AMBIGUOUS_SHOWN = 5
 
@@ -37,8 +37,7 @@ async def trigger(
 ) -> tuple[Run, bool]:
     """A new run of a job, durable on return; and whether the idempotency key was a repeat."""
     require_runnable(backends, job)
-    spec = read_job(job.document)
-    inputs = parse_inputs(spec, options.inputs)
+    inputs = parse_inputs(backends.specs.of(job), options.inputs)
     now = await backends.store.now()
     new = NewRun(
         id=new_run_id(now),
@@ -50,9 +49,15 @@ async def trigger(
         at=options.at,
         priority=options.priority,
     )
-    submitted = await backends.store.submit([new], _idempotency(job, options, actor))
+    submitted = await backends.store.submit_one(new, _idempotency(job, options, actor))
     backends.announce(submitted.wakes)
-    return await find_run(backends, submitted.runs[0], project=job.project), submitted.is_repeat
+    return _run_of(submitted), submitted.is_repeat
+
+
+def _run_of(submitted: SubmittedRun) -> Run:
+    if submitted.run is None:
+        raise NotFound("the run of this Idempotency-Key is not kept any more", code="run_not_found")
+    return submitted.run
 
 
 def _idempotency(job: Job, options: TriggerOptions, actor: str) -> Idempotency | None:
@@ -86,7 +91,7 @@ async def retry(backends: Backends, run: Run, *, actor: str) -> Run:
     job = jobs[0]
     require_runnable(backends, job)
     now = await backends.store.now()
-    inputs = parse_inputs(read_job(job.document), run.inputs or {})
+    inputs = parse_inputs(backends.specs.of(job), run.inputs or {})
     new = NewRun(
         id=new_run_id(now),
         job_id=job.id,
@@ -97,9 +102,9 @@ async def retry(backends: Backends, run: Run, *, actor: str) -> Run:
         priority=run.priority,
         retry_of=run.id,
     )
-    submitted = await backends.store.submit([new])
+    submitted = await backends.store.submit_one(new)
     backends.announce(submitted.wakes)
-    return await find_run(backends, new.id, project=run.project)
+    return _run_of(submitted)
 
 
 async def cancel(backends: Backends, run: Run, *, actor: str) -> Run:

@@ -10,7 +10,6 @@ import msgspec
 from rota.domain.ids import SessionId, micros
 from rota.domain.portable import why_not_portable
 from rota.operations.backends import Backends
-from rota.ports.queue import output as output_topic
 from rota.ports.records import Finished, Renewal, Session, Wakes
 from rota.ports.work import (
     Fence,
@@ -75,8 +74,6 @@ async def finish(
         session, list(map(_bounded, outcomes)), claim=claim, stream=stream
     )
     backends.announce(finished.wakes)
-    for fence in finished.accepted:
-        backends.queue.announce(output_topic(fence.run))
     return finished
 
 

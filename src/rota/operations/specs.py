@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from rota.domain.errors import Invalid
 from rota.domain.ids import JobId
+from rota.domain.job import Job
 from rota.domain.jobfile import read_job
 from rota.domain.spec import JobSpec
 from rota.ports.store import Store
@@ -38,6 +39,13 @@ class SpecBook:
     def get(self, ref: Ref) -> JobSpec | None:
         """None: it is not remembered."""
         return self._specs.get(ref)
+
+    def of(self, job: Job) -> JobSpec:
+        """The spec of a job as it is now. `Invalid` if this version of Rota cannot read it."""
+        ref = (job.id, job.version)
+        spec = self._specs.get(ref) or read_job(job.document)
+        self.remember(ref, spec)
+        return spec
 
     async def find(self, store: Store, refs: Collection[Ref]) -> dict[Ref, JobSpec]:
         """Those of these specs that this version of Rota can read."""

@@ -7,13 +7,12 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from rota.domain.errors import Invalid, Problem
-from rota.domain.ids import JobId, RunId, new_run_id
+from rota.domain.ids import JobId, RunId, new_run_ids
 from rota.domain.job import Job
-from rota.domain.jobfile import JobEntry, JobFile, parse_inputs, read_job
+from rota.domain.jobfile import JobEntry, JobFile, parse_input_sets, parse_inputs
 from rota.domain.run import Trigger
 from rota.operations.backends import Backends
 from rota.operations.definitions import apply, find_job, require_runnable
@@ -89,23 +88,20 @@ async def trigger_batch(
 ) -> tuple[tuple[RunId, ...], bool]:
     """One run for each set of inputs, all or none; and whether the key was a repeat."""
     require_runnable(backends, job)
-    now = await backends.store.now()
+    now, spec = await backends.store.now(), backends.specs.of(job)
+
+    def new_runs() -> list[NewRun]:
+        ids = new_run_ids(now, len(inputs))
+        return [
+            NewRun(run, job.id, job.version, Trigger.MANUAL, actor, values or None)
+            for run, values in zip(ids, parse_input_sets(spec, inputs), strict=True)
+        ]
+
     # Thousands of sets take a while to check, and leases are renewed on this loop.
-    new = await asyncio.to_thread(_new_runs, job, inputs, actor, now)
+    new = await asyncio.to_thread(new_runs)
     submitted = await backends.store.submit(new, _idempotency(job, inputs, actor, idempotency_key))
     backends.announce(submitted.wakes)
     return submitted.runs, submitted.is_repeat
-
-
-def _new_runs(
-    job: Job, inputs: Sequence[Mapping[str, Any]], actor: str, now: datetime
-) -> list[NewRun]:
-    spec = read_job(job.document)
-    checked = [parse_inputs(spec, given) for given in inputs]
-    return [
-        NewRun(new_run_id(now), job.id, job.version, Trigger.MANUAL, actor, values or None)
-        for values in checked
-    ]
 
 
 def _idempotency(

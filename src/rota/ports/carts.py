@@ -26,7 +26,7 @@ class NewCart:
     rules: CartRules
     items: int  # how many there will be
     created_by: str
-    document: Mapping[str, Any]  # job, rollback, priority, description, labels
+    document: Mapping[str, Any]  # job, rollback, priority, description, labels, undoes
     starts_at: datetime | None = None  # None: at once
 
 
@@ -60,6 +60,7 @@ class Cart:
     look_at: datetime | None  # when it may go on by itself; None: not by time alone
     check_run: RunId | None
     approved_by: str
+    breach_wave: int | None  # current when too many had failed; None: never, or that was answered
 
     @property
     def pending(self) -> int:

@@ -68,6 +68,13 @@ class LimitStore(Protocol):
         """Let runs go that waited for a shared key, as far as there is room; forget old holds."""
         ...
 
+    async def forget_keys(self, limit: int) -> int:
+        """Forget keys that stand as if nobody had ever used them; returns how many.
+
+        `limit` is how many are looked at in one transaction.
+        """
+        ...
+
     async def next_key_at(self) -> datetime | None:
         """When the next run that waits for tokens may go; None: none waits.
 

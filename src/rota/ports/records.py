@@ -12,7 +12,7 @@ from rota.domain.backfill import Backfill
 from rota.domain.ids import BackfillId, CartId, JobId, RunId, ServerId, SessionId
 from rota.domain.job import RunRules
 from rota.domain.resources import capacity_of
-from rota.domain.run import Reason, Trigger
+from rota.domain.run import Reason, Run, Trigger
 from rota.domain.shards import Server
 from rota.domain.states import RunState
 from rota.ports.work import (
@@ -204,6 +204,13 @@ class Submitted:
     runs: tuple[RunId, ...]
     wakes: Wakes
     is_repeat: bool = False  # the idempotency key was seen before: these are the first answer's
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedRun:
+    run: Run | None  # as it stands; None: a repeat whose run is not kept any more
+    wakes: Wakes
+    is_repeat: bool = False  # the idempotency key was seen before: this is the first answer's
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ from rota.ports.records import (
     StoredChunk,
     Submitted,
     SubmittedBackfill,
+    SubmittedRun,
     Wakes,
 )
 from rota.ports.tokens import TokenStore
@@ -205,7 +206,13 @@ class ScheduleStore(Protocol):
 class RunStore(Protocol):
     async def submit(
         self, runs: Sequence[NewRun], idempotency: Idempotency | None = None
-    ) -> Submitted: ...
+    ) -> Submitted:
+        """Insert runs, all or none; or answer as the first time if the key was seen before."""
+        ...
+
+    async def submit_one(self, run: NewRun, idempotency: Idempotency | None = None) -> SubmittedRun:
+        """The same for one run. Many such calls at the same time cost little more than one."""
+        ...
 
     async def submit_backfill(
         self, backfill: Backfill, runs: Sequence[NewRun], idempotency: Idempotency | None = None
@@ -322,7 +329,10 @@ class SessionStore(Protocol):
         ...
 
     async def forget_sessions(self, limit: int) -> int:
-        """Forget presences that ended months ago; returns how many, at most `limit`."""
+        """Forget presences that ended months ago; returns how many, at most `limit`.
+
+        And what runs asked for that lost theirs again and again, once the last of them has ended.
+        """
         ...
 
     async def drain_worker(self, name: str, *, actor: str) -> None:

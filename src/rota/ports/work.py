@@ -65,6 +65,7 @@ class Dispatch(msgspec.Struct, frozen=True, tag="dispatch"):
 
     work: tuple[Work, ...]
     specs: tuple[SpecEntry, ...] = ()
+    first: int = 0  # which item of the stream's work its first one is, from 1; 0: not counted
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -179,6 +180,8 @@ class Beat(msgspec.Struct, frozen=True):
 
     held: tuple[Fence, ...] = ()
     stopping: bool = False  # finish what runs, send nothing new
+    received: Total | None = None  # items of work that came in this stream; None: not counted
+    stream: Total = 0  # which one that is; 0: not told
 
 
 class BeatAnswer(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from rota.runtime.backends import needing_extra, open_blobs
 from rota.runtime.blob_probe import ask_for_nothing
 from rota.runtime.config import host_of, port_of
 from rota.runtime.findings import Finding, Verdict
-from rota.runtime.setting_values import without_secrets
+from rota.runtime.setting_values import POSTGRES_SCHEMES, without_secrets
 from rota.runtime.settings import FILES, Settings
 
 _CLOCK_TOLERANCE = timedelta(seconds=2)
@@ -43,9 +43,13 @@ def _inspection(settings: Settings) -> StoreInspection:
         from rota.adapters.store.sqlite.inspection import inspect_sqlite
 
         return inspect_sqlite(settings.store_path)
+    return _look_at_postgres(settings.store)
+
+
+def _look_at_postgres(address: str) -> StoreInspection:
     with needing_extra():
         from rota.adapters.store.postgres.inspection import inspect_postgres
-    return asyncio.run(inspect_postgres(settings.store))
+    return asyncio.run(inspect_postgres(address))
 
 
 def _shown(settings: Settings, message: str) -> str:
@@ -78,19 +82,30 @@ def _clock(settings: Settings, store_now: int) -> Finding:
 
 def look_at_queue(settings: Settings) -> Iterator[Finding]:
     """Whether a server of it answers; Rota works without, a little later."""
-    if not settings.queue.startswith("nats://"):
-        kind = f"{without_secrets(settings.queue)}, not asked"
-        if not settings.queue:
-            kind = "none is set: servers wake one another through the store"
-        yield Finding("queue", Verdict.OK, kind)
+    if not settings.queue:
+        message = "none is set: servers wake one another through the store"
+        yield Finding("queue", Verdict.OK, message)
         return
     try:
-        with needing_extra():
-            from rota.adapters.queue.nats_inspection import inspect_nats
-        yield Finding("queue", Verdict.OK, asyncio.run(inspect_nats(settings.queue)))
+        yield _queue(settings.queue)
     except RotaError as error:
         message = f"{without_secrets(settings.queue)}: {error}"
         yield Finding("queue", Verdict.WARNING, message, error.hint or "runs start later without")
+
+
+def _queue(address: str) -> Finding:
+    scheme = address.partition("://")[0]
+    if scheme == "nats":
+        with needing_extra():
+            from rota.adapters.queue.nats_inspection import inspect_nats
+        return Finding("queue", Verdict.OK, asyncio.run(inspect_nats(address)))
+    if scheme not in POSTGRES_SCHEMES:
+        return Finding("queue", Verdict.OK, f"{without_secrets(address)}, not asked")
+    found = _look_at_postgres(address)
+    if found.is_pooled:
+        advice = "set ROTA_QUEUE to the address of PostgreSQL itself: LISTEN needs it"
+        return Finding("queue", Verdict.WARNING, found.place, advice)
+    return Finding("queue", Verdict.OK, found.place)
 
 
 def look_at_blobs(settings: Settings) -> Iterator[Finding]:

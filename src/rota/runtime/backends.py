@@ -17,7 +17,7 @@ from rota.operations.backends import Backends
 from rota.ports.blobs import Blobs
 from rota.ports.queue import Queue
 from rota.runtime.config import cloud_credentials
-from rota.runtime.setting_values import QUEUE_ENTRY_POINTS
+from rota.runtime.setting_values import POSTGRES_SCHEMES, QUEUE_ENTRY_POINTS
 from rota.runtime.settings import FILES, Settings
 
 log = structlog.get_logger()
@@ -72,14 +72,14 @@ async def open_queue(settings: Settings) -> Queue:
         with needing_extra():
             from rota.adapters.queue.nats import open_nats
         return open_nats(settings.queue)
+    if scheme in POSTGRES_SCHEMES or not (scheme or settings.is_alone):
+        with needing_extra():
+            from rota.adapters.queue.notify import open_notify
+        return open_notify(settings.queue or settings.store)
     if scheme:
         [found] = entry_points(group=QUEUE_ENTRY_POINTS, name=scheme)
         queue: Queue = await found.load()(settings.queue)
         return queue
-    if not settings.is_alone:
-        with needing_extra():
-            from rota.adapters.queue.notify import open_notify
-        return open_notify(settings.store)
     from rota.adapters.queue.local import LocalQueue
 
     return LocalQueue()

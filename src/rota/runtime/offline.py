@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from rota.domain import crontab, durations, jobfile
+from rota.domain import crontab, durations, jobfile, sizes
 from rota.domain.errors import (
     Conflict,
     Denied,
@@ -50,6 +50,7 @@ __all__ = [
     "import_crontab",
     "job_file",
     "parse_duration",
+    "parse_size",
     "read_mapping",
 ]
 
@@ -108,6 +109,11 @@ def file_schema() -> Mapping[str, Any]:
 def parse_duration(text: str) -> timedelta:
     """`90s`, `1h30m`; a ValueError says what is wrong and what fits."""
     return durations.parse_duration(text)
+
+
+def parse_size(text: str) -> int:
+    """`10GiB`, `500MB`, in bytes; a ValueError says what is wrong and what fits."""
+    return sizes.parse_size(text)
 
 
 def job_file(documents: Iterable[Mapping[str, Any]], **beside: Sequence[Mapping[str, Any]]) -> str:

@@ -16,7 +16,9 @@ from rota.ports.work import MAX_LABELS, MAX_NAME
 from rota.runtime.settings import FILES, GRPC_PORT, SQLITE, ServerRole
 
 QUEUE_ENTRY_POINTS = "rota.queues"
+POSTGRES_SCHEMES = ("postgresql", "postgres")
 MEMORY = "memory"
+_OWN_QUEUES = ("nats", *POSTGRES_SCHEMES)
 _HIDDEN = "***"
 _SECRETS = frozenset({"token", "worker_token"})
 _CREDENTIALS = re.compile(r"(?P<scheme>\w+)://(?P<user>[^:@/]*)(?P<rest>.*)@")
@@ -156,13 +158,13 @@ def _address(what: str, *schemes: str) -> Callable[[Any], str]:
 def _queue(raw: Any) -> str:
     text = "" if raw == "store" else str(raw)
     scheme, separator, _ = text.partition("://")
-    if not text or scheme == "nats":
+    if not text or scheme in _OWN_QUEUES:
         return text
     if not separator or scheme not in other_queues():
         shown = without_secrets(text)
         raise ValueError(
-            f'"{shown}" is no address of a queue: use nats://, leave it empty for the store'
-            f" itself, or install a package with the entry point {QUEUE_ENTRY_POINTS}"
+            f'"{shown}" is no address of a queue: use nats:// or postgresql://, leave it empty for'
+            f" the store itself, or install a package with the entry point {QUEUE_ENTRY_POINTS}"
         )
     return text
 
@@ -176,7 +178,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "home": _path,
     "listen": _listen,
     "grpc_listen": _listen_or_off,
-    "store": _address("a store", SQLITE, "postgresql://", "postgres://"),
+    "store": _address("a store", SQLITE, *(f"{scheme}://" for scheme in POSTGRES_SCHEMES)),
     "store_pool": _number("connections", 1, 1_000),
     "blobs": _address("a blob store", FILES, "s3://", "gs://", "az://"),
     "queue": _queue,

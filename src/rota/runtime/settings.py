@@ -115,7 +115,8 @@ MEANINGS: Mapping[str, str] = {
     "store": "the durable truth: sqlite:///PATH (default: in home) or postgresql://…",
     "store_pool": "PostgreSQL connections for the API; leases and firing have others",
     "blobs": "output and files: file://PATH (default: in home), s3://, gs:// or az://BUCKET/PREFIX",
-    "queue": "wake-ups between servers: nats://HOST[,HOST…]; empty: the store itself",
+    "queue": "wake-ups between servers: nats://HOST[,HOST…] or postgresql://…, without a pooler;"
+    " empty: the store itself",
     "roles": "what a server does: gateway, scheduler, dispatcher, separated by commas",
     "pool_max": "most that one run may ask of its worker, as linux/cpu=16,linux/memory=64GiB;"
     " a job that asks for more is refused (default: no such limit)",

@@ -11,9 +11,9 @@ from rota.ports.carts import CartLook
 from rota.ports.queue import CARTS
 from rota.scheduler.blackouts import Blackouts
 from rota.scheduler.held_shards import HeldShards
-from rota.scheduler.pacing import at_each_wake
+from rota.scheduler.pacing import at_each_wake, until_next
 
-_NOBODY_KNOWS = timedelta(minutes=1)  # how long a calendar that cannot be read keeps a cart closed
+_LONGEST_CLOSED = timedelta(seconds=10)  # by calendars, until they are looked at again
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,12 @@ class CartKeeper:
         if not shards:
             return 0
         store, limit = self._backends.store, self._config.batch_size
+        looked_at = await store.now()
         looks = await store.carts_to_advance(shards, limit)
         self._blackouts.begin_look()
         for look in looks:
             await self._advance(look)
-        self._pause = await self._until_next() if len(looks) < limit else timedelta(0)
+        self._pause = await self._until_next(looked_at) if len(looks) < limit else timedelta(0)
         return len(looks)
 
     async def _advance(self, look: CartLook) -> None:
@@ -68,22 +69,23 @@ class CartKeeper:
             has_more = advanced.has_more
 
     async def _closed_until(self, look: CartLook) -> datetime | None:
-        """Until when the cart's calendars keep its waves closed; None: they do not."""
+        """Until when the cart's calendars surely keep its waves closed; None: they do not.
+
+        That is not for long: somebody may change them, and nobody tells the carts.
+        """
         if not look.calendars:
             return None
         now = await self._backends.store.now()
         await self._blackouts.look((look.project, name) for name in look.calendars)
         blackouts = self._blackouts.of(look.project, look.calendars)
+        longest = now + _LONGEST_CLOSED
         if blackouts is None:
-            return now + _NOBODY_KNOWS
+            return longest
         if not any(blackout.is_inside(now) for blackout in blackouts):
             return None
-        return end_of_blackout(blackouts, now) or now + _NOBODY_KNOWS
+        return min(end_of_blackout(blackouts, now) or longest, longest)
 
-    async def _until_next(self) -> timedelta:
+    async def _until_next(self, looked_at: datetime) -> timedelta:
         store = self._backends.store
         next_at, now = await store.next_cart_look(), await store.now()
-        # What is due although we have just looked is another server's.
-        if next_at is None or next_at <= now:
-            return self._config.interval
-        return min(self._config.interval, next_at - now)
+        return until_next(next_at, looked_at, now, self._config.interval)

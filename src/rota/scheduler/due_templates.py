@@ -19,7 +19,7 @@ from rota.operations.timetables import cart_timetable
 from rota.ports.carts import CartQuery, DueTemplate, MissedCarts, Template
 from rota.ports.queue import CARTS
 from rota.scheduler.held_shards import HeldShards
-from rota.scheduler.pacing import at_each_wake
+from rota.scheduler.pacing import at_each_wake, until_next
 
 log = structlog.get_logger()
 
@@ -77,20 +77,18 @@ class DueTemplates:
             return 0
         # What cannot be read stays due, and is not to crowd out the others.
         limit = self._config.batch_size + len(self._unreadable)
+        looked_at = await self._backends.store.now()
         due = await self._backends.store.due_templates(shards, limit)
         self._unreadable &= {_version(template) for template in due}
         new = [template for template in due if _version(template) not in self._unreadable]
         answered = sum([await self._answer(template) for template in new])
-        self._pause = await self._until_next() if len(due) < limit else timedelta(0)
+        self._pause = await self._until_next(looked_at) if len(due) < limit else timedelta(0)
         return answered
 
-    async def _until_next(self) -> timedelta:
+    async def _until_next(self, looked_at: datetime) -> timedelta:
         store = self._backends.store
         next_at, now = await store.next_template_due(), await store.now()
-        # What is due although we have just looked is another server's, or cannot be read.
-        if next_at is None or next_at <= now:
-            return self._config.interval
-        return min(self._config.interval, next_at - now)
+        return until_next(next_at, looked_at, now, self._config.interval)
 
     async def _answer(self, template: Template) -> bool:
         now = await self._backends.store.now()

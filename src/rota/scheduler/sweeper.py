@@ -10,6 +10,8 @@ from rota.operations.backends import Backends
 from rota.ports.clock import Clock
 from rota.scheduler.held_shards import HeldShards
 
+_KEYS_AT_ONCE = 200  # whoever wants one of them waits until they have been looked at
+
 
 @dataclass(frozen=True, slots=True)
 class SweeperConfig:
@@ -49,6 +51,7 @@ class Sweeper:
             return
         store = self._backends.store
         await store.forget_loading_carts(await store.now() - self._config.load_within)
+        await store.forget_keys(_KEYS_AT_ONCE)
         if await store.forget_sessions(limit) < limit:
             self._forgets_at = now + self._config.forget_interval.total_seconds()
 

@@ -261,6 +261,7 @@ class Run(Answer, frozen=True, kw_only=True):
     max_attempts: int = 1
     failures: int = 0
     losses: int = 0
+    is_alone: bool = False  # it lost so many workers that nothing else may go beside it
     cause: str = ""
     message: str = ""
     reasons: tuple[Reason, ...] = ()

@@ -120,7 +120,7 @@ class CartDetail(Cart, frozen=True, kw_only=True):
 
     failures_in_scope: int = 0  # of the cart, or of its current wave
     limit: int = 0  # so many of the present scope may fail
-    breached: bool = False  # more of them failed
+    breached: bool = False  # more of them failed, or of an earlier wave
     progress: CartProgress = CartProgress()
     place: str = ""  # of the current wave: "4 of 13"; "" before the first
     eta: datetime | None = None  # when it will have ended; None: nobody knows, or it stands still
@@ -132,6 +132,8 @@ class CartDetail(Cart, frozen=True, kw_only=True):
     def summary(self) -> str:
         """`21 failed, 20 may; 127 of 1,000 items have ended`."""
         ended = f"{self.done:,} of {self.items:,} items have ended"
+        if self.breached and self.failures_in_scope <= self.limit:
+            return f"too many of an earlier wave failed; {ended}"
         scope = " of the wave" if self.failures.of == "wave" else ""
         return f"{self.failures_in_scope:,}{scope} failed, {self.limit:,} may; {ended}"
 

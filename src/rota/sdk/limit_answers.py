@@ -66,6 +66,8 @@ class Quota(Answer, frozen=True, kw_only=True):
     runs_per_minute: int | None = None
     use: Use | None = None  # of `running`
     bucket: Bucket | None = None  # of `runs_per_minute`
+    output_bytes_per_day: int | None = None
+    output: Bucket | None = None  # of `output_bytes_per_day`: a token is a byte
     updated_by: str | None = None  # None: nobody has set one
     updated_at: datetime | None = None
 

@@ -80,6 +80,7 @@ def put_quota(
     queued: int | None = None,
     running: int | None = None,
     runs_per_minute: int | None = None,
+    output_bytes_per_day: int | None = None,
     plan: bool = False,
 ) -> Call[DeclarationChange]:
     """Set the whole quota of the project: what is None is not limited."""
@@ -88,6 +89,7 @@ def put_quota(
         "queued": queued,
         "running": running,
         "runs_per_minute": runs_per_minute,
+        "output_bytes_per_day": output_bytes_per_day,
     }
     return _put("/quota", document, plan)
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import msgspec
 
+from rota.domain.errors import Unavailable
 from rota.domain.ids import instant, micros
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, JobSpec, JobType
@@ -19,6 +20,7 @@ from rota.ports.executor import Assignment, Executor
 from rota.ports.work import (
     KNOWN_SPECS,
     MAX_ITEMS,
+    Beat,
     Dispatch,
     Fence,
     Outcome,
@@ -59,6 +61,8 @@ class Attempts:
         self._executors: Mapping[JobType, Executor] = {}
         self._specs: dict[tuple[str, int], JobSpec] = {}
         self._held: dict[Fence, Held] = {}
+        self._ended: dict[Fence, Held] = {}  # of those, what is to be reported
+        self._received = 0  # items of work, in this stream
         self._store_time = StoreTime(instant(0), clock.monotonic())
         self._finishing: set[asyncio.Task[None]] = set()
         self.progress: dict[Fence, Progress] = {}
@@ -75,13 +79,27 @@ class Attempts:
         """What the store's clock said, and when that arrived here."""
         self._store_time = StoreTime(instant(store_now), received_at)
 
+    def beat(self, stream: int, *, stopping: bool = False) -> Beat:
+        """What is held and how much work came, both of this very moment."""
+        return Beat(tuple(self._held), stopping, self._received, stream)
+
     # --- from the server
+
+    def begin_stream(self) -> None:
+        """Work is counted anew, as by the server; what the last one did not answer is told anew."""
+        self._received = 0
+        self._ended = {fence: held for fence, held in self._held.items() if held.outcome}
 
     def accept(self, dispatch: Dispatch) -> tuple[list[Held], list[Held]]:
         """Take work in. Returns what may begin at once, and what needs a permit first.
 
-        Work whose spec did not come, because this version cannot read it, fails.
+        Work whose spec did not come, because this version cannot read it, fails. A dispatch that
+        comes twice is passed over, however long ago its attempts have ended. `Unavailable` if one
+        before it did not come.
         """
+        if not self._is_next(dispatch):
+            return [], []
+        self._received += len(dispatch.work)
         self._learn(dispatch.specs)
         now = self._clock.monotonic()
         free: list[Held] = []
@@ -98,6 +116,12 @@ class Attempts:
             self._held[fence] = held
             (guarded if spec.delivery is Delivery.AT_MOST_ONCE else free).append(held)
         return free, guarded
+
+    def _is_next(self, dispatch: Dispatch) -> bool:
+        """False: it came before."""
+        if dispatch.first > self._received + 1:
+            raise Unavailable("a part of the stream from the server is missing")
+        return dispatch.first in (0, self._received + 1)
 
     def _learn(self, entries: Sequence[SpecEntry]) -> None:
         """Remember the specs that were told last; work that is held carries its own."""
@@ -168,6 +192,7 @@ class Attempts:
         """Attempts whose reports were acknowledged or refused for good."""
         for fence in fences:
             self._held.pop(fence, None)
+            self._ended.pop(fence, None)
             self.progress.pop(fence, None)
 
     def cancel(self, fences: Sequence[Fence]) -> None:
@@ -221,8 +246,7 @@ class Attempts:
                 continue
             final = _interrupted(outcome) if held.is_interrupted else outcome
             if held.output is None:
-                held.outcome = final
-                self.has_news.set()
+                self._end(held, final)
             else:
                 task = asyncio.get_running_loop().create_task(self._finish_output(held, final))
                 self._finishing.add(task)
@@ -238,13 +262,18 @@ class Attempts:
         with suppress(TimeoutError):
             async with asyncio.timeout(_SETTLING.total_seconds()):
                 await held.output.settled()
-        held.outcome = msgspec.structs.replace(
+        final = msgspec.structs.replace(
             outcome,
             output=rest.inline,
             output_bytes=rest.totals.bytes,
             output_lines=rest.totals.lines,
             truncated=rest.totals.truncated,
         )
+        self._end(held, final)
+
+    def _end(self, held: Held, outcome: Outcome) -> None:
+        held.outcome = outcome
+        self._ended[Fence(outcome.run, outcome.attempt)] = held
         self.has_news.set()
 
     # --- for the session's loops
@@ -254,12 +283,17 @@ class Attempts:
             if held.output is not None and held.outcome is None:
                 held.output.post_due()
 
+    @property
+    def unreported_count(self) -> int:
+        """How many outcomes are on their way to no server."""
+        return len(self._ended)
+
     def unreported(self) -> list[Outcome]:
-        """Outcomes that no server has acknowledged yet, as many as one message should carry."""
+        """Those outcomes, as far as they may be told by now and fit one message."""
         now = self._clock.monotonic()
         outcomes: list[Outcome] = []
         size = 0
-        for held in self._held.values():
+        for held in self._ended.values():
             if held.outcome is None or held.report_at > now:
                 continue
             size += _size(held.outcome)
@@ -268,13 +302,20 @@ class Attempts:
             outcomes.append(held.outcome)
         return outcomes
 
+    def sent(self, outcomes: Sequence[Outcome]) -> None:
+        """They are on their way, until they are forgotten or put off, or the stream is over."""
+        for outcome in outcomes:
+            del self._ended[Fence(outcome.run, outcome.attempt)]
+
     def put_off(self, outcomes: Sequence[Outcome], pause: timedelta) -> None:
         """Those that are held still were not answered: report them again, but not at once."""
         report_at = self._clock.monotonic() + pause.total_seconds()
         for outcome in outcomes:
-            held = self._held.get(Fence(outcome.run, outcome.attempt))
+            fence = Fence(outcome.run, outcome.attempt)
+            held = self._held.get(fence)
             if held is not None:
                 held.report_at = report_at
+                self._ended[fence] = held
 
     def unannounced(self, older_than: float) -> list[Start]:
         """Attempts that have run long enough to say so; shorter ones only report their end."""

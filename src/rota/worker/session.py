@@ -16,11 +16,13 @@ from rota.domain.errors import NotFound, RotaError, Unavailable
 from rota.domain.lease import guard_margin, renewal_interval
 from rota.ports.clock import Clock
 from rota.ports.link import WorkerLink
-from rota.ports.work import Beat, Cancel, Dispatch, Hello, Start, Watch, Welcome
+from rota.ports.work import Cancel, Dispatch, Hello, Outcome, Start, Watch, Welcome
 from rota.worker.attempts import Attempts, Held
 from rota.worker.reconnecting import Reconnecting
 
 log = structlog.get_logger()
+
+_REPORTS = 2  # under way at once: while the server stores one, the next is already there
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class WorkerSession:
         self._link: WorkerLink | None = None
         self._reconnecting = Reconnecting(clock, self._config.reconnect_delay)
         self._lease = timedelta(0)
+        self._stream = 0  # of the session, as its server counts
+        self._under_way = 0  # outcomes in reports that are not answered yet
         self._is_draining = False
         self._stopping = asyncio.Event()
         self._beat_now = asyncio.Event()
@@ -105,13 +109,14 @@ class WorkerSession:
             await self._register(link)
             self._link = link
             self._attempts.spool.wants_delivery.set()
+            self._under_way = 0
             async with asyncio.TaskGroup() as group:
                 loops = [
                     group.create_task(loop)
                     for loop in (
                         self._renew(link),
                         self._receive(link, group),
-                        self._report(link),
+                        *(self._report(link) for _ in range(_REPORTS)),
                         self._tick(link),
                         self._guard.keep_watch(self._clock, renewal_interval(self._lease)),
                     )
@@ -131,6 +136,8 @@ class WorkerSession:
         if not self._hello.resumes:
             self._note_session(welcome.session)
         self._hello = msgspec.structs.replace(self._hello, resumes=welcome.session)
+        self._stream = welcome.stream
+        self._attempts.begin_stream()
         self._attempts.learn_time(welcome.store_now, self._clock.monotonic())
         self._extend(sent_at)
         self._reconnecting.succeeded()
@@ -144,7 +151,7 @@ class WorkerSession:
         interval = renewal_interval(self._lease).total_seconds()
         while True:
             sent_at = self._clock.monotonic()
-            beat = Beat(held=tuple(self._attempts.held), stopping=self._stopping.is_set())
+            beat = self._attempts.beat(self._stream, stopping=self._stopping.is_set())
             answer = await link.beat(beat)
             if not answer.alive:
                 raise SessionLost("the server ended this worker's session")
@@ -153,12 +160,14 @@ class WorkerSession:
             self._attempts.cancel(answer.cancel)
             self._attempts.cancel(answer.unknown)
             self._note_drain(answer.draining)
-            self._beat_now.clear()
-            try:
-                async with asyncio.timeout(interval):
-                    await self._beat_now.wait()
-            except TimeoutError:
-                pass
+            await self._until_next_beat(sent_at + interval)
+
+    async def _until_next_beat(self, at: float) -> None:
+        """Counted from when the last one was sent: a slow answer takes nothing from the next."""
+        self._beat_now.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(at - self._clock.monotonic()):
+                await self._beat_now.wait()
 
     def _note_drain(self, is_draining: bool) -> None:
         if is_draining != self._is_draining:
@@ -193,10 +202,12 @@ class WorkerSession:
 
     async def _report(self, link: WorkerLink) -> None:
         while True:
-            outcomes = self._attempts.unreported()
-            if outcomes:
+            if outcomes := self._next_report():
+                self._attempts.sent(outcomes)
+                self._under_way += len(outcomes)
                 await self._tell_progress(link)  # a report that has been accepted ends all writing
                 answer = await link.report(outcomes)
+                self._under_way -= len(outcomes)
                 self._attempts.forget(answer.accepted)
                 self._attempts.forget(answer.fenced)
                 self._attempts.put_off(outcomes, self._config.report_again)
@@ -207,6 +218,11 @@ class WorkerSession:
             with suppress(TimeoutError):  # what was put off is no news
                 async with asyncio.timeout(self._config.report_again.total_seconds()):
                     await self._attempts.has_news.wait()
+
+    def _next_report(self) -> list[Outcome]:
+        """Nothing while more ends are on their way than wait: reports of few cost too much."""
+        is_worth_it = self._attempts.unreported_count >= self._under_way
+        return self._attempts.unreported() if is_worth_it else []
 
     async def _tick(self, link: WorkerLink) -> None:
         """What may wait a little: starts of longer attempts, progress, output that is due."""

@@ -97,6 +97,7 @@ async def test_work_arrives_in_batches_with_each_spec_once(shop: Shop, link: Wor
     assert [entry.job_id for entry in first.specs] == [job]
     assert [work.run for work in second.work] == later
     assert second.specs == ()
+    assert (first.first, second.first) == (1, 3)
 
 
 async def test_a_permit_makes_a_run_processing(shop: Shop, link: WorkerLink) -> None:

@@ -10,6 +10,7 @@ from zlib import crc32
 import asyncpg
 import pytest
 from tests.conformance.store.rivals import Rival
+from tests.pooler import pooler_before
 
 from rota.adapters.store.postgres.connections import PoolSizes
 from rota.adapters.store.postgres.opening import open_postgres
@@ -23,6 +24,9 @@ from rota.testing.new_stores import open_new_sqlite
 from rota.testing.servers.postgres import PostgresServer, server_folder
 
 VERSIONS = (15, 16, 18)
+POOLED = "postgres-pooled"
+# For tests of what is done side by side: also where no two transactions share a connection.
+every_way = pytest.mark.parametrize("store", ["sqlite", "postgres", POOLED], indirect=True)
 
 
 class PostgresServers:
@@ -107,9 +111,12 @@ async def store(
         return
     server = postgres_servers[postgres_version]
     database = await server.create()
-    opened = await open_postgres(server.address(database), clock=clock)
-    yield opened
-    await opened.close()
+    with ExitStack() as until:
+        pooled = request.param == POOLED
+        way = until.enter_context(pooler_before(server)) if pooled else server
+        opened = await open_postgres(way.address(database), clock=clock)
+        yield opened
+        await opened.close()
     await server.drop(database)
 
 

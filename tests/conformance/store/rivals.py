@@ -12,8 +12,8 @@ from rota.testing.servers.postgres import PostgresServer
 Rival: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
-async def until_somebody_waits(server: PostgresServer) -> None:
+async def until_somebody_waits(server: PostgresServer, *, many: int = 1) -> None:
     """For a lock that another transaction holds."""
     async with asyncio.timeout(20):
-        while not await server.execute("SELECT FROM pg_locks WHERE NOT granted"):
+        while len(await server.execute("SELECT FROM pg_locks WHERE NOT granted")) < many:
             pass

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.conformance.store.conftest import every_way
 
 from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.ids import RunId, SessionId
@@ -215,6 +216,7 @@ class TestFinish:
         assert await scene.store.late_results(RunId(foreign.run)) == []
         assert "run.late_result" not in {each.kind for each in await scene.store.events(0, 100)}
 
+    @every_way
     async def test_a_late_worker_cannot_finish_a_reclaimed_run(self, scene: Scene) -> None:
         late, work = await claimed(scene)
         await scene.store.end_session(late)

@@ -7,18 +7,21 @@ from datetime import timedelta
 
 import pytest
 
-from rota.domain.carts.definition import CartRules, OnBreach, Order, Share
-from rota.domain.carts.states import CartState, ItemState
+from rota.domain.carts.definition import Between, CartRules, OnBreach, Order, Share
+from rota.domain.carts.states import FAILED_ITEM_STATES, CartState, ItemState
 from rota.domain.errors import Conflict
-from rota.domain.ids import SHARD_COUNT, CartId, JobId, SessionId
+from rota.domain.ids import SHARD_COUNT, CartId, JobId, RunId, SessionId
 from rota.domain.run import Trigger
-from rota.domain.spec import Retry
+from rota.domain.spec import Delivery, Retry
 from rota.domain.states import RunState
 from rota.ports.carts import (
     CancelCart,
     CartQuery,
+    EditCart,
     PauseCart,
     ResumeCart,
+    RetryItems,
+    Selection,
 )
 from rota.ports.records import Idempotency, RunQuery
 from rota.testing.builders import Scene
@@ -30,6 +33,17 @@ pytestmark = pytest.mark.anyio
 async def due(scene: Scene) -> list[CartId]:
     """The carts that a keeper would look at now."""
     return [look.id for look in await scene.store.carts_to_advance(range(SHARD_COUNT), 100)]
+
+
+async def told(scene: Scene, kind: str) -> list[dict[str, object]]:
+    """What events of this kind say."""
+    events = await scene.store.events(0, 1_000)
+    return [dict(event.data) for event in events if event.kind == kind]
+
+
+async def failed_at_breach(scene: Scene) -> list[object]:
+    """How many had failed each time that it was too many."""
+    return [data["failed"] for data in await told(scene, "cart.threshold")]
 
 
 class TestOrder:
@@ -54,6 +68,29 @@ class TestOrder:
         _, flights = await carts.play(cart, worker)
 
         assert [len(keys) for keys in flights] == [1, 2, 3, 2]
+
+    async def test_the_end_of_each_wave_is_told_once_before_what_comes_between(
+        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        rules = CartRules(
+            Order.GROUPS, (Share(2),), max_parallel=1, between=Between(wait=timedelta(minutes=5))
+        )
+        cart = await carts.submit(job, replace(rules, failures=allowing(1)), items=3)
+        await carts.play(cart, worker, ["item-1"])
+        waiting = await told(scene, "cart.wave_finished")
+        scene.advance(timedelta(minutes=5))
+
+        await carts.play(cart, worker)
+        await carts.command(cart, RetryItems(Selection(FAILED_ITEM_STATES)))
+        await carts.play(cart, worker)
+
+        first = {"wave": 1, "items": 2, "failed": 1}
+        assert waiting == [first]
+        assert await told(scene, "cart.wave_finished") == [
+            first,
+            {"wave": 2, "items": 1, "failed": 0},
+            {"wave": 1, "items": 2, "failed": 0},
+        ]
 
     async def test_no_more_are_in_flight_than_max_parallel(
         self, carts: CartScene, job: JobId, worker: SessionId
@@ -128,6 +165,23 @@ class TestFailures:
             ItemState.SKIPPED,
         ]
 
+    async def test_a_breach_that_stops_nothing_is_told_once_for_each_allowance(
+        self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
+    ) -> None:
+        rules = CartRules(failures=allowing(0, then=OnBreach.CONTINUE))
+        cart = await carts.submit(job, rules, items=6)
+        for _ in range(2):
+            await carts.advance(cart)
+            await carts.work(cart, worker, ["item-0", "item-1"])
+        assert await failed_at_breach(scene) == [1]
+
+        raised = replace(rules, failures=allowing(2, then=OnBreach.CONTINUE))
+        await carts.command(cart, EditCart(raised))
+        ended, _ = await carts.play(cart, worker, ["item-3", "item-4"])
+
+        assert await failed_at_breach(scene) == [1, 3]
+        assert (ended.state, ended.breach_wave) == (CartState.PARTIAL, 4)
+
     async def test_failures_are_grouped_by_their_cause(
         self, scene: Scene, carts: CartScene, job: JobId, worker: SessionId
     ) -> None:
@@ -179,6 +233,42 @@ class TestGoingOn:
         await carts.command(cart, CancelCart(stops_running=False))
 
         assert await due(scene) == [cart]
+
+    @pytest.mark.parametrize("result", ["FAILED", "LOST"])
+    async def test_what_would_be_tried_again_does_not_keep_a_cancelled_cart_from_its_end(
+        self, scene: Scene, carts: CartScene, worker: SessionId, result: str
+    ) -> None:
+        job = await scene.job("flaky", retry=Retry(attempts=2))
+        cart = await carts.submit(job)
+        await carts.advance(cart)
+        [work] = await scene.claim(worker)
+        await carts.command(cart, CancelCart(stops_running=False))
+        await carts.advance(cart)
+
+        if result == "LOST":
+            await scene.store.lose(worker, [work.fence])
+        else:
+            await scene.finish(worker, [work], result=result)
+
+        assert await due(scene) == [cart]
+        assert (await carts.advance(cart)).state is CartState.CANCELLED
+
+    async def test_nor_does_what_a_person_wants_to_be_tried_again(
+        self, scene: Scene, carts: CartScene, worker: SessionId
+    ) -> None:
+        job = await scene.job("once", delivery=Delivery.AT_MOST_ONCE)
+        cart = await carts.submit(job)
+        await carts.advance(cart)
+        [work] = await scene.claim(worker)
+        await scene.start(worker, [work])
+        await scene.store.lose(worker, [work.fence])
+        await carts.command(cart, CancelCart())
+        await carts.advance(cart)
+
+        await scene.store.resolve(RunId(work.run), RunState.SCHEDULED, actor="bob")
+
+        assert await due(scene) == [cart]
+        assert (await carts.advance(cart)).state is CartState.CANCELLED
 
 
 class TestPausing:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import pytest
+from tests.conformance.store.conftest import every_way
 
 from rota.domain.errors import Conflict
 from rota.domain.gates import SLOT_STATES
@@ -20,7 +21,7 @@ from rota.ports.records import Event, Fired, Idempotency, NewRun, RunQuery
 from rota.ports.work import Work
 from rota.testing.builders import MINUTE, Scene, firing_of, new_calendar, new_job
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, every_way]
 
 T = TypeVar("T")
 LEASE = timedelta(seconds=30)

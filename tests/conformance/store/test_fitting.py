@@ -60,6 +60,19 @@ async def test_in_an_empty_pool_runs_stay_in_the_queue(scene: Scene) -> None:
     assert await scene.state(run) is RunState.QUEUED
 
 
+async def test_a_worker_that_has_just_come_is_seen_by_the_next_run(scene: Scene) -> None:
+    job_id = await scene.job(needs={"site": "fra"})
+    await scene.worker("plain")
+
+    [before] = await scene.trigger(job_id)
+    scene.advance(timedelta(milliseconds=100))
+    await scene.worker("able", labels={"site": "fra"})
+    scene.advance(timedelta(milliseconds=100))
+    [after] = await scene.trigger(job_id)
+
+    assert await scene.states([before, after]) == [RunState.BLOCKED, RunState.QUEUED]
+
+
 async def test_a_worker_that_was_here_a_moment_ago_may_come_back(scene: Scene) -> None:
     job_id = await scene.job(needs={"site": "fra"})
     worker = await scene.worker(labels={"site": "fra"})

@@ -10,11 +10,13 @@ from tests.conformance.store.rivals import Rival, until_somebody_waits
 
 from rota.adapters.store.store import SqlStore
 from rota.domain.errors import Conflict
-from rota.domain.ids import ServerId
+from rota.domain.ids import JobId, ServerId, new_run_id, shard_of
+from rota.domain.run import Trigger
+from rota.domain.shape import alone
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
-from rota.ports.records import RunQuery
-from rota.testing.builders import LEASE, Scene, new_calendar
+from rota.ports.records import Idempotency, NewRun, RunQuery, SubmittedRun
+from rota.testing.builders import LEASE, SERVER, Scene, new_calendar
 from rota.testing.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
@@ -23,6 +25,50 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def store(postgres_store: SqlStore) -> SqlStore:
     return postgres_store
+
+
+class TestDemandsOfLoneRuns:
+    """A run whose demand nobody knows would never be found."""
+
+    DEMAND = alone("")
+
+    async def test_what_somebody_begins_to_ask_for_is_not_forgotten(
+        self, scene: Scene, rival: Rival, postgres_server: PostgresServer
+    ) -> None:
+        [run] = await scene.trigger(await scene.job(max_losses=1))
+        worker = await scene.worker()
+        await scene.claim(worker)
+        await rival.execute("INSERT INTO shape VALUES ($1)", self.DEMAND)
+        await rival.execute("BEGIN; SELECT FROM pool FOR UPDATE")
+
+        losing = asyncio.create_task(scene.vanish(worker))
+        await until_somebody_waits(postgres_server)
+        forgetting = asyncio.create_task(scene.store.forget_sessions(10))
+        await until_somebody_waits(postgres_server, many=2)
+        await rival.execute("COMMIT")
+        await losing
+        await forgetting
+        await scene.release()
+
+        assert [work.run for work in await scene.claim(await scene.worker())] == [run]
+
+    async def test_what_is_being_forgotten_is_told_anew(
+        self, scene: Scene, rival: Rival, postgres_server: PostgresServer
+    ) -> None:
+        [run] = await scene.trigger(await scene.job(max_losses=1))
+        worker = await scene.worker()
+        await scene.claim(worker)
+        await rival.execute("INSERT INTO shape VALUES ($1)", self.DEMAND)
+        await rival.execute("BEGIN; SELECT FROM shape FOR UPDATE")
+        await rival.execute("DELETE FROM shape WHERE id = $1", self.DEMAND)
+
+        losing = asyncio.create_task(scene.vanish(worker))
+        await until_somebody_waits(postgres_server)
+        await rival.execute("COMMIT")
+        await losing
+        await scene.release()
+
+        assert [work.run for work in await scene.claim(await scene.worker())] == [run]
 
 
 class TestLinesAtRest:
@@ -69,6 +115,46 @@ class TestLinesAtRest:
         assert await rival.fetchval("SELECT active FROM chain") == 0
 
 
+class TestKeysOfCallers:
+    """Of calls that go together, while another server has some of the same ones."""
+
+    KEEP = "INSERT INTO idempotency VALUES ('{}', 'digest', '[\"{}\"]', 0)"
+
+    async def test_they_are_taken_in_one_order(
+        self, scene: Scene, rival: Rival, postgres_server: PostgresServer
+    ) -> None:
+        job_id = await scene.job()
+        await rival.execute("BEGIN; SET LOCAL lock_timeout = 500; " + self.KEEP.format("b", ""))
+
+        asking = asyncio.gather(*(self.submit(scene, job_id, key) for key in "cba"))
+        await until_somebody_waits(postgres_server)
+        await rival.execute(self.KEEP.format("c", "") + "; ROLLBACK")  # nobody has got so far yet
+
+        assert [each.is_repeat for each in await asking] == [False] * 3
+
+    async def test_whoever_comes_second_gets_the_answer_of_the_other_server(
+        self, scene: Scene, rival: Rival, postgres_server: PostgresServer
+    ) -> None:
+        job_id = await scene.job()
+        first = await self.submit(scene, job_id, "a")
+        assert first.run is not None
+        await rival.execute("BEGIN; " + self.KEEP.format("b", first.run.id))
+
+        asking = asyncio.gather(*(self.submit(scene, job_id, key) for key in "cb"))
+        await until_somebody_waits(postgres_server)
+        await rival.execute("COMMIT")
+        new, repeated = await asking
+
+        assert (new.is_repeat, repeated.is_repeat) == (False, True)
+        assert repeated.run is not None
+        assert repeated.run.id == first.run.id
+        assert len(await scene.store.runs(RunQuery())) == 2
+
+    async def submit(self, scene: Scene, job: JobId, key: str) -> SubmittedRun:
+        run = NewRun(new_run_id(scene.clock.instant), job, 1, Trigger.MANUAL, "user")
+        return await scene.store.submit_one(run, Idempotency(key, "digest"))
+
+
 class TestLeases:
     async def test_a_session_that_is_being_renewed_is_not_reaped(
         self, scene: Scene, rival: Rival, postgres_server: PostgresServer
@@ -91,7 +177,7 @@ class TestLeases:
         claim = (
             f"UPDATE run SET state = 'CLAIMED', session = '{worker}', attempt = 1, claimed_at = 0"
         )
-        await rival.execute("BEGIN; SELECT FROM session FOR NO KEY UPDATE; " + claim)
+        await rival.execute("BEGIN; SELECT FROM session FOR KEY SHARE; " + claim)
 
         ending = asyncio.create_task(scene.store.end_session(worker))
         await until_somebody_waits(postgres_server)
@@ -138,7 +224,7 @@ class TestDraining:
         self, scene: Scene, rival: Rival, postgres_server: PostgresServer
     ) -> None:
         await scene.worker("w1")
-        await rival.execute("BEGIN; SELECT FROM session FOR NO KEY UPDATE")
+        await rival.execute("BEGIN; SELECT FROM session FOR KEY SHARE")
 
         draining = asyncio.create_task(scene.store.drain_worker("w1", actor="operator"))
         await until_somebody_waits(postgres_server)
@@ -253,9 +339,39 @@ class TestGates:
         assert len(await scene.store.runs(RunQuery())) == 1
         await rival.execute("COMMIT")
 
+    @pytest.mark.parametrize("change", ["version = version + 1", "next_at = next_at + 1"])
+    async def test_a_firing_waits_for_whoever_moves_its_schedule_and_leaves_it_alone(
+        self, scene: Scene, rival: Rival, postgres_server: PostgresServer, change: str
+    ) -> None:
+        job_id = await scene.job(next_at=scene.clock.instant)
+        await scene.ownership()
+        await rival.execute(f"BEGIN; UPDATE schedule SET {change}")
+
+        firing = asyncio.create_task(scene.fire(job_id))
+        await until_somebody_waits(postgres_server)
+        await rival.execute("COMMIT")
+
+        assert (await firing).accepted == frozenset()
+        assert await scene.store.runs(RunQuery()) == []
+
 
 class TestShards:
     """Firing holds the shards that it fires for."""
+
+    @pytest.mark.parametrize("owner", ["s_two", SERVER])
+    async def test_a_firing_waits_for_a_take_over_under_way_and_sees_it(
+        self, scene: Scene, rival: Rival, postgres_server: PostgresServer, owner: str
+    ) -> None:
+        job_id = await scene.job(next_at=scene.clock.instant)
+        await scene.ownership()
+        await rival.execute(f"BEGIN; UPDATE shard SET owner = '{owner}', epoch = epoch + 1")
+
+        firing = asyncio.create_task(scene.fire(job_id))
+        await until_somebody_waits(postgres_server)
+        await rival.execute("COMMIT")
+
+        assert (await firing).lost_shards == {shard_of(job_id)}
+        assert await scene.store.runs(RunQuery()) == []
 
     async def test_a_renewal_does_not_wait_for_the_firing_of_its_own_server(
         self, scene: Scene, rival: Rival

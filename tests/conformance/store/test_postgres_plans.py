@@ -42,8 +42,10 @@ BOUNDED = {
     "select_jobs",
     "select_runs",
 }
-# They change many runs at once, each by its key; the small indexes would be read once for each.
+# They change many rows at once, each by its key; the small indexes would be read once for each, and
+# so would be all schedules that are due at the same time.
 BATCHES = (
+    "advance_schedule",
     "block_on_keys",
     "block_run",
     "claim_runs",
@@ -122,13 +124,13 @@ async def test_keys_and_small_indexes_lead(
 
 
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
-async def test_batches_find_their_runs_one_by_one(
+async def test_batches_find_their_rows_one_by_one(
     connection: asyncpg.Connection[asyncpg.Record], mode: str
 ) -> None:
     for name in BATCHES:
         [index] = _indexes(await _plan(connection, name, mode))
 
-        assert index in ("run_pkey", "run_id_key"), name
+        assert index in ("run_pkey", "run_id_key", "schedule_pkey"), name
 
 
 async def test_lists_are_read_from_their_end_without_sorting(
@@ -186,9 +188,9 @@ def _scans(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _indexes(plan: Mapping[str, Any]) -> Iterator[str]:
-    """The indexes that lead to runs."""
+    """The indexes that lead to runs and schedules."""
     index = plan.get("Index Name", "")
-    if index.startswith("run_"):
+    if index.startswith(("run_", "schedule_")):
         yield index
     for step in plan.get("Plans", ()):
         yield from _indexes(step)

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.conformance.store.conftest import every_way
 
 from rota.domain.ids import SHARD_COUNT, JobId, ServerId, shard_of
 from rota.domain.job import Job
@@ -99,6 +100,7 @@ async def test_a_newcomer_waits_until_the_owner_gives(scene: Scene) -> None:
     assert (await keep(scene, ONE)).shards.keys() == set(ALL_SHARDS) - taken.keys()
 
 
+@every_way
 async def test_the_shards_of_a_dead_server_are_taken_with_a_new_epoch(scene: Scene) -> None:
     await join(scene, ONE)
     scene.advance(LEASE - timedelta(microseconds=1))
@@ -183,6 +185,7 @@ async def test_due_schedules_are_those_of_the_shards(scene: Scene) -> None:
     assert await scene.store.due_schedules(scene.clock.instant + MINUTE, 10, []) == []
 
 
+@every_way
 async def test_only_the_latest_owner_of_a_shard_fires(scene: Scene) -> None:
     job = await due_job(scene)
     stale, current = await take_over(scene)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
+from tests.conformance.store.key_scenes import declare, in_state, keep
 
 from rota.domain.errors import Conflict
 from rota.domain.ids import RunId, SessionId
-from rota.domain.limits import READERS, Declaration, Each, Limit, Quota, Resource, Sharing
+from rota.domain.limits import READERS, Each, Limit, Quota, Resource, Sharing
 from rota.domain.run import AttemptResult
 from rota.domain.shared_keys import KeyKind
 from rota.domain.spec import Delivery, Overlap, Retry
 from rota.domain.states import RunState
 from rota.ports.carts import PauseCart
-from rota.ports.records import Wakes
 from rota.ports.work import Work
 from rota.testing.builders import MINUTE, Scene
 from rota.testing.cart_scenes import PARALLEL, CartScene
@@ -27,19 +26,6 @@ LICENSE = Resource("default", "pg-license", total=2)
 CATALOG = Resource("default", "catalog", sharing=Sharing.READ_WRITE)
 
 
-async def declare(scene: Scene, *declarations: Declaration) -> None:
-    wakes = await scene.store.save_declarations(declarations, actor="editor")
-    assert wakes.keys
-
-
-async def keep(scene: Scene) -> int:
-    """What the key keeper does until nothing is left to do."""
-    count = 0
-    while released := (await scene.store.release_keys(200)).count:
-        count += released
-    return count
-
-
 async def work_off(scene: Scene, worker: SessionId) -> list[str]:
     """Give room to who waits and run it, one after another; returns the runs in their order."""
     done: list[str] = []
@@ -47,10 +33,6 @@ async def work_off(scene: Scene, worker: SessionId) -> list[str]:
         await scene.finish(worker, works)
         done += [work.run for work in works]
     return done
-
-
-async def in_state(scene: Scene, runs: Sequence[RunId], state: RunState) -> list[RunId]:
-    return [run for run in runs if await scene.state(run) is state]
 
 
 async def test_a_run_that_finds_no_worker_does_not_keep_a_key_from_others(scene: Scene) -> None:
@@ -162,6 +144,18 @@ async def test_units_are_held_until_the_end_and_then_given_to_who_waits(scene: S
     assert [work.run for work in await scene.claim(worker)] == [runs[2]]
 
 
+async def test_of_every_key_the_oldest_holders_are_told(scene: Scene) -> None:
+    names = ("disk", "tape")
+    await declare(scene, *(Resource("default", name, total=20) for name in names))
+    runs = {n: await scene.trigger(await scene.job(n, uses={n: 1}), 12) for n in names}
+    await scene.claim(await scene.worker(slots=100))
+
+    uses = await scene.store.key_uses([f"resource:default/{name}" for name in names])
+
+    told = {key: list(use.holders) for key, use in uses.items()}
+    assert told == {f"resource:default/{name}": runs[name][:10] for name in names}
+
+
 async def test_a_writer_is_alone_and_not_kept_waiting_by_new_readers(scene: Scene) -> None:
     await declare(scene, CATALOG)
     reads = await scene.job("reads", uses={"catalog": 1})
@@ -232,10 +226,12 @@ async def test_a_run_nobody_knows_about_keeps_its_equals_away(scene: Scene) -> N
 
     await scene.vanish(worker)
     early = await keep(scene)
+    [use] = (await scene.store.key_uses(['exclusive:default/{"host":"a"}'])).values()
     await scene.store.resolve(RunId(work.run), RunState.FAILED, actor="operator")
     late = await keep(scene)
 
     assert (early, late) == (0, 1)
+    assert use.holders == (work.run,)
     assert await scene.state(second) is RunState.QUEUED
 
 
@@ -252,40 +248,6 @@ async def test_the_death_of_a_worker_frees_what_its_runs_held(scene: Scene) -> N
 
     assert late.fenced
     assert await scene.state(second) is RunState.QUEUED
-
-
-async def test_a_changed_limit_acts_on_those_who_wait(scene: Scene) -> None:
-    await declare(scene, LICENSE)
-    job = await scene.job(uses={"pg-license": 1})
-    runs = await scene.trigger(job, 6)
-
-    await declare(scene, Resource("default", "pg-license", total=4))
-    raised = await keep(scene)
-    await declare(scene, Resource("default", "pg-license", total=1))
-    worker = await scene.worker()
-    claimed = await scene.claim(worker)
-
-    assert raised == 2
-    assert [work.run for work in claimed] == runs[:1]
-    assert len(await in_state(scene, runs, RunState.BLOCKED)) == 5
-
-
-async def test_a_limit_that_is_deleted_lets_all_go(scene: Scene) -> None:
-    await declare(scene, Limit("default", "mail", tokens=1, per=MINUTE, burst=1))
-    job = await scene.job(rate_limits={"mail": 1})
-    runs = await scene.trigger(job, 5)
-
-    was_there, wakes = await scene.store.delete_declaration(
-        KeyKind.RATE, "default", "mail", actor="editor"
-    )
-    await keep(scene)
-
-    assert was_there
-    assert wakes.keys
-    assert await scene.states(runs) == [RunState.QUEUED] * 5
-    assert await scene.store.delete_declaration(
-        KeyKind.RATE, "default", "mail", actor="editor"
-    ) == (False, Wakes())
 
 
 async def test_a_resource_that_jobs_use_stays(scene: Scene) -> None:
@@ -466,16 +428,22 @@ async def test_items_of_a_cart_exclude_one_another_and_obey_its_pause(
     assert [item.run_state for item in await carts.items(cart)].count(RunState.BLOCKED) == 2
 
 
-async def test_a_limit_that_shrank_does_not_keep_others_from_the_workers(scene: Scene) -> None:
-    await declare(scene, Limit("default", "mail", tokens=300, per=MINUTE, burst=300))
-    mails = await scene.trigger(await scene.job("mail", rate_limits={"mail": 1}), 300)
-    [other] = await scene.trigger(await scene.job("other"))
-    worker = await scene.worker(slots=2)
-    await declare(scene, Limit("default", "mail", tokens=1, per=MINUTE, burst=1))
+async def test_keys_that_nobody_uses_are_forgotten_and_those_in_use_are_not(scene: Scene) -> None:
+    await declare(scene, Limit("default", "fair", tokens=1, per=MINUTE, burst=1, each=Each.USER))
+    job = await scene.job(exclusive_by=("host",))
+    await scene.job("follower", after=("job",))  # which is saved under a lock beside the keys
+    worker = await scene.worker(lease=timedelta(hours=1))
+    await scene.trigger(job, inputs={"host": "a"})
+    works = await scene.claim(worker)
 
-    claimed = [work.run for work in await scene.claim(worker)]
+    in_use = await scene.store.forget_keys(1)
+    [blocked] = await scene.trigger(job, inputs={"host": "a"})
+    gates = [reason.gate for reason in (await scene.show(blocked)).reasons]
+    scene.advance(MINUTE)
+    await scene.finish(worker, works)
+    forgotten = await scene.store.forget_keys(1)
 
-    assert claimed == [mails[0], other]
-    second, last = await scene.show(mails[1]), await scene.show(mails[-1])
-    assert second.eligible_at == scene.clock.instant + MINUTE
-    assert last.eligible_at == scene.clock.instant + 299 * MINUTE
+    assert gates == ["exclusive_by", "rate_limit"]
+    assert (in_use, forgotten) == (0, 2)
+    assert await scene.store.forget_keys(1) == 0
+    assert await work_off(scene, worker) == [blocked]

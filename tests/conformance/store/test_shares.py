@@ -107,3 +107,19 @@ async def test_what_a_run_really_took_is_charged_in_the_end(scene: Scene) -> Non
     [after] = await scene.store.lines("default")
     assert before.tag == pytest.approx(1 / 4 / 2)  # a second of a slot was expected
     assert after.tag == pytest.approx(0.001 / 4 / 2)
+
+
+async def test_each_of_those_that_are_claimed_together_has_its_own_price(scene: Scene) -> None:
+    await weigh(scene, "eve", 2)
+    worker = await scene.worker(slots=8, resources={"memory": 8 * UNIT})
+    await backlog(scene, "ann", resources={"memory": 4 * UNIT})
+    await backlog(scene, "bob", "eve", resources={"memory": 1 * UNIT})
+
+    works = await scene.claim(worker, 3)
+    claimed = {line.share: line.tag for line in await scene.store.lines("default")}
+    await scene.finish(worker, works)  # at once
+    ended = {line.share: line.tag for line in await scene.store.lines("default")}
+
+    prices = {"ann": 4 / 8, "bob": 1 / 8, "eve": 1 / 8 / 2}  # of a second
+    assert claimed == pytest.approx(prices)
+    assert ended == pytest.approx({share: price * 0.001 for share, price in prices.items()})

@@ -110,15 +110,29 @@ async def test_a_hold_does_not_shorten_the_wait_for_the_next_attempt(
     assert (waiting.state, waiting.eligible_at) == (RunState.SCHEDULED, next_attempt_at)
 
 
-async def test_a_held_due_run_keeps_its_place_in_its_job(scene: Scene) -> None:
-    job_id = await scene.job(next_at=scene.clock.instant + MINUTE, overlap=Overlap.QUEUE_ALL)
+@pytest.mark.parametrize(
+    ("overlap", "later"),
+    [
+        (Overlap.QUEUE_ALL, [RunState.BLOCKED, RunState.BLOCKED]),
+        (Overlap.QUEUE_ONE, [RunState.SKIPPED, RunState.BLOCKED]),
+        (Overlap.CANCEL_PREVIOUS, [RunState.SKIPPED, RunState.BLOCKED]),
+        (Overlap.SKIP, [RunState.SKIPPED, RunState.SKIPPED]),
+    ],
+)
+async def test_a_held_due_run_keeps_its_place_in_its_job(
+    scene: Scene, overlap: Overlap, later: list[RunState]
+) -> None:
+    job_id = await scene.job(next_at=scene.clock.instant + MINUTE, overlap=overlap)
     first = await scene.scheduled_run(job_id)
     await hold(scene, first.id)
 
-    second = await scene.scheduled_run(job_id)
+    others = [(await scene.scheduled_run(job_id)).id for _ in range(2)]
+    await scene.store.release_forgotten(100)
+    held, meanwhile = await scene.show(first.id), await scene.states(others)
     await let_go(scene, first.id)
 
-    assert second.state is RunState.BLOCKED
+    assert [reason.gate for reason in held.reasons] == ["hold"]
+    assert meanwhile == later
     assert await scene.state(first.id) is RunState.QUEUED
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rota.domain.errors import Conflict, NotFound
@@ -24,6 +26,30 @@ async def test_ten_triggers_are_ten_runs(scene: Scene) -> None:
 
     runs = await scene.store.runs(RunQuery(job_id=job_id))
     assert [run.state for run in runs] == [RunState.QUEUED] * 10
+
+
+async def test_many_runs_come_in_one_call_as_they_were_asked_for(scene: Scene) -> None:
+    job_id = await scene.job()
+    runs = [replace(new_run(scene, job_id), inputs={"n": n}, priority=n % 10) for n in range(700)]
+
+    submitted = await scene.store.submit(runs)
+
+    found = await scene.store.runs(RunQuery(job_id=job_id, limit=1_000))
+    assert submitted.runs == tuple(run.id for run in runs)
+    assert [(run.id, run.inputs, run.priority) for run in reversed(found)] == [
+        (run.id, run.inputs, run.priority) for run in runs
+    ]
+
+
+async def test_an_id_that_is_taken_refuses_all_of_many(scene: Scene) -> None:
+    job_id = await scene.job()
+    taken = new_run(scene, job_id)
+    await scene.store.submit([taken])
+
+    with pytest.raises(Conflict):
+        await scene.store.submit([*(new_run(scene, job_id) for _ in range(700)), taken])
+
+    assert len(await scene.store.runs(RunQuery(limit=1_000))) == 1
 
 
 async def test_a_run_remembers_who_asked_for_what(scene: Scene) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rota.adapters.store.store import SqlStore
+from rota.adapters.store.joined_verbs import JoinedVerbs
 from rota.domain.errors import Conflict
 from rota.ports.records import Role
 from rota.ports.tokens import NewToken
@@ -53,7 +53,7 @@ async def test_the_clock_is_not_asked_twice_for_a_token(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await scene.store.add_token(token())
-    monkeypatch.delattr(SqlStore, "now")
+    monkeypatch.delattr(JoinedVerbs, "now")
 
     found = await scene.store.token_by_digest("digest of ci")
 

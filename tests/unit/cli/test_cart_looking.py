@@ -86,6 +86,29 @@ class TestLooking:
         } == {name: text.strip() for name, text in shown.items()}
         assert "1 × exit 1 (db-0, r_" in ended.out
 
+    def test_check_that_failed_is_named(self, rota: Console, server: Server) -> None:
+        cart = submit(rota, server, "order: serial; between: {check: smoke}")
+        work(server, cart, "COMPLETED", "FAILED")
+
+        ended = rota("cart", "show", cart)
+
+        [check] = [run for run in rota("run", "list", "--json").json["items"] if not run["item"]]
+        assert "paused: the check did not complete" in ended.out
+        assert f"rota logs {check['id']}" in ended.err
+
+    def test_wave_of_which_too_many_failed_is_not_forgotten(
+        self, rota: Console, server: Server
+    ) -> None:
+        rules = "rollback: smoke; failures: {of: wave, then: continue}; order: serial"
+        cart = submit(rota, server, rules)
+        work(server, cart, "FAILED", "COMPLETED", "COMPLETED")
+
+        shown, watched = rota("cart", "show", cart), rota("cart", "watch", cart)
+
+        assert "0 of 0 of the wave allowed, but too many of an earlier wave" in shown.out
+        assert (watched.code, "too many of an earlier wave failed;" in watched.out) == (10, True)
+        assert f"rota cart rollback {cart}" in watched.err
+
     def test_failed_items_are_named(self, rota: Console, server: Server) -> None:
         cart = submit(rota, server)
         work(server, cart, "FAILED")
@@ -137,4 +160,5 @@ class TestLooking:
         first = rota("cart", "items", cart).lines[1].split()
 
         assert first[:3] == ["db-0", "1", "queued"]
-        assert f"cart     {cart} · db-0" in rota("run", "show", first[3]).lines
+        shown = [line.split() for line in rota("run", "show", first[3]).lines]
+        assert ["cart", cart, "·", "db-0"] in shown

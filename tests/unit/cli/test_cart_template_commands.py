@@ -132,11 +132,14 @@ def test_what_a_breached_cart_did_is_undone_on_consent(
     server.finish(server.claim(), "FAILED")
     advance(server, made)
 
+    shown = rota("cart", "show", made)
     rehearsed = rota("cart", "rollback", made, "--dry-run")
     refused = rota("cart", "rollback", made)
     undone = rota("cart", "rollback", made, "--yes")
 
+    assert f"rota cart rollback {made}" in shown.err
     assert (rehearsed.code, rehearsed.out) == (0, "")
+    assert f"{made} is paused; this cancels it" in rehearsed.err
     assert f"roll back 1 item of {made} (fleet)?" in refused.err
     assert undone.code == 0
     assert undone.out.rstrip().endswith("planned · fleet-rollback · 1 item")

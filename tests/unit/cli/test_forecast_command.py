@@ -66,6 +66,24 @@ jobs:
     assert second_row.endswith("~1 m 30 s  1 h 29 m for a worker of pool default")
 
 
+def test_who_waits_a_while_is_told_apart_from_who_waits_on(rota: Console, server: Server) -> None:
+    server.define(
+        """
+jobs:
+  - {name: long, schedule: every 10m, run_once: true, expect: 1h, steps: [{run: x}]}
+  - {name: next, schedule: every 11m, run_once: true, steps: [{run: x}]}
+  - {name: fussy, schedule: every 12m, run_once: true, needs: {site: fra}, steps: [{run: x}]}
+"""
+    )
+    begin_work(server, slots=1)
+
+    *_, told = rota("forecast", "--for", "3h").lines
+
+    assert told.endswith(
+        "2 runs wait, 1 of them beyond this window, for a worker of pool default: next, fussy"
+    )
+
+
 def test_a_run_that_lasts_longer_than_usual_is_marked(rota: Console, server: Server) -> None:
     server.define("jobs: [{name: blink, schedule: every 4m, expect: 0.1ms, steps: [{run: x}]}]")
     rota("trigger", "blink")

@@ -164,6 +164,19 @@ def test_quota_tells_of_queued_runs_that_count(rota: Console, server: Server) ->
     assert (shown["jobs"], shown["queued"]) == ("unlimited, 1 now", "unlimited, 2 now")
 
 
+def test_quota_of_output_is_a_size(rota: Console, server: Server) -> None:
+    created = rota("quota", "set", "--output-bytes-per-day", "10GiB")
+    shown = pairs(rota("quota", "show"))
+    wrong = rota("quota", "set", "--output-bytes-per-day", "10 gigs")
+    in_bytes = rota("quota", "set", "--output-bytes-per-day", "2048")
+
+    assert created.err.endswith(": 10,737,418,240 output bytes per day\n")
+    left = "at most 10,737,418,240, 10,737,418,240 left now"
+    assert shown["output bytes per day"] == left
+    assert (wrong.code, in_bytes.code) == (2, 0)
+    assert "write 512KiB, 100MiB or 2GB" in wrong.err
+
+
 def test_quota_without_a_number_is_refused(rota: Console) -> None:
     misspelt = rota("quota", "set", "--running", "unlimted")
 

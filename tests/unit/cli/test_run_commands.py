@@ -102,6 +102,8 @@ def test_waiting_run_says_why(rota: Console, server: Server) -> None:
     assert ended.lines[0].startswith(f"{run} tidy · queued for ")
     assert ended.lines[0].endswith(" · start unknown")
     assert "  1 worker  no worker serves pool default" in ended.lines
+    assert "no worker serves pool default" in rota("run", "list").out
+    assert "waits for  no worker serves pool default" in rota("run", "show", run).out
     assert "  passed: time, pause, hold, max_concurrency" in ended.lines
     assert ended.lines[-1].startswith("  not a reason: priority (first in queue), fair share (")
 

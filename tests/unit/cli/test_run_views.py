@@ -39,6 +39,7 @@ def page_of(run: RunDetail) -> dict[str, str]:
     [
         ({"attempt": 2, "max_attempts": 3}, "completed · attempt 2 of 3"),
         ({"attempt": 2, "max_attempts": 1, "losses": 1}, "completed · attempt 2 (1 lost)"),
+        ({"attempt": 3, "losses": 2, "is_alone": True}, "completed · attempt 3 (2 lost) · alone"),
     ],
 )
 def test_attempts_are_counted_against_the_limit_unless_some_were_lost(

@@ -76,6 +76,19 @@ class TestMovedWorker:
         with pytest.raises(NotFound):
             await floor.next_order(welcome.session, welcome.stream)
 
+    async def test_a_beat_from_a_former_connection_says_nothing_about_the_latest(
+        self, scene: Scene, floor: Floor
+    ) -> None:
+        [run] = await scene.trigger(await scene.job())
+        first = await floor.register(hello())
+        await floor.claim_for(first.session)
+        await moved_to(floor, first)
+
+        with pytest.raises(NotFound, match="another connection"):
+            await floor.beat(first.session, Beat(stream=first.stream))
+
+        assert [each.result for each in await scene.store.attempts(run)] == [None]
+
     async def test_a_claim_that_is_stale_ends_the_desk(
         self, backends: Backends, floor: Floor
     ) -> None:
@@ -217,7 +230,7 @@ class TestSlowDispatch:
         assert [each.result for each in await scene.store.attempts(run)] == [None]
         assert [work.run for work in await self.dispatched(floor, welcome)] == [run]
 
-    async def test_what_is_sent_and_still_missing_twice_is_lost(
+    async def test_a_worker_that_does_not_count_loses_what_was_sent_and_is_missing_twice(
         self, scene: Scene, floor: Floor, specs: SlowSpecs
     ) -> None:
         [run] = await scene.trigger(await scene.job())
@@ -225,10 +238,43 @@ class TestSlowDispatch:
 
         async with self.claim_under_way(floor, specs, welcome):
             await floor.beat(welcome.session, Beat())
-        for _ in range(2):
-            await floor.beat(welcome.session, Beat())
+        await self.dispatched(floor, welcome)
+        await floor.beat(welcome.session, Beat())
+        assert [each.result for each in await scene.store.attempts(run)] == [None]
+
+        await floor.beat(welcome.session, Beat())
 
         assert [each.result for each in await scene.store.attempts(run)] == [AttemptResult.LOST]
+
+    async def test_a_worker_that_counts_loses_what_reached_it_and_is_missing(
+        self, scene: Scene, floor: Floor, specs: SlowSpecs
+    ) -> None:
+        [run] = await scene.trigger(await scene.job())
+        welcome = await floor.register(hello())
+        async with self.claim_under_way(floor, specs, welcome):
+            pass
+        await self.dispatched(floor, welcome)
+        before = Beat(received=0, stream=welcome.stream)
+
+        for _ in range(3):
+            await floor.beat(welcome.session, before)
+        assert [each.result for each in await scene.store.attempts(run)] == [None]
+        await floor.beat(welcome.session, Beat(received=1, stream=welcome.stream))
+
+        assert [each.result for each in await scene.store.attempts(run)] == [AttemptResult.LOST]
+
+    async def test_what_waits_for_a_slow_stream_is_not_lost(
+        self, scene: Scene, floor: Floor, specs: SlowSpecs
+    ) -> None:
+        [run] = await scene.trigger(await scene.job())
+        welcome = await floor.register(hello())
+
+        async with self.claim_under_way(floor, specs, welcome):
+            pass
+        for beat in (Beat(), Beat(), Beat(received=0), Beat(received=9)):
+            await floor.beat(welcome.session, beat)
+
+        assert [work.run for work in await self.dispatched(floor, welcome)] == [run]
 
     async def test_what_was_taken_back_meanwhile_is_not_sent(
         self, scene: Scene, floor: Floor, specs: SlowSpecs

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rota.domain.gates import (
+    QUEUED,
     ActiveRun,
     BackfillRules,
     JobRules,
@@ -49,6 +50,32 @@ def limit_of(max_parallel: int) -> BackfillRules:
 
 
 class TestAdmission:
+    @pytest.mark.parametrize("trigger", [Trigger.MANUAL, Trigger.RETRY, Trigger.AFTER])
+    @pytest.mark.parametrize("overlap", Overlap)
+    def test_what_somebody_asks_for_goes_however_many_there_are(
+        self, overlap: Overlap, trigger: Trigger
+    ) -> None:
+        others = [scheduled(1, RunState.PROCESSING), manual(2, RunState.QUEUED)]
+
+        admission = admit(rules(overlap), replace(manual(3), trigger=trigger), others)
+
+        assert rules(overlap).lets_any_go(trigger)
+        assert admission == QUEUED
+
+    @pytest.mark.parametrize(
+        ("job", "trigger"),
+        [
+            (rules(limit=1), Trigger.MANUAL),
+            (rules(is_paused=True), Trigger.MANUAL),
+            (rules(), Trigger.SCHEDULE),
+            (rules(), Trigger.BACKFILL),
+        ],
+    )
+    def test_what_may_have_to_wait_is_admitted_one_by_one(
+        self, job: JobRules, trigger: Trigger
+    ) -> None:
+        assert not job.lets_any_go(trigger)
+
     @pytest.mark.parametrize("overlap", Overlap)
     def test_a_lone_run_goes(self, overlap: Overlap) -> None:
         assert admit(rules(overlap), scheduled(1), []).state is RunState.QUEUED

@@ -14,6 +14,7 @@ from rota.domain.ids import (
     micros,
     new_job_id,
     new_run_id,
+    new_run_ids,
     new_session_id,
     scheduled_run_id,
     shard_of,
@@ -31,6 +32,16 @@ def test_ids_are_prefixed_and_made_of_plain_characters() -> None:
 
 def test_ids_differ() -> None:
     assert len({new_run_id(NOW) for _ in range(10_000)}) == 10_000
+
+
+def test_many_runs_get_an_id_each_like_any_other() -> None:
+    ids = new_run_ids(NOW, 10_000)
+
+    assert len(set(ids)) == 10_000
+    assert all(map(is_run_id, ids))
+    assert {run[:13] for run in ids} == {new_run_id(NOW)[:13]}
+    assert len({digit for run in ids for digit in run[13:]}) == 32
+    assert new_run_ids(NOW, 0) == []
     assert len({new_job_id() for _ in range(10_000)}) == 10_000
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota.domain.retry import Ending, Verdict, attempt_ended, backoff
+from rota.domain.retry import Ending, Verdict, attempt_ended, backoff, goes_alone
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Backoff, Delivery, Retry
 from rota.domain.states import RunEvent, RunState
@@ -98,6 +98,21 @@ def test_a_run_survives_max_losses_and_no_more() -> None:
 
     assert states == [RunState.SCHEDULED, RunState.SCHEDULED, RunState.FAILED]
     assert decide(replace(LOST, losses=2), max_losses=2).cause == "poison"
+
+
+@pytest.mark.parametrize("max_losses", range(1, 6))
+def test_the_loss_that_decides_happened_alone(max_losses: int) -> None:
+    losses = range(max_losses + 1)
+    states = [decide(replace(LOST, losses=n), max_losses=max_losses).state for n in losses]
+
+    deciding = states.index(RunState.FAILED)
+
+    assert goes_alone(deciding, max_losses)
+    assert not goes_alone(0, max_losses)
+
+
+def test_one_loss_is_forgiven_where_more_are_allowed() -> None:
+    assert [goes_alone(1, max_losses) for max_losses in (1, 2, 3)] == [True, False, False]
 
 
 def test_an_interruption_is_nobodys_fault() -> None:

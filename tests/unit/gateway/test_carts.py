@@ -157,6 +157,20 @@ class TestLooking:
         assert (gate["waits_for"], run["job"], run["cart"]) == ("check", "smoke", made)
         assert run["item"] is None
 
+    async def test_a_check_that_failed_is_named_too(self, carts: CartScene) -> None:
+        made = await carts.started(2, between={"check": "smoke"})
+        await carts.work(made)
+        worker = await carts.served.worker()
+        [check] = await worker.claim()
+        await worker.finish(check, "FAILED")
+        await carts.advance(made)
+
+        shown = await carts.show()
+
+        assert (shown["state"], shown["reason"]) == ("PAUSED", "check")
+        run = (await carts.served.get(f"runs/{shown['gate']['check_run']}")).json()
+        assert (run["job"], run["state"]) == ("smoke", "FAILED")
+
     async def test_an_end_is_foreseen_once_durations_are_known(self, carts: CartScene) -> None:
         await carts.served.run_through("upgrade")
         await carts.started()

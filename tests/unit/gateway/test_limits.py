@@ -7,7 +7,12 @@ import httpx
 import pytest
 from tests.unit.gateway.served import YAML, Served, job, job_file
 
+from rota.domain.ids import micros
+from rota.domain.shared_keys import Bucket, KeyState, Rate
+from rota.gateway.shapes.limit import BucketShape
+from rota.ports.limits import KeyUse
 from rota.ports.records import Role
+from rota.testing.clock import START
 
 pytestmark = pytest.mark.anyio
 
@@ -129,6 +134,8 @@ async def test_a_plan_changes_nothing(served: Served) -> None:
     ("path", "body", "place"),
     [
         ("limits/a", {"tokens": 0, "per": "1s"}, "tokens"),
+        ("limits/a", {"tokens": True, "per": "1s"}, "tokens"),
+        ("limits/a", {"tokens": 1, "per": "1s", "burst": "2"}, "burst"),
         ("limits/a", {"tokens": 1, "per": "0s"}, "per"),
         ("limits/a", {"tokens": 1, "per": "soon"}, "per"),
         ("limits/a", {"tokens": 1, "per": "1s", "each": "worker"}, "each"),
@@ -136,8 +143,12 @@ async def test_a_plan_changes_nothing(served: Served) -> None:
         ("resources/a", {}, ""),
         ("resources/a", {"total": 2, "kind": "mutex"}, ""),
         ("resources/a", {"kind": "semaphore"}, "kind"),
+        ("resources/a", {"total": True}, "total"),
         ("quota", {"running": -1}, "running"),
+        ("quota", {"queued": True}, "queued"),
+        ("quota", {"output_bytes_per_day": 1.5}, "output_bytes_per_day"),
         ("shares/a", {"weight": 0}, "weight"),
+        ("shares/a", {"weight": True}, "weight"),
     ],
     ids=str,
 )
@@ -171,7 +182,8 @@ async def test_an_unknown_name_is_told_with_the_nearest_one(served: Served, noun
 
 async def test_a_quota_is_set_shown_and_cleared(served: Served) -> None:
     before = await served.get("quota")
-    created = await put(served, "quota", {"running": 1, "runs_per_minute": 60, "queued": 100})
+    quota = {"running": 1, "runs_per_minute": 60, "queued": 100, "output_bytes_per_day": 2**40}
+    created = await put(served, "quota", quota)
     await served.apply(job(max_concurrency=9))
     held = await served.trigger()
     await (await served.worker()).claim()
@@ -182,9 +194,13 @@ async def test_a_quota_is_set_shown_and_cleared(served: Served) -> None:
     cleared_to = (await served.get("quota")).json()
     assert (before.json()["jobs_now"], shown["jobs_now"], shown["queued_now"]) == (0, 1, 1)
     assert before.json()["running"] is None
-    assert created.json()["words"] == "100 queued, 1 running, 60 runs per minute"
+    assert created.json()["words"] == (
+        "100 queued, 1 running, 60 runs per minute, 1,099,511,627,776 output bytes per day"
+    )
     assert shown["use"] == {"held": 1, "queued": 0, "waiting": 1, "holders": [held["id"]]}
     assert shown["bucket"]["tokens"] < 60
+    assert shown["output"]["tokens"] in (2**40 - 1, 2**40)
+    assert shown["output_bytes_per_day"] == 2**40
     assert cleared.status_code == 204
     assert cleared_to == before.json() | {"jobs_now": 1, "queued_now": cleared_to["queued_now"]}
     assert (await served.delete("quota")).json()["code"] == "quota_not_found"
@@ -196,6 +212,15 @@ async def test_a_project_that_may_have_nothing_waits_for_no_token(served: Served
     bucket = (await served.get("quota")).json()["bucket"]
 
     assert (bucket["tokens"], bucket["next_token_at"]) == (0, None)
+
+
+def test_a_token_that_comes_in_ages_comes_at_no_time() -> None:
+    rule = Rate(1, 86_400.0, 1)
+    state = KeyState(rule, bucket=Bucket(rule, -1e12, micros(START)))
+
+    bucket = BucketShape.of(KeyUse(state, (), 0), START)
+
+    assert (bucket.tokens, bucket.next_token_at) == (0, None)
 
 
 async def test_a_share_gets_a_weight(served: Served) -> None:

@@ -56,6 +56,24 @@ async def test_an_unknown_run_is_not_found(served: Served) -> None:
     assert answer.json()["code"] == "run_not_found"
 
 
+async def test_a_run_of_a_pool_without_workers_tells_so_wherever_it_is_shown(
+    served: Served,
+) -> None:
+    await served.apply(job("alone"))
+    run = await served.trigger("alone")
+
+    [listed] = (await served.get("runs")).json()["items"]
+    [of_job] = (await served.get("jobs/alone/runs")).json()["items"]
+    shown = (await served.get(f"runs/{run['id']}")).json()
+    told = (await served.get(f"runs/{run['id']}/why")).json()
+
+    assert {each["waiting"] for each in (listed, of_job, shown)} == {
+        "no worker serves pool default"
+    }
+    keys = [each["reasons"][0]["key"] for each in (listed, of_job, shown, told)]
+    assert set(keys) == {"no_worker:default"}
+
+
 async def test_runs_are_filtered_by_words_and_by_single_terms(served: Served) -> None:
     await served.apply(job("nightly-a"), job("nightly-b"), job("other"))
     done = await served.run_through("nightly-a")

@@ -10,7 +10,7 @@ from tests.unit.scheduler.timeline import Timeline
 
 from rota.domain.carts.definition import Order, Share
 from rota.domain.carts.states import FAILED_ITEM_STATES, CartState, ItemState
-from rota.domain.errors import Conflict
+from rota.domain.errors import Conflict, Invalid
 from rota.operations import carts as operations
 from rota.operations.cart_rollback import plan_rollback, rollback
 from rota.operations.cart_templates import TemplateRequest, submit_template
@@ -31,6 +31,9 @@ from rota.testing.cart_scenes import CartScene
 pytestmark = pytest.mark.anyio
 
 INPUTS = {"host": {"type": "string", "default": ""}, "fast": {"type": "boolean", "default": True}}
+
+
+CONTINUE = {"allow": 0, "then": "continue"}
 
 
 @pytest.fixture
@@ -195,14 +198,48 @@ async def test_a_cart_that_is_resumed_while_its_undoing_is_planned_goes_on(
     assert (await carts.show(seen.id)).state is CartState.RUNNING
 
 
-async def test_one_at_a_time(timeline: Timeline, carts: CartScene) -> None:
+async def test_what_was_undone_is_not_undone_again(timeline: Timeline, carts: CartScene) -> None:
     cart = await breached(timeline, carts)
-    await rollback(timeline.backends, cart, actor="bea")
+    undoing = await rollback(timeline.backends, cart, actor="bea")
 
-    with pytest.raises(Conflict) as refused:
-        await rollback(timeline.backends, cart, actor="bea")
+    with pytest.raises(Conflict) as live:
+        await rollback(timeline.backends, cart, actor="bob")
+    await carts.play(undoing.id, timeline.session)
+    with pytest.raises(Conflict) as over:
+        await plan_rollback(timeline.backends, await carts.show(cart.id))
 
-    assert refused.value.code == "cart_is_live"
+    assert live.value.code == over.value.code == "already_rolled_back"
+    assert live.value.hint == f"rota cart watch {undoing.id}"
+    assert over.value.hint.endswith(f"rota cart retry {undoing.id} --from-wave 1")
+
+
+async def test_what_was_done_again_is_undone_again(timeline: Timeline, carts: CartScene) -> None:
+    cart = await breached(timeline, carts)
+    undoing = await rollback(timeline.backends, cart, actor="bea")
+    await carts.play(undoing.id, timeline.session)
+    await carts.advance(cart.id)
+    again = Selection(FAILED_ITEM_STATES)
+    await command(timeline.backends, cart, RetryItems(again), actor="ann")
+    await carts.play(cart.id, timeline.session, failing=["db-1"])
+    await command(timeline.backends, cart, CancelCart(), actor="ann")
+    ended = await carts.advance(cart.id)
+
+    second = await rollback(timeline.backends, ended, actor="bea")
+
+    assert second.id != undoing.id
+
+
+@pytest.mark.parametrize("failures", [CONTINUE, CONTINUE | {"of": "wave"}])
+async def test_a_breach_that_the_cart_outlived_can_be_rolled_back(
+    timeline: Timeline, carts: CartScene, failures: dict[str, Any]
+) -> None:
+    cart = await submitted(timeline, failures=failures)
+    ended, _ = await carts.play(cart.id, timeline.session, failing=["db-1"])
+    assert ended.state is CartState.PARTIAL
+
+    undoing = await rollback(timeline.backends, ended, actor="bea")
+
+    assert undoing.items == cart.items
 
 
 async def test_a_plan_changes_nothing(timeline: Timeline, carts: CartScene) -> None:
@@ -233,6 +270,29 @@ async def test_a_cart_that_goes_on_is_refused(timeline: Timeline) -> None:
     assert await refusal(timeline, await submitted(timeline)) == "cart_not_stopped"
 
 
+async def test_a_cart_that_ended_well_is_refused(timeline: Timeline, carts: CartScene) -> None:
+    cart = await submitted(timeline)
+    ended, _ = await carts.play(cart.id, timeline.session)
+
+    with pytest.raises(Conflict) as refused:
+        await rollback(timeline.backends, ended, actor="bea")
+
+    assert refused.value.code == "cart_not_stopped"
+    assert refused.value.hint == "submit a cart of the job undo"
+
+
+async def test_a_cart_that_could_not_be_undone_is_not_begun(timeline: Timeline) -> None:
+    undo = {"name": "erase", "steps": [{"run": "true"}], "inputs": {"reason": {"type": "string"}}}
+    await timeline.apply_file({"jobs": [undo]})
+
+    with pytest.raises(Invalid) as refused:
+        await submitted(timeline, rollback="erase")
+
+    [problem] = refused.value.problems
+    assert problem.message.startswith('rollback job erase: input "reason" must be given')
+    assert not await timeline.store.carts(CartQuery())
+
+
 async def test_a_cart_that_somebody_paused_is_refused(timeline: Timeline, carts: CartScene) -> None:
     cart = await submitted(timeline)
     await carts.advance(cart.id)
@@ -251,6 +311,20 @@ async def test_what_is_still_running_is_waited_for(timeline: Timeline, carts: Ca
     assert (paused.state, paused.open) == (CartState.PAUSED, 1)
 
     assert await refusal(timeline, paused) == "cart_is_running"
+
+
+async def test_what_no_worker_had_is_called_off(timeline: Timeline, carts: CartScene) -> None:
+    cart = await submitted(timeline)
+    await _work(timeline, carts, cart)
+    await carts.advance(cart.id)
+    await carts.work(cart.id, timeline.session, failing=["db-1"], most=1)
+    paused = await carts.show(cart.id)
+    assert (paused.state, paused.open) == (CartState.PAUSED, 1)
+
+    undoing = await rollback(timeline.backends, paused, actor="bea")
+
+    assert {item.key for item in await items_of(timeline, undoing)} == {"db-0", "db-1"}
+    assert (await carts.advance(cart.id)).state is CartState.CANCELLED
 
 
 async def test_a_cart_of_which_nothing_started_is_refused(

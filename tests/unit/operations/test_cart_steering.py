@@ -66,12 +66,13 @@ async def test_a_check_that_is_not_there_is_refused(timeline: Timeline) -> None:
 
 async def test_a_check_that_is_there_is_taken(timeline: Timeline) -> None:
     await apply_job(timeline, host=TEXT)
+    await timeline.apply(None, name="smoke")
     cart = await submitted(timeline)
-    change = CartChange(between={"check": "upgrade"})
+    change = CartChange(between={"check": "smoke"})
 
     done = await cart_steering.edit(timeline.backends, cart, change, by=ANN)
 
-    assert done.cart.rules.between.check == "upgrade"
+    assert done.cart.rules.between.check == "smoke"
 
 
 @pytest.mark.parametrize(

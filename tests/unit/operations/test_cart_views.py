@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from rota.testing.cart_scenes import CartScene, allowing
 pytestmark = pytest.mark.anyio
 
 WAVES = (1, 1, 1, 2, 2, 2)
+OPENS = datetime(2030, 2, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -94,6 +95,29 @@ async def test_a_plan_and_a_look_foresee_the_same(timeline: Timeline) -> None:
     shown = await view(timeline.backends, made)
     assert planned.eta == timedelta(minutes=55)
     assert shown.eta == timeline.ticker.instant + timedelta(minutes=55)
+
+
+async def test_an_end_is_foreseen_from_when_it_goes_on(
+    timeline: Timeline, carts: CartScene
+) -> None:
+    job = {"name": "upgrade", "steps": [{"run": "true"}], "expect": "10m"}
+    freeze = {"name": "freeze", "windows": ["2030-01-01T00:00/2030-02-01T00:00"]}
+    rules: dict[str, Any] = {"calendars": ["freeze"], "between": {"wait": "5m"}}
+    cart = {"name": "rollout", "job": "upgrade", "items": [{"key": "a"}, {"key": "b"}], **rules}
+    await timeline.apply_file({"jobs": [job], "calendars": [freeze], "carts": [cart]})
+    request = TemplateRequest("rollout")
+    made = await cart_templates.submit_template(timeline.backends, request, actor="ann")
+
+    await carts.advance(made.id, closed_until=OPENS)
+    closed = await look(timeline, carts, made.id)
+    await carts.advance(made.id)
+    await carts.play(made.id, timeline.session)
+    soaking = await look(timeline, carts, made.id)
+
+    assert (closed.cart.reason, soaking.cart.reason) == ("window", "soak")
+    assert closed.eta == OPENS + timedelta(minutes=25)
+    assert soaking.eta is not None
+    assert soaking.eta >= timeline.ticker.instant + timedelta(minutes=5)
 
 
 async def test_a_soak_names_nobody_who_has_to_approve(timeline: Timeline, carts: CartScene) -> None:

@@ -56,6 +56,19 @@ async def test_names_of_what_is_not_there_are_refused(
     assert await timeline.store.carts(CartQuery()) == []
 
 
+async def test_a_check_that_lacks_an_input_is_refused(timeline: Timeline) -> None:
+    await timeline.apply(None)
+    inputs = {"host": {"type": "string"}, "port": {"type": "integer", "default": 5432}}
+    await timeline.apply(None, name="smoke", inputs=inputs)
+
+    with pytest.raises(Invalid) as refusal:
+        await submit(timeline, between={"check": "smoke"})
+
+    [problem] = refusal.value.problems
+    assert 'job smoke needs the input "host", and a check is given none' in str(problem)
+    assert await timeline.store.carts(CartQuery()) == []
+
+
 @pytest.mark.parametrize(
     ("items", "said"),
     [

@@ -97,7 +97,7 @@ async def test_a_resource_tells_who_has_it_and_when_that_ends(timeline: Timeline
     assert obstacle.reason.message == "resource licence: 1 of 1 in use"
     assert obstacle.reason.action == "rota resource show licence"
     assert holder.job == "job"
-    assert holder.ends_at == obstacle.next_end == timeline.ticker.instant + 10 * MINUTE
+    assert holder.ends_at == timeline.ticker.instant + 10 * MINUTE
 
 
 async def test_of_a_job_without_history_its_file_tells_the_end(timeline: Timeline) -> None:
@@ -105,7 +105,7 @@ async def test_of_a_job_without_history_its_file_tells_the_end(timeline: Timelin
 
     [obstacle] = (await second_of(timeline)).obstacles
 
-    assert obstacle.next_end == START + 10 * MINUTE
+    assert [holder.ends_at for holder in obstacle.holders] == [START + 10 * MINUTE]
 
 
 async def test_runs_with_equal_inputs_name_the_one_that_goes_first(timeline: Timeline) -> None:
@@ -224,6 +224,18 @@ async def test_a_hold_tells_who_holds_it_and_how_it_ends(timeline: Timeline) -> 
     assert told.starts_at is None
 
 
+async def test_who_is_held_before_its_time_has_to_wait_for_that_too(timeline: Timeline) -> None:
+    await define(timeline)
+    run = await trigger(timeline, at=START + HOUR)
+    await timeline.store.hold_run(run, actor="anna")
+
+    told = await explain(timeline, run)
+
+    assert [reason.gate for reason in told.reasons] == ["hold", "time"]
+    assert told.reasons[1].eligible_at == START + HOUR
+    assert told.passed == ("pause",)
+
+
 async def test_a_run_that_no_worker_could_take_says_what_is_missing(timeline: Timeline) -> None:
     await define(timeline, ALONE, needs={"gpu": "a100"}, resources={"licence": 1})
 
@@ -293,6 +305,45 @@ async def test_a_large_run_is_told_which_worker_is_kept_free_for_it(timeline: Ti
     ]
     assert [reason.gate for reason in told[small].reasons] == ["worker", "order", "reservation"]
     assert f"kept free for {large} until" in told[small].reasons[-1].message
+
+
+async def lone_run(timeline: Timeline) -> RunId:
+    """One that has lost two workers; it is not released yet."""
+    scene = timeline.scene
+    await define(timeline, pool="small")
+    run = await trigger(timeline)
+    for _ in range(2):
+        await scene.release()
+        worker = await scene.worker(pool="small")
+        await scene.claim(worker)
+        await scene.vanish(worker)
+    return run
+
+
+async def test_a_run_that_goes_alone_is_told_why_and_what_it_waits_for(timeline: Timeline) -> None:
+    scene, lone = timeline.scene, await lone_run(timeline)
+    busy = await scene.worker("busy", pool="small")
+    await trigger(timeline)
+    await scene.claim(busy)
+    await scene.release()
+
+    reason, *_ = (await explain(timeline, lone)).reasons
+
+    assert reason.message == (
+        "it goes alone after losing 2 workers: it waits until a worker is empty"
+    )
+
+
+async def test_whoever_waits_behind_it_is_told_that_no_slot_is_free(timeline: Timeline) -> None:
+    scene = timeline.scene
+    await lone_run(timeline)
+    await scene.release()
+    await scene.claim(await scene.worker(pool="small", slots=8))
+    small = await trigger(timeline)
+
+    reason, *_ = (await explain(timeline, small)).reasons
+
+    assert reason.message == "8 of 8 slots are taken"
 
 
 async def test_a_run_that_waits_is_told_when_it_will_start(timeline: Timeline) -> None:

@@ -298,6 +298,23 @@ async def test_who_waits_for_a_shared_key_longest_is_ahead_of_who_comes_with_pri
     assert await minutes(timeline, 20 * MINUTE, "humble") == [-2, 8]
 
 
+async def test_who_has_waited_for_a_key_is_ahead_of_younger_runs(timeline: Timeline) -> None:
+    job = {"steps": [{"run": "true"}], "expect": "10m"}
+    await timeline.apply_file(
+        {
+            "resources": [{"name": "licence", "total": 1}],
+            "jobs": [
+                {"name": "rare", "resources": {"licence": 1}, **job},
+                {"name": "often", **job},
+            ],
+        }
+    )
+    await timeline.scene.trigger((await timeline.job("rare")).id, 3)
+    await timeline.scene.trigger((await timeline.job("often")).id, 3_000)
+
+    assert await minutes(timeline, HOUR, "rare") == [0, 10, 20]
+
+
 async def test_a_draining_worker_takes_nothing(timeline: Timeline) -> None:
     await timeline.apply("every 10m")
     [session] = await timeline.store.sessions(alive_only=True)

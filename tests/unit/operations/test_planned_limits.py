@@ -38,9 +38,10 @@ async def apply(timeline: Timeline, file: JobFile, **options: Any) -> Plan:
     return await definitions.apply(timeline.backends, file, actor="ann", **options)
 
 
-async def join(timeline: Timeline, resources: dict[str, int]) -> None:
+async def join(timeline: Timeline, resources: dict[str, int], **labels: str) -> None:
     """A worker that offers something comes."""
-    await timeline.store.register(hello("w-2", resources=resources), timedelta(seconds=30))
+    new = hello("w-2", resources=resources, labels=labels)
+    await timeline.store.register(new, timedelta(seconds=30))
 
 
 async def declared(timeline: Timeline) -> list[Declaration]:
@@ -143,6 +144,18 @@ async def test_more_than_any_worker_has_is_warned_about(timeline: Timeline) -> N
     [warning] = applied.warnings
     assert warning.path == "jobs[0].resources.cpu"
     assert "no worker of pool default has 64 cpu, the largest has 4" in warning.message
+
+
+async def test_labels_that_no_worker_has_are_warned_about(timeline: Timeline) -> None:
+    await join(timeline, {}, site="fra", disk="nvme")
+    await join(timeline, {}, site="ams")
+    jobs = job("a", needs={"site": "fra"}), job("b", needs={"site": "ams", "disk": "nvme"})
+
+    applied = await apply(timeline, file_of(*jobs))
+
+    [warning] = applied.warnings
+    assert warning.path == "jobs[1].needs"
+    assert "no worker of pool default is labelled site=ams, disk=nvme: " in warning.message
 
 
 async def test_a_pool_without_a_worker_is_warned_about_once(timeline: Timeline) -> None:

@@ -13,7 +13,7 @@ from rota.domain.jobfile import JobFile, read_file
 from rota.operations import definitions
 from rota.operations.differences import Change, digest_of
 from rota.operations.shares import set_weight
-from rota.ports.records import JobQuery
+from rota.ports.records import JobQuery, RemovedJob
 from rota.testing.builders import new_job
 
 pytestmark = pytest.mark.anyio
@@ -68,7 +68,7 @@ async def test_a_share_that_an_admin_names_is_made_and_the_plan_says_so(
 
 @pytest.mark.parametrize("is_admin", [False, True])
 async def test_projects_and_their_users_are_no_shares(timeline: Timeline, is_admin: bool) -> None:
-    await apply(timeline, file_of(job(), project="etl"))
+    await apply(timeline, file_of(job(), project="etl"), is_admin=True)
     for share in ("etl", "default", "etl/ann"):
         await set_weight(timeline.backends, share, 2, actor="root")
 
@@ -79,6 +79,25 @@ async def test_projects_and_their_users_are_no_shares(timeline: Timeline, is_adm
         'share "default" is the name of a project — give it another name',
         'share "etl/ann" reads like a user of a project — use no slash',
     ]
+
+
+async def test_nobody_makes_a_project_up_but_an_admin(timeline: Timeline) -> None:
+    file = file_of(job(), project="etl")
+    with pytest.raises(Invalid) as refused:
+        await apply(timeline, file)
+    assert not await timeline.store.jobs(JobQuery(project="etl"))
+
+    made = await apply(timeline, file, is_admin=True)
+    [etl] = await timeline.store.jobs(JobQuery(project="etl"))
+    await timeline.store.save_jobs([], removed=[RemovedJob(etl.id)], actor="ann")
+    again = await apply(timeline, file)
+
+    assert (refused.value.code, refused.value.hint) == (
+        "project_not_found",
+        "an admin makes it: rota share set etl --weight 1",
+    )
+    assert made.changes[0].notes == ("project etl is new and weighs 1",)
+    assert again.changes[0].notes == ()
 
 
 async def save_unasked(timeline: Timeline, file: JobFile) -> None:

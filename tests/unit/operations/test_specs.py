@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,14 @@ async def test_what_cannot_be_read_is_left_out(scene: Scene) -> None:
     found = await book.find(scene.store, [readable, unreadable])
 
     assert (set(found), len(book)) == ({readable}, 1)
+
+
+async def test_a_job_that_changed_is_read_again(scene: Scene) -> None:
+    job = await scene.show_job(await scene.job())
+    book = SpecBook()
+    old = book.of(job)
+
+    new = book.of(replace(job, version=2, document={**job.document, "timeout": "5m"}))
+
+    assert book.of(replace(job, document={})) is old
+    assert (old.timeout, new.timeout) == (None, timedelta(minutes=5))

@@ -112,6 +112,13 @@ class TestAddresses:
         assert settings.roles == ("gateway", "dispatcher")
         assert settings.server == ("a:1", "b:7701", "[::1]:3", "[::2]:7701")
 
+    def test_wake_ups_may_go_through_a_database_too(self) -> None:
+        direct = "postgresql://rota@db/rota"
+
+        settings = config.load(environ={"ROTA_STORE": f"{direct}-pooled", "ROTA_QUEUE": direct})
+
+        assert settings.queue == direct
+
     def test_the_largest_runs_are_told_by_pool(self) -> None:
         written = "linux/cpu=16,linux/memory=64GiB,small/cpu=0.5"
 

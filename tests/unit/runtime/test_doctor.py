@@ -168,6 +168,16 @@ class TestBackends:
 
         assert found.verdict is Verdict.WARNING
 
+    def test_wake_ups_by_way_of_a_database_that_is_away_cost_only_time(
+        self, settings: Settings
+    ) -> None:
+        away = replace(settings, queue="postgresql://rota:s3cret@127.0.0.1:1/rota")
+
+        found = self.finding(away, "queue")
+
+        assert found.verdict is Verdict.WARNING
+        assert "s3cret" not in found.message
+
     def test_files_beside_a_shared_store_are_seen_by_one_server(self, settings: Settings) -> None:
         shared = replace(settings, store="postgresql://rota@127.0.0.1:1/rota")
 

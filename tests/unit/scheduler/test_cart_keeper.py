@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.unit.scheduler.timeline import Timeline
 
-from rota.domain.carts.definition import Between, CartRules
+from rota.domain.carts.definition import Between, CartRules, Order
 from rota.domain.carts.states import CartState
+from rota.operations.cart_views import view
 from rota.ports.queue import CARTS
 from rota.scheduler.cart_keeper import CartKeeper
 from rota.testing.builders import new_calendar
@@ -80,6 +81,27 @@ async def test_calendars_keep_waves_closed_and_what_runs_goes_on(
     shown = await carts.show(cart)
     assert (shown.state, shown.reason) == (CartState.WAITING, "window")
     assert shown.open == 0
+
+
+async def test_a_cart_goes_on_soon_after_its_calendar_was_changed(
+    timeline: Timeline, keeper: CartKeeper, carts: CartScene
+) -> None:
+    calendar = new_calendar("freeze", "2030-01-01T00:00/2030-02-01T00:00")
+    await timeline.store.save_calendars([calendar], actor="ann")
+    rules = CartRules(Order.PARALLEL, calendars=("freeze",))
+    cart = await carts.submit(await timeline.scene.job(), rules)
+    await keeper.run_once()
+    assert (await carts.show(cart)).reason == "window"
+    seen = await view(timeline.backends, await carts.show(cart))
+    assert seen.gate is not None
+    assert seen.gate.until == datetime(2030, 2, 1, tzinfo=UTC)
+
+    lifted = new_calendar("freeze", "2029-01-01T00:00/2029-02-01T00:00", expected_version=1)
+    await timeline.store.save_calendars([lifted], actor="ann")
+    timeline.be_down(timedelta(seconds=10))
+    await keeper.run_once()
+
+    assert (await carts.show(cart)).open == 3
 
 
 async def test_a_soak_ends_by_the_clock(

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from rota.adapters.clock import SystemClock
+from rota.domain.errors import Unavailable
 from rota.domain.jobfile import read_job
 from rota.domain.output import Stream
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobType
 from rota.ports.executor import Assignment
-from rota.ports.work import Dispatch, Fence, Outcome, SpecEntry, Work
+from rota.ports.work import Beat, Dispatch, Fence, Outcome, SpecEntry, Work
+from rota.testing.builders import outcome
 from rota.testing.clock import FakeClock, FakeTicker
 from rota.worker.attempts import Attempts
 from rota.worker.spool import OutputSpool
@@ -37,10 +39,10 @@ class Recorder:
     async def close(self) -> None: ...
 
 
-def dispatch(delivery: str) -> Dispatch:
+def dispatch(delivery: str, *, first: int = 0) -> Dispatch:
     spec = read_job({"name": "job", "steps": [{"run": "true"}], "delivery": delivery})
     work = Work(FENCE.run, FENCE.attempt, "j_1", 1, due_at=0)
-    return Dispatch((work,), (SpecEntry("j_1", 1, spec),))
+    return Dispatch((work,), (SpecEntry("j_1", 1, spec),), first)
 
 
 @pytest.fixture
@@ -115,6 +117,35 @@ def test_work_that_arrives_twice_is_held_once(attempts: Attempts) -> None:
     assert len(attempts.accept(dispatch("at_least_once"))[0]) == 1
 
     assert attempts.accept(dispatch("at_least_once")) == ([], [])
+
+
+def test_work_that_arrives_again_after_its_end_was_acknowledged_is_passed_over(
+    attempts: Attempts,
+) -> None:
+    counted = dispatch("at_least_once", first=1)
+    attempts.begin(attempts.accept(counted)[0])
+    attempts.ended([outcome(FENCE)])
+    attempts.forget([FENCE])
+
+    assert attempts.accept(counted) == ([], [])
+    assert attempts.beat(stream=1) == Beat(received=1, stream=1)
+
+
+def test_stream_with_a_gap_is_broken(attempts: Attempts) -> None:
+    with pytest.raises(Unavailable, match="missing"):
+        attempts.accept(dispatch("at_least_once", first=2))
+
+    assert not attempts.held
+
+
+def test_each_stream_counts_its_own_work(attempts: Attempts) -> None:
+    attempts.accept(dispatch("at_least_once", first=1))
+    attempts.forget([FENCE])
+
+    attempts.begin_stream()
+
+    assert attempts.beat(stream=2).received == 0
+    assert len(attempts.accept(dispatch("at_least_once", first=1))[0]) == 1
 
 
 def test_end_that_was_put_off_is_reported_when_its_time_has_come(tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.unit.worker.test_stopping import Worker
+from tests.unit.worker.test_stopping import Link, Worker
 
-from rota.ports.work import Dispatch, Work
+from rota.domain.errors import Unavailable
+from rota.ports.work import Dispatch, Order, Outcome, ReportAnswer, Work
 
 pytestmark = pytest.mark.anyio
 
@@ -30,3 +32,71 @@ async def test_an_end_that_a_server_could_not_take_is_reported_again_without_rec
 
     assert worker.link.reported == ["FAILED"] * 3
     assert worker.connections == 1
+
+
+class SlowLink(Link):
+    """A server that takes its time to answer reports."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.takes_output = True
+        self.sizes: asyncio.Queue[int] = asyncio.Queue()  # of reports, as they come
+        self.may_answer = asyncio.Event()
+        self.is_idle = asyncio.Event()
+        self.breaks = False
+
+    async def report(self, outcomes: Sequence[Outcome]) -> ReportAnswer:
+        self.sizes.put_nowait(len(outcomes))
+        if self.breaks:
+            raise Unavailable("the connection broke")
+        await self.may_answer.wait()
+        return await super().report(outcomes)
+
+    async def receive(self) -> Order:
+        if self.orders.empty():
+            self.is_idle.set()
+        return await super().receive()
+
+    async def send(self, *runs: str) -> None:
+        """Give it runs that end at once, and wait until it has them."""
+        works = tuple(Work(run, 1, "j_of_a_later_version", 1, due_at=0) for run in runs)
+        self.is_idle.clear()
+        self.orders.put_nowait(Dispatch(works, ()))
+        await self.is_idle.wait()
+
+
+@pytest.fixture
+async def link(tmp_path: Path) -> AsyncIterator[SlowLink]:
+    worker = Worker(tmp_path / "spool", reconnect_delay=timedelta(milliseconds=1))
+    worker.link = link = SlowLink()
+    running = asyncio.ensure_future(worker.run())
+    async with asyncio.timeout(10):
+        await link.beaten.wait()
+        yield link
+        link.may_answer.set()
+        worker.session.stop()
+        await running
+
+
+async def test_the_next_report_does_not_wait_for_the_answer_to_one_that_is_no_larger(
+    link: SlowLink,
+) -> None:
+    await link.send("r_1", "r_2")
+    assert await link.sizes.get() == 2
+
+    await link.send("r_3")
+    await link.send("r_4")
+
+    assert await link.sizes.get() == 2
+
+
+async def test_what_was_on_its_way_when_the_connection_broke_is_reported_by_the_next(
+    link: SlowLink,
+) -> None:
+    link.breaks = True
+    await link.send("r_1", "r_2")
+    assert await link.sizes.get() == 2
+
+    link.breaks = False
+
+    assert await link.sizes.get() == 2

@@ -133,10 +133,11 @@ def refusal_from(message: pb.Refusal) -> RotaError:
 def order_messages(order: Order) -> Iterator[pb.FromServer]:
     """An order as one message, or as several if it is long."""
     match order:
-        case Dispatch(work=work, specs=specs):
+        case Dispatch(work=work, specs=specs, first=first):
             whole = pb.Dispatch(
                 work=[_work_message(item) for item in work],
                 specs=[_spec_message(entry) for entry in specs],
+                first=first,
             )
             yield from (pb.FromServer(dispatch=part) for part in _parts(whole))
         case Cancel(fences=fences):
@@ -151,8 +152,10 @@ def _parts(whole: pb.Dispatch) -> Iterator[pb.Dispatch]:
         return
     for specs in in_pieces(whole.specs):  # first: no work travels ahead of its spec
         yield pb.Dispatch(specs=specs)
+    first = whole.first
     for work in in_pieces(whole.work):
-        yield pb.Dispatch(work=work)
+        yield pb.Dispatch(work=work, first=first)
+        first += len(work) if first else 0
 
 
 def order_from(message: pb.FromServer) -> Order | None:
@@ -160,7 +163,8 @@ def order_from(message: pb.FromServer) -> Order | None:
     match message.WhichOneof("message"):
         case "dispatch":
             work = tuple(_work_from(item) for item in message.dispatch.work)
-            return Dispatch(work, tuple(_readable_specs(message.dispatch.specs)))
+            specs = tuple(_readable_specs(message.dispatch.specs))
+            return Dispatch(work, specs, message.dispatch.first)
         case "cancel":
             return Cancel(fences_from(message.cancel.fences))
         case "watch":

@@ -40,6 +40,8 @@ def label(value: str) -> str:
 
 def text(value: str) -> str:
     """What a person will read: cut if it is a book, and without what no store can hold."""
+    if not value:
+        return ""
     readable = value[:_MAX_TEXT].encode("utf-8", "replace").decode()
     return readable.replace("\0", "\N{REPLACEMENT CHARACTER}")
 

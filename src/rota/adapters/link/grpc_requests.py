@@ -37,6 +37,7 @@ _RESULT = "ATTEMPT_RESULT_"
 _STEP_RESULT = "STEP_RESULT_"
 # Rota's words for the values of an enum. 0 is not among them: it stands for one that was forgotten.
 _RESULTS = {n: name.removeprefix(_RESULT) for name, n in pb.AttemptResult.items() if n}
+_RESULT_NUMBERS = {word: n for n, word in _RESULTS.items()}
 _STEP_RESULTS = {
     n: name.removeprefix(_STEP_RESULT).lower() for name, n in pb.StepResult.items() if n
 }
@@ -92,12 +93,23 @@ def hello_from(message: pb.Hello) -> Hello:
 
 
 def beat_message(beat: Beat) -> pb.Beat:
-    return pb.Beat(held=fence_messages(beat.held), stopping=beat.stopping)
+    return pb.Beat(
+        held=fence_messages(beat.held),
+        stopping=beat.stopping,
+        received=beat.received,
+        stream=beat.stream,
+    )
 
 
 def beat_from(message: pb.Beat) -> Beat:
     held = checks.items(message.held, "held", _MAX_HELD)
-    return Beat(held=tuple(map(_fence_from, held)), stopping=message.stopping)
+    received = checks.count(message.received, "items received")
+    return Beat(
+        held=tuple(map(_fence_from, held)),
+        stopping=message.stopping,
+        received=received if message.HasField("received") else None,
+        stream=checks.count(message.stream, "stream"),
+    )
 
 
 def _fence_from(message: pb.Fence) -> Fence:
@@ -126,7 +138,7 @@ def outcome_message(outcome: Outcome) -> pb.Outcome:
     return pb.Outcome(
         run=outcome.run,
         attempt=outcome.attempt,
-        result=pb.AttemptResult.Value(_RESULT + outcome.result),
+        result=_RESULT_NUMBERS[outcome.result],
         started_at=outcome.started_at,
         ended_at=outcome.ended_at,
         exit_code=outcome.exit_code,

@@ -2,15 +2,15 @@
 
 One connection of its own tells and listens, after the commits it tells about: a NOTIFY inside
 every transaction would make all commits wait for one another. LISTEN needs a direct connection:
-behind a pooler that hands connections out by transaction nothing is ever heard, and the node
-polls. That is noticed, because every node hears its own notices too.
+through a pooler that hands connections out by transaction a node can tell, but hears nothing, and
+polls. That is noticed, because a notice of its own does not come back.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from secrets import token_hex
 from typing import Any
@@ -48,9 +48,10 @@ class NotifyQueue:
     """Implements `rota.ports.queue.Queue` for servers that share a PostgreSQL store."""
 
     def __init__(self, settings: dict[str, Any], clock: Clock) -> None:
-        self._settings = settings | {"statement_cache_size": 0}
+        self._settings = settings
         self._clock = clock
         self._node = token_hex(8)
+        self._echoes = f"{_CHANNEL}_{self._node}"  # a channel of this node's own
         self._local = LocalQueue()
         self._wakes = Wakes()
         self._offers = Offers()
@@ -105,24 +106,48 @@ class NotifyQueue:
             await self._clock.sleep(_RETRY)
 
     async def _serve(self) -> None:
-        connection = await asyncpg.connect(**self._settings)
-        try:
-            await connection.add_listener(_CHANNEL, self._hear)
-            is_heard = await self._is_heard(connection)
+        async with self._connection() as connection:
+            connection.add_termination_listener(lambda _: self._has_news.set())
+            is_heard = await self._listen_on(connection)
             self._tell_up(is_heard)
             self._is_connected = True
-            while True:
-                await self._tell_news(connection, is_heard)
-                await self._clock.sleep(_LINGER)
+            try:
+                while True:
+                    await self._tell_news(connection, is_heard)
+                    await self._clock.sleep(_LINGER)
+            finally:
+                self._is_connected = False
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        connection = await asyncpg.connect(**self._settings)
+        try:
+            yield connection
         finally:
-            self._is_connected = False
             connection.terminate()
+
+    async def _listen_on(self, connection: Any) -> bool:
+        """Whether notices come. If not, it listens to nothing that others could get instead.
+
+        Through a pooler the listening connection may well hear what it tells itself: a question
+        whose answer counts is asked by another one.
+        """
+        await connection.add_listener(self._echoes, self._hear)
+        async with self._connection() as other:
+            is_heard = await self._is_heard(other)
+        if is_heard:
+            await connection.add_listener(_CHANNEL, self._hear)
+        else:
+            await connection.remove_listener(self._echoes, self._hear)
+        return is_heard
 
     async def _tell_news(self, connection: Any, is_heard: bool) -> None:
         """Tell what there is to tell; if that is nothing for long, try whether we still hear."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_PROBE_SECONDS):
                 await self._has_news.wait()
+        if connection.is_closed():
+            raise ConnectionError("the database closed the connection")
         if not self._has_news.is_set() and is_heard and not await self._is_heard(connection):
             raise ConnectionError("the database does not send notices any more")
         self._has_news.clear()
@@ -132,7 +157,7 @@ class NotifyQueue:
     async def _is_heard(self, connection: Any) -> bool:
         """Whether a notice of ours comes back to us."""
         self._echo.clear()
-        await connection.execute(_TELL, _CHANNEL, self._node)
+        await connection.execute(_TELL, self._echoes, self._node)
         with suppress(TimeoutError):
             async with asyncio.timeout(_ECHO_SECONDS):
                 await self._echo.wait()
@@ -166,7 +191,8 @@ class NotifyQueue:
             log.warning(
                 "queue.deaf",
                 effect="work of other servers is found by polling",
-                hint="LISTEN needs a direct connection to PostgreSQL, not one through a pooler",
+                hint="LISTEN does not work through a pooler: give ROTA_QUEUE the address of"
+                " PostgreSQL itself, or NATS",
             )
         self._is_told_deaf = not is_heard
 

@@ -34,9 +34,8 @@ from rota.ports.records import Idempotency, Wakes
 class CartVerbs:
     """Implements `rota.ports.carts.CartStore`."""
 
-    def __init__(self, driver: Driver, book: RulesBook) -> None:
-        self._driver = driver
-        self._book = book
+    _driver: Driver
+    _book: RulesBook
 
     async def create_cart(self, cart: NewCart) -> None:
         await self._driver.write(lambda now: loading.create(now, cart), Urgency.API)

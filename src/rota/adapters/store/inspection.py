@@ -11,3 +11,4 @@ class StoreInspection:
     schema: int  # number of its latest migration; 0: it has none yet
     now: int | None  # its clock, in microseconds; None: it cannot say
     damage: str = ""  # "": it looks whole
+    is_pooled: bool = False  # whether somebody stands between who may mix up connections

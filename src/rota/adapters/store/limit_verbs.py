@@ -6,18 +6,22 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from rota.adapters.store.driving import Driver, Urgency
-from rota.adapters.store.scripts.keys import declaring, quotas, releasing
+from rota.adapters.store.scripts.keys import declaring, forgetting, quotas, rekeying, releasing
 from rota.adapters.store.scripts.memory import Memory
+from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.limits import Declaration
 from rota.domain.shared_keys import Key, KeyKind
 from rota.ports.limits import Declared, KeyUse, ProjectCounts
 from rota.ports.records import Released, Wakes
+
+_REKEYED = 1_000  # runs in one transaction
 
 
 class LimitVerbs:
     """Implements `rota.ports.limits.LimitStore`."""
 
     _driver: Driver
+    _book: RulesBook
     _memory: Memory
     _key_place = releasing.Place()  # where the next look goes on
 
@@ -46,6 +50,8 @@ class LimitVerbs:
         """Looks at all there is, a piece at a time, until something is found to do."""
         while True:
             released = await self._release_keys(limit, self._key_place)
+            if self._key_place.is_rekeying:
+                await self._rekey_runs()
             if released.count or self._key_place.is_start:
                 return released
 
@@ -54,6 +60,24 @@ class LimitVerbs:
             lambda now: releasing.release(now, limit, place, self._memory), Urgency.CLAIM
         )
         return released
+
+    async def _rekey_runs(self) -> None:
+        """Let runs take the keys that were declared after them, all there are, some at a time."""
+        while await self._driver.write(lambda _: rekeying.rekey(_REKEYED, self._book), Urgency.API):
+            pass
+
+    async def forget_keys(self, limit: int) -> int:
+        """Looks at all of them, so many at a time."""
+        forgotten, place = await self._forget_keys("", limit)
+        while place:
+            more, place = await self._forget_keys(place, limit)
+            forgotten += more
+        return forgotten
+
+    async def _forget_keys(self, after: Key, limit: int) -> tuple[int, Key]:
+        return await self._driver.write(
+            lambda now: forgetting.forget(now, after, limit), Urgency.API
+        )
 
     async def next_key_at(self) -> datetime | None:
         looked_at = self._key_place.at

@@ -28,6 +28,7 @@ from rota.domain.run import (
     Trigger,
     Usage,
 )
+from rota.domain.shape import demand_of
 from rota.domain.shards import Server, Shard
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState
@@ -134,6 +135,7 @@ def run_from(row: Row) -> Run:
         max_attempts=row["max_attempts"],
         failures=row["failures"],
         losses=row["losses"],
+        is_alone=demand_of(row["shape"]).is_alone,
         cause=row["cause"],
         message=row["message"],
         reasons=_reasons_decoder.decode(row["reasons"]) if row["reasons"] else (),
@@ -209,6 +211,7 @@ def cart_from(row: Row) -> Cart:
         look_at=optional_instant(row["look_at"]),
         check_run=row["check_run"],
         approved_by=row["approved_by"],
+        breach_wave=row["breach_wave"],
     )
 
 

@@ -9,7 +9,7 @@ decides about before it looks. All take their locks in one order, sorted by id i
 that none waits for one that waits for it:
 
     idempotency, calendar, shard, session, cart, template (of carts), schedule (the gate of a job),
-    run, shared_key, reservation, chain, counters (pool, start_delay, tally)
+    run, shape, shared_key, reservation, chain, counters (pool, start_delay, tally)
 
 Who takes which, and why, is told in `docs/decisions/0010-one-order-of-locks.md`.
 """

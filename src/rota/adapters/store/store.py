@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from rota.adapters.store.cart_verbs import CartVerbs
 from rota.adapters.store.driving import Driver, Urgency
 from rota.adapters.store.forecast_verbs import ForecastVerbs
+from rota.adapters.store.joined_verbs import JoinedVerbs
 from rota.adapters.store.limit_verbs import LimitVerbs
 from rota.adapters.store.line_verbs import LineVerbs
 from rota.adapters.store.reaping import Reaped, Reaping, Silent
@@ -28,22 +29,26 @@ from rota.adapters.store.scripts import (
     running,
     sessions,
     shards,
-    submitting,
     sweeping,
     tokens,
     watching,
 )
-from rota.adapters.store.scripts.gates import HoldGates, hold_free_gates, hold_gates
+from rota.adapters.store.scripts.gates import (
+    HoldGates,
+    hold_free_gates,
+    hold_gates,
+    hold_when_read,
+)
 from rota.adapters.store.scripts.memory import Memory
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.adapters.store.waiting_verbs import WaitingVerbs
 from rota.domain.backfill import Backfill, DueRun
 from rota.domain.congestion import Congestion
 from rota.domain.errors import HeldTooLong
-from rota.domain.ids import JobId, RunId, ServerId, SessionId, instant
+from rota.domain.ids import JobId, RunId, ServerId, SessionId
 from rota.domain.job import Job
 from rota.domain.limits import Declaration
-from rota.domain.run import Attempt, LateResult, Run
+from rota.domain.run import Attempt, LateResult
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.ports import records as port
@@ -56,12 +61,11 @@ T = TypeVar("T")
 _NOTE_USE_EVERY = timedelta(minutes=1)  # a token's last use is known this exactly
 
 
-class SqlStore(CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, WaitingVerbs):
+class SqlStore(JoinedVerbs, CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, WaitingVerbs):
     """Implements `rota.ports.store.Store`."""
 
     def __init__(self, driver: Driver, memory: Memory | None = None) -> None:
-        super().__init__(driver, RulesBook())
-        self._memory = memory or Memory()
+        super().__init__(driver, RulesBook(), memory or Memory())
         self._reaping = Reaping(self._reap, self.now)
         self._swept_to = ""  # where the next sweep goes on
 
@@ -83,9 +87,6 @@ class SqlStore(CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, WaitingVerbs):
 
     async def move_schedules(self, moves: Sequence[port.ScheduleMove], *, actor: str) -> port.Wakes:
         return await self._write(lambda now: defining.move(now, moves, actor, self._book))
-
-    async def jobs(self, query: port.JobQuery) -> list[Job]:
-        return await self._driver.read(lambda _: reading.jobs(query))
 
     async def documents(
         self, refs: Sequence[tuple[JobId, int]]
@@ -135,7 +136,8 @@ class SqlStore(CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, WaitingVerbs):
         return await self._fire(
             lambda now, hold: firing.fire(
                 now, firings, ownership, room, self._book, self._memory, hold
-            )
+            ),
+            hold_when_read,
         )
 
     async def ended_waits(self, limit: int) -> list[port.EndedWait]:
@@ -173,13 +175,6 @@ class SqlStore(CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, WaitingVerbs):
         return released
 
     # --- runs
-
-    async def submit(
-        self, runs: Sequence[port.NewRun], idempotency: port.Idempotency | None = None
-    ) -> port.Submitted:
-        return await self._write(
-            lambda now: submitting.submit(now, runs, idempotency, self._book, self._memory)
-        )
 
     async def submit_backfill(
         self,
@@ -233,9 +228,6 @@ class SqlStore(CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, WaitingVerbs):
 
     async def record_progress(self, session: SessionId, items: Sequence[Progress]) -> None:
         await self._write(lambda _: running.record_progress(session, items))
-
-    async def runs(self, query: port.RunQuery) -> list[Run]:
-        return await self._driver.read(lambda _: reading.runs(query))
 
     async def attempts(self, run: RunId) -> list[Attempt]:
         return await self._driver.read(lambda _: reading.attempts(run))
@@ -338,7 +330,7 @@ class SqlStore(CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, WaitingVerbs):
     async def token_by_digest(
         self, digest: str, *, uses_up_login: bool = False
     ) -> tuple[Token, str] | None:
-        found = await self._driver.read(lambda now: tokens.find(now, digest), Urgency.GLANCE)
+        found = await self._token(digest)
         if found is None:
             return None
         token, kind, now = found
@@ -361,13 +353,6 @@ class SqlStore(CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, WaitingVerbs):
 
     # --- the whole
 
-    async def now(self) -> datetime:
-        def script(now: int) -> Script[datetime]:
-            yield from ()
-            return instant(now)
-
-        return await self._driver.read(script, Urgency.GLANCE)
-
     async def events(self, after: int, limit: int, *, ids: Sequence[str] = ()) -> list[port.Event]:
         return await self._driver.read(lambda _: reading.events(after, limit, ids))
 
@@ -380,13 +365,12 @@ class SqlStore(CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, WaitingVerbs):
 
         await self._write(script)
 
-    async def close(self) -> None:
-        await self._driver.close()
-
-    async def _fire(self, make: Callable[[int, HoldGates], Script[T]]) -> T:
+    async def _fire(
+        self, make: Callable[[int, HoldGates], Script[T]], hold: HoldGates = hold_gates
+    ) -> T:
         """Wait for gates, but let no gate that somebody does not let go of stop the other jobs."""
         try:
-            return await self._write(lambda now: make(now, hold_gates), Urgency.FIRE)
+            return await self._write(lambda now: make(now, hold), Urgency.FIRE)
         except HeldTooLong:
             return await self._write(lambda now: make(now, hold_free_gates), Urgency.FIRE)
 

@@ -78,6 +78,7 @@ class ItemReader:
 
     template: CartTemplate
     count: int  # how many were announced
+    undo: JobSpec | None = None  # the job that may have to undo an item; None: there is none
     jobs: dict[str, ItemJob] = field(default_factory=dict)  # those known so far
     waves: Counter[int] = field(default_factory=Counter)  # items of each
     seen: int = 0
@@ -144,6 +145,8 @@ class ItemReader:
         if found is None:
             raise _no_job(name)
         inputs = parse_inputs(found.spec, item.inputs)
+        if self.undo is not None:
+            _require_undoable(self.undo, inputs)
         wave = self._wave(item)
         self.waves[wave] += 1
         return NewItem(item.key, wave, found.job.id, found.job.version, inputs or None)
@@ -168,6 +171,24 @@ class ItemReader:
         if self._is_numbered:
             return Order.EXPLICIT
         return Order.SERIAL if order is Order.EXPLICIT else order
+
+
+def inputs_for(job: JobSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of an item's inputs that another job takes."""
+    return {name: value for name, value in inputs.items() if name in job.inputs}
+
+
+def _require_undoable(undo: JobSpec, inputs: Mapping[str, Any]) -> None:
+    """That an item cannot be undone is better known before it is done."""
+    try:
+        parse_inputs(undo, inputs_for(undo, inputs))
+    except Invalid as error:
+        hint = "a rollback job has the inputs of the items; give others of it a default"
+        problems = [
+            Problem(f"rollback job {undo.name}: {problem.message}", hint=hint)
+            for problem in error.problems
+        ]
+        raise Invalid(error.message, problems) from error
 
 
 def _no_job(name: str) -> Invalid:

@@ -74,7 +74,9 @@ def _columns(header: Row, job: JobSpec | None, faults: Faults) -> list[str]:
     names = [cell.strip() for cell in header.cells]
     if "key" not in names:
         _refuse_separator(header, faults)
-        faults.stop(header.line, 'there is no column "key"', _HEADER)
+        found = next((name for name in names if name.lower() == "key"), None)
+        hint = f"write {quoted(found)} in small letters" if found else _HEADER
+        faults.stop(header.line, 'there is no column "key"', hint)
     for name, times in Counter(names).items():
         if not name:
             faults.add(header.line, "a column has no name", _HEADER)

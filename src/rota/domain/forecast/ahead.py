@@ -12,7 +12,7 @@ from typing import Protocol
 
 from rota.domain.forecast.durations import Durations
 from rota.domain.ids import CartId, JobId, RunId
-from rota.domain.resources import SLOTS, UNIT, lacking
+from rota.domain.resources import SLOTS, UNIT, Vector, lacking
 from rota.domain.shape import demand_of, unmet
 from rota.domain.shared_keys import Demands, Key, KeyRule
 from rota.domain.simulation.model import SimWorker
@@ -104,14 +104,16 @@ class Setting:
         """
         if not shape:
             return True
-        demand = demand_of(shape).resources
+        demand = demand_of(shape)
         return not any(
             unmet(shape, worker.labels, worker.functions)
-            or lacking({n: a * _slots(worker) for n, a in demand.items()}, worker.capacity)
+            or _lacks_at_once(worker, demand.on(worker.capacity))
             for worker in self.workers
             if worker.pool == pool
         )
 
 
-def _slots(worker: SimWorker) -> int:
-    return worker.capacity.get(SLOTS, 0) // UNIT
+def _lacks_at_once(worker: SimWorker, demand: Vector) -> list[str]:
+    """What it has too little of for as many of them as it has slots."""
+    slots = worker.capacity.get(SLOTS, 0) // UNIT
+    return lacking({name: amount * slots for name, amount in demand.items()}, worker.capacity)

@@ -17,16 +17,16 @@ def all_start_at_once(
 
     Any slot of a pool will do for each of them.
     """
-    rooms = _Rooms(slots)
+    bounds = _Bounds(slots)
     for run in going:
-        rooms.enter(run, run.start_at)
+        bounds.enter(run, run.start_at)
     for run in coming:
-        rooms.enter(run, run.ready_at)
-    return rooms.are_enough
+        bounds.enter(run, run.ready_at)
+    return bounds.are_enough
 
 
 @dataclass(slots=True)
-class _Room:
+class _Bound:
     """What so many runs may be in at most, with when each comes and goes."""
 
     most: int
@@ -41,31 +41,31 @@ class _Room:
         return all(map(le, self.goes, islice(self.comes, self.most, None)))
 
 
-class _Rooms:
+class _Bounds:
     """The slots of pools and the limits of jobs."""
 
     def __init__(self, slots: Mapping[str, int]) -> None:
         self._slots = slots
-        self._pools: dict[str, _Room] = {}
-        self._groups: dict[str, _Room] = {}
-        self._of_jobs: dict[JobAhead, tuple[_Room, ...]] = {}
+        self._pools: dict[str, _Bound] = {}
+        self._groups: dict[str, _Bound] = {}
+        self._of_jobs: dict[JobAhead, tuple[_Bound, ...]] = {}
 
     @property
     def are_enough(self) -> bool:
-        return all(room.is_enough for room in chain(self._pools.values(), self._groups.values()))
+        return all(bound.is_enough for bound in chain(self._pools.values(), self._groups.values()))
 
     def enter(self, run: RunAhead, at: float) -> None:
-        rooms = self._of_jobs.get(run.job)
-        if rooms is None:
-            rooms = self._of_jobs[run.job] = tuple(self._rooms(run.job))
+        bounds = self._of_jobs.get(run.job)
+        if bounds is None:
+            bounds = self._of_jobs[run.job] = tuple(self._bounds(run.job))
         end = at + run.seconds
-        for room in rooms:
-            room.comes.append(at)
-            room.goes.append(end)
+        for bound in bounds:
+            bound.comes.append(at)
+            bound.goes.append(end)
 
-    def _rooms(self, job: JobAhead) -> Iterator[_Room]:
-        yield self._pools.setdefault(job.pool, _Room(self._slots.get(job.pool, 0)))
+    def _bounds(self, job: JobAhead) -> Iterator[_Bound]:
+        yield self._pools.setdefault(job.pool, _Bound(self._slots.get(job.pool, 0)))
         if job.limit is not None:
-            group = self._groups.setdefault(job.group, _Room(job.limit))
+            group = self._groups.setdefault(job.group, _Bound(job.limit))
             group.most = min(group.most, job.limit)
             yield group

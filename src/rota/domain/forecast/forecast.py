@@ -90,7 +90,10 @@ def _is_slow(run: RunAhead) -> bool:
 
 
 def _note_wait(entry: JobOutlook, run: RunAhead, until: float) -> None:
-    entry.unplaced += run.start_at == inf
+    is_unplaced = run.start_at == inf
+    entry.unplaced += is_unplaced
     wait = min(run.start_at, until) - run.ready_at
     if wait > max(entry.longest_wait, NOTICED_SECONDS):
         entry.longest_wait, entry.waits_for = wait, shortage_of(run)
+    elif is_unplaced and not entry.waits_for:  # its time comes last
+        entry.waits_for = shortage_of(run)

@@ -31,9 +31,9 @@ class PlainPools:
     def __init__(self, slots: Mapping[str, int], successors: Successors | None) -> None:
         self._free = defaultdict(int, slots)
         self._successors = successors
-        self._queues: dict[str, deque[RunAhead]] = defaultdict(deque)
+        self._queues: dict[str, list[tuple[int, RunAhead]]] = defaultdict(list)  # by age
         self._going: dict[str, int] = defaultdict(int)  # by group
-        self._held_back: dict[str, deque[RunAhead]] = defaultdict(deque)  # by group
+        self._held_back: dict[str, deque[tuple[int, RunAhead]]] = defaultdict(deque)  # by group
         self._events: list[tuple[float, int, int, RunAhead]] = []
         self._numbers = count()
 
@@ -69,30 +69,35 @@ class PlainPools:
             if kind == _ARRIVAL:
                 self._arrive(run, at)
                 continue
+            self._let_next_go(run.job, at)  # first: it may be older than what is in the queue
             if kind == _END:
                 self._free_slot(run.job.pool, at)
-            self._let_next_go(run.job, at)
 
     def _arrive(self, run: RunAhead, at: float) -> None:
+        self._let_in(next(self._numbers), run, at)
+
+    def _let_in(self, age: int, run: RunAhead, at: float) -> None:
         job = run.job
         if job.limit is not None:
             if self._going[job.group] >= job.limit:
                 run.waits_for = run.waits_for or JOB_GATE
-                self._held_back[job.group].append(run)
+                self._held_back[job.group].append((age, run))
                 return
             self._going[job.group] += 1
         if self._free[job.pool] > 0:
             self._free[job.pool] -= 1
             self._begin(run, at)
         else:
-            self._queue(run)
+            self._queue(age, run)
 
-    def _queue(self, run: RunAhead) -> None:
+    def _queue(self, age: int, run: RunAhead) -> None:
         job, queue = run.job, self._queues[run.job.pool]
-        if queue and (queue[0].job.priority, queue[0].job.share) != (job.priority, job.share):
-            raise Contended(job.pool)
+        if queue:
+            line = queue[0][1].job
+            if (line.priority, line.share) != (job.priority, job.share):
+                raise Contended(job.pool)
         run.waits_for = run.waits_for or WORKER_GATE
-        queue.append(run)
+        heappush(queue, (age, run))
 
     def _begin(self, run: RunAhead, at: float, ends: int = _END) -> None:
         run.start_at = at
@@ -104,7 +109,7 @@ class PlainPools:
 
     def _free_slot(self, pool: str, at: float) -> None:
         if queue := self._queues[pool]:
-            self._begin(queue.popleft(), at)
+            self._begin(heappop(queue)[1], at)
         else:
             self._free[pool] += 1
 
@@ -112,4 +117,4 @@ class PlainPools:
         if job.limit is not None:
             self._going[job.group] -= 1
             if held_back := self._held_back[job.group]:
-                self._arrive(held_back.popleft(), at)
+                self._let_in(*held_back.popleft(), at)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from rota.domain.jobfile.cart_documents import cart_document
 from rota.domain.jobfile.carts import CartEntry, read_cart
 from rota.domain.jobfile.dump import to_block, to_yaml
-from rota.domain.jobfile.inputs import parse_inputs
+from rota.domain.jobfile.inputs import parse_input_sets, parse_inputs
 from rota.domain.jobfile.read import JobEntry, JobFile, read_file, read_job
 from rota.domain.jobfile.reference import reference
 from rota.domain.jobfile.schema import json_schema
@@ -20,6 +20,7 @@ __all__ = [
     "JobFile",
     "cart_document",
     "json_schema",
+    "parse_input_sets",
     "parse_inputs",
     "read_cart",
     "read_file",

@@ -10,11 +10,27 @@ from datetime import timedelta
 from rota.domain.carts.definition import MAX_ITEMS, OnBreach, Scope
 from rota.domain.carts.template import ITEM_FILE, MAX_ORDER
 from rota.domain.jobfile.calendars import MAX_CALENDARS_OF_JOB
-from rota.domain.jobfile.kinds import Choice, Flag, Integer, Refused, Scalar, Schema, Text
+from rota.domain.jobfile.kinds import (
+    INVALID,
+    Choice,
+    Flag,
+    Integer,
+    Refused,
+    Scalar,
+    Schema,
+    Text,
+)
 from rota.domain.jobfile.measures import Duration, Zone
 from rota.domain.jobfile.report import At
 from rota.domain.jobfile.sections import Either, Field, ListOf, MapOf, Section
+from rota.domain.jobfile.slips import (
+    BETWEEN_ADVICE,
+    CART_ADVICE,
+    FAILURES_ADVICE,
+    ITEM_ADVICE,
+)
 from rota.domain.jobfile.vocabulary import LABELS, NAME, PROSE, SCHEDULE, VARIABLE, InputValue
+from rota.domain.jobfile.wording import shown
 from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
 
 MAX_CARTS = 1_000
@@ -44,7 +60,8 @@ class Quantity(Scalar):
         if isinstance(value, str):
             return self._percentage(value)
         if isinstance(value, float):
-            raise Refused(hint=f"for a part of the items write {value}%")
+            percentage = value * 100 if 0 < value < 1 else value
+            raise Refused(hint=f"for a part of the items write {percentage:g}%")
         return Integer(self.least, MAX_ITEMS).accept(value, at)
 
     def _percentage(self, text: str) -> str:
@@ -74,6 +91,10 @@ class FileOr:
         return f"{self.path.words}, or {self.section.words}"
 
     def check(self, value: object, at: At) -> object:
+        if isinstance(value, str) and value in self.section.by_name:
+            message = f"{at.name} must be {self.path.words}, or a mapping, not {shown(value)}"
+            at.refuse(message, f"for all of them write {{{value}: {{}}}}")
+            return INVALID
         is_mapping = isinstance(value, Mapping)
         return self.section.check(value, at) if is_mapping else self.path.check(value, at)
 
@@ -108,6 +129,7 @@ ITEM = Section(
         ),
         Field("job", NAME, "The job it runs; the cart's, unless given."),
     ),
+    advice=ITEM_ADVICE,
 )
 
 FAILURES = Section(
@@ -129,6 +151,7 @@ FAILURES = Section(
             False,
         ),
     ),
+    advice=FAILURES_ADVICE,
 )
 
 BETWEEN = Section(
@@ -149,6 +172,7 @@ BETWEEN = Section(
             examples=("admin",),
         ),
     ),
+    advice=BETWEEN_ADVICE,
 )
 
 ITEMS_FROM = Section(
@@ -173,7 +197,7 @@ _WHAT = (
     Field("job", NAME, "The job of the items that name none.", examples=("upgrade-db",)),
     Field(
         "items",
-        ListOf(ITEM, most=MAX_ITEMS, least=1),
+        ListOf(ITEM, most=MAX_ITEMS, least=1, instead="those of a file: items_from: FILE"),
         "The items.",
         examples=([{"key": "db-001", "with": {"host": "db-001"}}],),
     ),
@@ -233,7 +257,7 @@ _IN_WHICH_ORDER = (
     Field("between", BETWEEN, "What must happen before the next wave opens."),
 )
 
-CART = Section("cart", (*_WHAT, *_WHEN, *_IN_WHICH_ORDER))
+CART = Section("cart", (*_WHAT, *_WHEN, *_IN_WHICH_ORDER), advice=CART_ADVICE)
 CARTS = Field(
     "carts",
     ListOf(CART, most=MAX_CARTS),

@@ -13,6 +13,7 @@ from rota.domain.jobfile.measures import Duration
 from rota.domain.jobfile.parts import SHORTEST
 from rota.domain.jobfile.report import At, refuse_repeated
 from rota.domain.jobfile.sections import Field, ListOf, Section
+from rota.domain.jobfile.slips import LIMIT_ADVICE, RESOURCE_ADVICE
 from rota.domain.jobfile.vocabulary import NAME
 from rota.domain.limits import READERS, Each, Limit, Resource, Sharing
 from rota.domain.resources import NAMES_OF_WORKERS
@@ -47,6 +48,7 @@ LIMIT = Section(
             "limit take some, and share them.",
         ),
     ),
+    advice=LIMIT_ADVICE,
 )
 
 RESOURCE = Section(
@@ -66,6 +68,7 @@ RESOURCE = Section(
             "counted",
         ),
     ),
+    advice=RESOURCE_ADVICE,
 )
 
 DECLARATIONS = (

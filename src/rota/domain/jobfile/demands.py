@@ -15,6 +15,7 @@ from rota.domain.jobfile.kinds import Integer, Refused, Scalar, Schema
 from rota.domain.jobfile.measures import Duration
 from rota.domain.jobfile.report import At
 from rota.domain.jobfile.sections import Field, ListOf, MapOf, Section
+from rota.domain.jobfile.slips import AFTER_ADVICE, TAKEN_LIMIT_ADVICE
 from rota.domain.jobfile.vocabulary import NAME, VARIABLE
 from rota.domain.jobfile.wording import did_you_mean
 from rota.domain.limits import READERS
@@ -67,6 +68,7 @@ RATE_LIMIT = Section(
         Field("tokens", Integer(1, MOST_TOKENS), "How many of its tokens a run takes.", 1),
     ),
     shorthand="name",
+    advice=TAKEN_LIMIT_ADVICE,
 )
 
 AFTER = Section(
@@ -86,12 +88,13 @@ AFTER = Section(
         ),
     ),
     shorthand="jobs",
+    advice=AFTER_ADVICE,
 )
 
 DEMANDS = (
     Field(
         "resources",
-        MapOf(NAME, Amount(), most=64),
+        MapOf(NAME, Amount(), most=64, instead="write it as {NAME: AMOUNT}"),
         "What a run occupies while it runs, of its worker (`cpu`, `memory`, `gpu`, …) and of the "
         "named resources that all share; those of kind `read_write` are taken to `read` or to "
         "`write`.",

@@ -27,11 +27,13 @@ from rota.domain.jobfile.parts import (
     WEEK,
 )
 from rota.domain.jobfile.sections import Field, ListOf, MapOf, Section
+from rota.domain.jobfile.slips import DEFAULTS_ADVICE, FILE_ADVICE, JOB_ADVICE
 from rota.domain.jobfile.vocabulary import (
     ENV,
     LABELS,
     LINE,
     NAME,
+    NEEDS,
     PROSE,
     SCHEDULE,
     VARIABLE,
@@ -129,7 +131,7 @@ _WHAT_IT_RUNS = (
     ),
     Field(
         "steps",
-        ListOf(STEP, most=MAX_STEPS, least=1),
+        ListOf(STEP, most=MAX_STEPS, least=1, instead="write [{run: COMMAND}]"),
         "What a `shell` job runs, in order.",
         shared=False,
     ),
@@ -149,7 +151,7 @@ _WHAT_IT_RUNS = (
     ),
     Field(
         "inputs",
-        MapOf(VARIABLE, INPUT, most=100),
+        MapOf(VARIABLE, INPUT, most=100, instead="write it as {NAME: {type: string}}"),
         "Values a trigger may give; steps see them as `INPUT_NAME` variables, in capitals.",
         examples=({"target": {"type": "string", "default": "all"}},),
     ),
@@ -177,7 +179,7 @@ _WHO_GOES_FIRST = (
         examples=("night",),
     ),
     Field("pool", NAME, "The pool of workers that runs it.", DEFAULT_POOL),
-    Field("needs", LABELS, "Labels that the worker must have.", examples=({"site": "fra"},)),
+    Field("needs", NEEDS, "Labels that the worker must have.", examples=({"site": "fra"},)),
     Field(
         "expect",
         Duration(),
@@ -234,8 +236,12 @@ JOB_GROUPS = {
     "Who goes first": _WHO_GOES_FIRST,
     "How it ends": _HOW_IT_ENDS,
 }
-JOB = Section("job", tuple(row for group in JOB_GROUPS.values() for row in group))
-DEFAULTS = Section("defaults", tuple(row for row in JOB.fields if row.shared))
+JOB = Section(
+    "job", tuple(row for group in JOB_GROUPS.values() for row in group), advice=JOB_ADVICE
+)
+DEFAULTS = Section(
+    "defaults", tuple(row for row in JOB.fields if row.shared), advice=DEFAULTS_ADVICE
+)
 FILE = Section(
     "",
     (
@@ -257,4 +263,5 @@ FILE = Section(
         CARTS,
     ),
     needs_one_of=("jobs", "carts", "limits", "resources"),
+    advice=FILE_ADVICE,
 )

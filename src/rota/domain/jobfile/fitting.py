@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from rota.domain.amounts import format_amount
 from rota.domain.errors import Problem
@@ -37,6 +37,17 @@ def without_worker(pool: Written, pools: Collection[str]) -> Problem | None:
         return None
     message = f"pool {pool.name} has no worker now: runs will wait for one"
     return pool.problem(message, did_you_mean(pool.name, pools), warning=True)
+
+
+def without_labels(
+    needs: Written, labels: Mapping[str, str], pool: str, offers: Sequence[Mapping[str, str]]
+) -> Problem | None:
+    """A warning if none of a pool's workers, as far as any are known, has all these labels."""
+    if not offers or any(labels.items() <= offer.items() for offer in offers):
+        return None
+    asked = ", ".join(f"{name}={value}" for name, value in labels.items())
+    message = f"no worker of pool {pool} is labelled {asked}: runs will wait for one"
+    return needs.problem(message, warning=True)
 
 
 def too_large(

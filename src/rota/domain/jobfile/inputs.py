@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeGuard
 
 from rota.domain.jobfile.kinds import INVALID
@@ -28,9 +28,20 @@ def parse_inputs(spec: JobSpec, given: Mapping[str, object]) -> dict[str, JsonSc
 
     Text is read as a number or boolean where the input is one: flags and forms have only text.
     """
+    [values] = parse_input_sets(spec, [given])
+    return values
+
+
+def parse_input_sets(
+    spec: JobSpec, sets: Iterable[Mapping[str, object]]
+) -> list[dict[str, JsonScalar]]:
+    """The same for many sets of inputs; `Invalid` is about the first that has something wrong."""
     report = Report()
-    values = check_inputs(spec, given, At.root(report))
-    report.raise_errors("the set of inputs")
+    at = At.root(report)
+    values = []
+    for given in sets:
+        values.append(check_inputs(spec, given, at))
+        report.raise_errors("the set of inputs")
     return values
 
 

@@ -20,6 +20,7 @@ from rota.domain.jobfile.wording import did_you_mean, listed, shown
 Schema = dict[str, object]
 
 _NEVER = re.compile("[\0\ud800-\udfff]")
+_NUMBER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _CONTROL = re.compile("[\x01-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -142,6 +143,8 @@ class Integer(Scalar):
         return f"a whole number from {self.least:,} to {self.most:,}"
 
     def accept(self, value: object, at: At) -> object:
+        if isinstance(value, str) and _NUMBER.fullmatch(value):
+            raise Refused(hint=f"write {value} without quotes")
         if isinstance(value, bool) or not isinstance(value, int):
             raise Refused
         if not self.least <= value <= self.most:

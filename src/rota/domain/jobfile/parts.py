@@ -7,6 +7,13 @@ from datetime import timedelta
 from rota.domain.jobfile.kinds import Choice, Flag, Integer, Share
 from rota.domain.jobfile.measures import Duration
 from rota.domain.jobfile.sections import Field, ListOf, NotYet, Section
+from rota.domain.jobfile.slips import (
+    INPUT_ADVICE,
+    MISFIRE_ADVICE,
+    RETRY_ADVICE,
+    SOURCE_ADVICE,
+    STEP_ADVICE,
+)
 from rota.domain.jobfile.vocabulary import (
     COMMAND,
     ENV,
@@ -61,6 +68,7 @@ RETRY = Section(
         ),
     ),
     shorthand="attempts",
+    advice=RETRY_ADVICE,
 )
 
 MISFIRE = Section(
@@ -81,6 +89,7 @@ MISFIRE = Section(
         ),
         Field("max", Integer(1, 10_000), "At most this many due times are caught up.", 100),
     ),
+    advice=MISFIRE_ADVICE,
 )
 
 DST = Section(
@@ -113,6 +122,7 @@ INPUT = Section(
         ),
         Field("help", PROSE, "What the input means, for whoever triggers the job."),
     ),
+    advice=INPUT_ADVICE,
 )
 
 SOURCE = Section(
@@ -127,6 +137,7 @@ SOURCE = Section(
         Field("git", LATER, "A Git repository and ref to fetch."),
         Field("upload", LATER, "An uploaded script, binary or archive."),
     ),
+    advice=SOURCE_ADVICE,
 )
 
 STEP = Section(
@@ -160,4 +171,5 @@ STEP = Section(
         Field("secrets", LATER, "Secrets for this step only."),
         Field("artifacts", LATER, "Files to keep, as globs."),
     ),
+    advice=STEP_ADVICE,
 )

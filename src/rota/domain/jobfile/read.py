@@ -54,6 +54,7 @@ class JobEntry:
     uses: tuple[Use, ...] = ()  # what it names that is defined elsewhere
     share: Written | None = None  # None: its runs are the turn of who asks for them
     pool: Written | None = None  # where it is written, else the job itself; None: in no file
+    needs: Written | None = None  # where labels of workers are asked for; None: nowhere
 
     @property
     def calendars(self) -> tuple[str, ...]:
@@ -194,6 +195,7 @@ def _entry(job: _Found, defaults: At) -> JobEntry:
         uses_of(spec, document, job.at),
         _share_at(job, defaults),
         written_at(spec.pool, _field_at("pool", job, defaults) if "pool" in document else job.at),
+        written_at("needs", _field_at("needs", job, defaults)) if spec.needs else None,
     )
 
 

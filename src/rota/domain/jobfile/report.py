@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from rota.domain.errors import Invalid, Problem
 from rota.domain.jobfile.text import Mark, Place
-from rota.domain.jobfile.wording import did_you_mean
 from rota.domain.schedule.quoting import quoted
 
 MAX_PROBLEMS = 1_000
@@ -94,10 +93,10 @@ class At:
         """Report the name a value stands under."""
         self._add(message, hint, self.mark.key if self.mark else self.place)
 
-    def refuse_unknown(self, key: str, known: list[str]) -> None:
+    def refuse_unknown(self, key: str, hint: str) -> None:
         """Report a key, a child of this position, that means nothing here."""
         where = f" in {self.scope}" if self.scope else ""
-        self.child(key).refuse_key(f"unknown key {quoted(key)}{where}", did_you_mean(key, known))
+        self.child(key).refuse_key(f"unknown key {quoted(key)}{where}", hint)
 
     def _add(self, message: str, hint: str, place: Place | None, warning: bool = False) -> None:
         line, column = place or (None, None)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rota.domain.jobfile.advice import Advice
 from rota.domain.jobfile.kinds import INVALID, Kind, Rejected, Schema, Text
-from rota.domain.jobfile.report import At
+from rota.domain.jobfile.report import At, Report
 from rota.domain.jobfile.wording import shown
 from rota.domain.schedule.quoting import quoted
 
@@ -20,6 +21,7 @@ class ListOf:
     item: Kind
     most: int
     least: int = 0
+    instead: str = ""  # what to write, if a list of the single value that is there would not do
 
     @property
     def words(self) -> str:
@@ -28,16 +30,34 @@ class ListOf:
     def check(self, value: object, at: At) -> object:
         """Invalid items stay in their place, so that the others keep their numbers."""
         if not isinstance(value, list | tuple):
-            at.refuse(f"{at.name} must be a list, not {shown(value)}")
+            at.refuse(f"{at.name} must be a list, not {shown(value)}", self.hint(value, at))
             return INVALID
         if not self.least <= len(value) <= self.most:
             at.refuse(f"{at.name} must have {self.least:,} to {self.most:,} entries")
             return INVALID
         return [self.item.check(entry, at.child(index)) for index, entry in enumerate(value)]
 
+    def hint(self, value: object, at: At) -> str:
+        """What to write instead of a value that is no list."""
+        if isinstance(value, Mapping):
+            return _with_dashes(value, self.item)
+        if not self.instead and self.item.check(value, At.root(Report())) is not INVALID:
+            is_plain = at.written and _TAME.fullmatch(at.written)
+            return f"write [{at.written if is_plain else shown(value)}]"
+        return self.instead
+
     def schema(self) -> Schema:
         limits = {"minItems": self.least, "maxItems": self.most}
         return {"type": "array", "items": self.item.schema(), **limits}
+
+
+def _with_dashes(value: Mapping[object, object], item: Kind) -> str:
+    """The entries of a list that were written as a mapping, perhaps under names of their own."""
+    named = next(iter(value), "")
+    if not isinstance(item, Section) or named in item.by_name or not isinstance(named, str):
+        return "begin each entry with a dash"
+    name = named if _TAME.fullmatch(named) else quoted(named)
+    return f"begin each entry with a dash: - {item.fields[0].name}: {name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +86,7 @@ class MapOf:
     value: Kind
     most: int
     max_bytes: int | None = None  # of all names and values together; None: no such limit
+    instead: str = "write it as {NAME: VALUE}"  # for a value that is no mapping
 
     @property
     def words(self) -> str:
@@ -73,7 +94,7 @@ class MapOf:
 
     def check(self, value: object, at: At) -> object:
         if not isinstance(value, Mapping):
-            at.refuse(f"{at.name} must be a mapping, not {shown(value)}")
+            at.refuse(f"{at.name} must be a mapping, not {shown(value)}", self.instead)
             return INVALID
         if len(value) > self.most:
             at.refuse(f"{at.name} must have at most {self.most:,} entries")
@@ -151,6 +172,7 @@ class Section:
     fields: tuple[Field, ...]
     shorthand: str = ""  # the field meant by a bare value instead of a mapping
     needs_one_of: tuple[str, ...] = ()  # fields of which one has to be there
+    advice: Advice = Advice()
     by_name: Mapping[str, Field] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -170,7 +192,7 @@ class Section:
             meant = self.by_name[self.shorthand].kind.check(value, at)
             return INVALID if meant is INVALID else {self.shorthand: meant}
         if not isinstance(value, Mapping):
-            at.refuse(f"{at.name} must be {self._forms}, not {shown(value)}")
+            at.refuse(f"{at.name} must be {self._forms}, not {shown(value)}", self._form(value, at))
             return INVALID
         at = at.within(self.scope(value, at))
         self._refuse_missing(value, at)
@@ -220,9 +242,17 @@ class Section:
             return INVALID
         row = self.by_name.get(key) if isinstance(key, str) else None
         if row is None:
-            at.refuse_unknown(str(key), [known.name for known in self.available])
+            known = [each.name for each in self.available]
+            at.refuse_unknown(str(key), self.advice.about(str(key), known))
             return INVALID
         return INVALID if item is None else row.kind.check(item, at.child(row.name))
+
+    def _form(self, value: object, at: At) -> str:
+        """What to write instead of a value that is no mapping."""
+        meant = self.by_name[self.shorthand].kind if self.shorthand else None
+        if isinstance(meant, ListOf):
+            return meant.hint(value, at)
+        return f"write it as {self.advice.form}" if self.advice.form else ""
 
     def _refuse_missing(self, value: Mapping[str, object], at: At) -> None:
         for row in self.fields:

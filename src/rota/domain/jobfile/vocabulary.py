@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from rota.domain.jobfile.kinds import Refused, Scalar, Schema, Text
 from rota.domain.jobfile.report import MAX_NAME, At
 from rota.domain.jobfile.scalars import MAX_INTEGER
 from rota.domain.jobfile.sections import Either, ListOf, MapOf
+from rota.domain.schedule.quoting import quoted
 
 MAX_SCRIPT = 1024 * 1024
 MAX_ENV_BYTES = 128 * 1024
@@ -36,14 +38,31 @@ PROSE = Text(max_length=10_000, min_length=0, lines=True)
 PATH = Text("an absolute path", 4_096, pattern=r"/[^\x00-\x1f]*")
 SHELL = Text("the name of a shell", 64, pattern=r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
+
+@dataclass(frozen=True, slots=True)
+class _Expression(Text):
+    """When something is due; whether it can be read as that is a rule of its own."""
+
+    words: str = "a cron expression, an interval or a time"
+
+    def accept(self, value: object, at: At) -> object:
+        parts = list(value.values()) if isinstance(value, Mapping) else []
+        if len(parts) == 1 and isinstance(parts[0], str):
+            raise Refused(hint=f"write {quoted(parts[0])} alone, without a name for it")
+        return Text.accept(self, value, at)  # super() does not work with slots
+
+
 _VALUE = Text(max_length=MAX_ENV_BYTES, min_length=0, lines=True, takes_numbers=True)
-_EXPRESSION = Text("a cron expression, an interval or a time")
+_EXPRESSION = _Expression()
 
 ENV = MapOf(VARIABLE, _VALUE, most=1_000, max_bytes=MAX_ENV_BYTES)
 LABELS = MapOf(LABEL, Text(max_length=256, min_length=0, takes_numbers=True), most=64)
+NEEDS = replace(LABELS, instead='write labels as {site: fra}; jobs to follow stand under "after"')
 SCHEDULE = Either(_EXPRESSION, ListOf(_EXPRESSION, most=MAX_EXPRESSIONS, least=1))
 COMMAND = Either(Text("a script", MAX_SCRIPT, lines=True), ListOf(_VALUE, most=1_000, least=1))
-WORDS = ListOf(Text(max_length=4_096), most=50, least=1)
+WORDS = ListOf(
+    Text(max_length=4_096), most=50, least=1, instead="write its words as a list: [perl, -w]"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from math import inf
 
 from rota.domain.key_order import PROMISED, Kept, Rank, kept_until, rank_of
 from rota.domain.shared_keys import (
+    ONE_AT_A_TIME,
     SECOND,
     Bucket,
     Counted,
@@ -19,15 +20,13 @@ from rota.domain.shared_keys import (
     Rate,
     Shortage,
     behind,
+    gate_order,
     kind_of,
     shortage,
     wanted,
 )
 from rota.domain.simulation.line import Entry
 from rota.domain.simulation.model import SimRun
-
-_GATE_ORDER = {kind: place for place, kind in enumerate(KeyKind)}
-_ALONE = Counted(1)
 
 
 @dataclass(slots=True)
@@ -79,9 +78,9 @@ class Gates:
             key = f"job:{run.group or run.job}"
             self._gates.setdefault(key, _Gate(Counted(run.limit)))
             keys[key] = 1
-        for key in sorted(run.demands, key=lambda key: (_GATE_ORDER[kind_of(key)], key)):
+        for key in sorted(run.demands, key=gate_order):
             if key not in self._gates and kind_of(key) is KeyKind.EXCLUSIVE:
-                self._gates[key] = _Gate(_ALONE)
+                self._gates[key] = _Gate(ONE_AT_A_TIME)
             if key in self._gates:
                 keys[key] = wanted(run.demands[key], self._gates[key].rule)
         return keys

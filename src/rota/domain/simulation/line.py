@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, Chain
-from rota.domain.resources import Vector
+from rota.domain.shape import Demand
 from rota.domain.shared_keys import Key
 from rota.domain.simulation.model import SimRun
 
@@ -18,9 +18,9 @@ class Sort:
     """Runs that are alike for every worker: of one shape and timeout."""
 
     shape: str
-    demand: Vector
+    demand: Demand
     timeout: float  # infinity: none
-    pool_share: float  # the fraction of the pool that one of them takes
+    pool_share: float  # the fraction of the pool that one of them is charged for
 
 
 @dataclass(slots=True, eq=False)

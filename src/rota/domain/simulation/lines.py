@@ -7,10 +7,12 @@ are kept from one claim to the next, in heaps whose outdated members are dropped
 from __future__ import annotations
 
 import heapq
+from bisect import bisect
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from operator import attrgetter
 
 from rota.domain.order import (
     Chain,
@@ -68,14 +70,14 @@ class Lines:
         crowd = self._crowds.get(sort)
         if crowd is None:
             crowd = self._crowds[sort] = _Crowd()
-        crowd.by_age.append(entry)
+        _insert(entry, crowd.by_age)
         if not line.waiting:
             self._activate(line)
         queue = line.waiting.get(sort)
         if queue is None:
             queue = line.waiting[sort] = deque()
             heapq.heappush(crowd.by_rank, (line.place, line.chain.id))
-        queue.append(entry)
+        _insert(entry, queue)
 
     def next(self, sorts: Collection[Sort]) -> Entry | None:
         """Whose turn it is, among the waiting runs of these sorts."""
@@ -88,19 +90,19 @@ class Lines:
         return self._lines[name].head(sorts)
 
     def take(self, entry: Entry) -> None:
-        """The oldest of its sort and line is served and charged."""
+        """A run is served and charged."""
         entry.rate = entry.sort.pool_share / self._entitled(entry.line.chain)
         self._served += 1
         self.leave(entry)
         self._charge(entry.line, cost_of(entry.expected, entry.rate))
 
     def leave(self, entry: Entry) -> None:
-        """The oldest of its sort and line waits no more."""
+        """A run waits no more."""
         line, sort = entry.line, entry.sort
         entry.is_served = True
         self._leave_crowd(sort)
         queue = line.waiting[sort]
-        queue.popleft()
+        queue.remove(entry)  # the first, but where an older one has come since
         if not queue:
             del line.waiting[sort]
         if not line.waiting:
@@ -189,6 +191,16 @@ class Lines:
         if self._greatest is None:
             self._greatest = max(line.tag for line in self._lines.values())
         return self._greatest
+
+
+def _insert(entry: Entry, by_age: deque[Entry]) -> None:
+    """At the end, but for a run that waited for a key while younger ones came to the queue."""
+    if not by_age or by_age[-1].seq < entry.seq:
+        by_age.append(entry)
+    elif entry.seq < by_age[0].seq:
+        by_age.appendleft(entry)
+    else:
+        by_age.insert(bisect(by_age, entry.seq, key=attrgetter("seq")), entry)
 
 
 @lru_cache(maxsize=10_000)

@@ -11,7 +11,7 @@ from math import inf
 from typing import TypeAlias
 
 from rota.domain.placement import Placement, Reservation, Verdict
-from rota.domain.resources import dominant_share, fits, total
+from rota.domain.resources import dominant_share, total
 from rota.domain.shape import demand_of
 from rota.domain.simulation.line import Entry, Sort
 from rota.domain.simulation.lines import Lines
@@ -42,9 +42,9 @@ class Pool:
         key = run.shape, run.timeout
         sort = self._sorts.get(key)
         if sort is None:
-            demand = demand_of(run.shape).resources
+            demand = demand_of(run.shape)
             timeout = inf if run.timeout is None else run.timeout
-            share = dominant_share(demand, self._totals)
+            share = dominant_share(demand.resources, self._totals)
             sort = self._sorts[key] = Sort(run.shape, demand, timeout, share)
         return sort
 
@@ -79,7 +79,7 @@ class Pool:
             entry = self._next_for(station)
             if entry is None:
                 break
-            if not fits(entry.sort.demand, station.free):
+            if not station.has_room(entry.sort):
                 self._reserved = entry, station
                 continue
             if self._start(entry, station, now):
@@ -105,7 +105,7 @@ class Pool:
 
     def _serve_reserved(self, entry: Entry, station: Station, now: float) -> Iterator[Placed]:
         """Start the run that the worker is reserved for, else what is not in its way."""
-        if not fits(entry.sort.demand, station.free):
+        if not station.has_room(entry.sort):
             yield from self._backfill(entry, station, self.lines.waiting, now)
             return
         self._reserved = None
@@ -116,13 +116,14 @@ class Pool:
     def _backfill(
         self, kept_for: Entry, station: Station, sorts: Iterable[Sort], now: float
     ) -> Iterator[Placed]:
-        kept = Reservation(kept_for.seq, kept_for.sort.demand)
+        kept = Reservation(kept_for.seq, station.taken_by(kept_for.sort))
         placement = Placement(station.worker.capacity, now, station.held(), kept)
         going = {sort for sort in sorts if self.rooms.has_room(station, sort)}
         while station.is_open and (entry := self.lines.next(going)):
             sort = entry.sort
+            demand = station.taken_by(sort)
             ends_at, latest_end = now + entry.expected, now + sort.timeout
-            if placement.offer(entry.seq, sort.demand, ends_at, latest_end) is not Verdict.TAKEN:
+            if placement.offer(entry.seq, demand, ends_at, latest_end) is not Verdict.TAKEN:
                 going.discard(sort)
             elif self._start(entry, station, now):
                 yield entry, station

@@ -34,19 +34,27 @@ class Station:
     def is_open(self) -> bool:
         return self.free.get(SLOTS, 0) >= UNIT
 
+    def taken_by(self, sort: Sort) -> Vector:
+        """What one such run takes here."""
+        return sort.demand.on(self.worker.capacity)
+
+    def has_room(self, sort: Sort) -> bool:
+        """Whether what is free is enough for such a run."""
+        return fits(self.taken_by(sort), self.free)
+
     def take(self, entry: Entry) -> None:
-        for name, amount in entry.sort.demand.items():
+        for name, amount in self.taken_by(entry.sort).items():
             self.free[name] = self.free.get(name, 0) - amount
         self.running[entry.seq] = entry
 
     def give_back(self, entry: Entry) -> None:
-        for name, amount in entry.sort.demand.items():
+        for name, amount in self.taken_by(entry.sort).items():
             self.free[name] += amount
         del self.running[entry.seq]
 
     def held(self) -> list[Held]:
         return [
-            Held(entry.sort.demand, entry.started_at + _longest(entry))
+            Held(self.taken_by(entry.sort), entry.started_at + _longest(entry))
             for entry in self.running.values()
         ]
 
@@ -75,7 +83,7 @@ class Rooms:
 
     def has_room(self, station: Station, sort: Sort) -> bool:
         """Whether such a run fits the worker now."""
-        return fits(sort.demand, station.free) and self.could_take(station, sort)
+        return station.has_room(sort) and self.could_take(station, sort)
 
     def anybody_could_take(self, sort: Sort) -> bool:
         return any(self.could_take(station, sort) for station in self._examples)
@@ -88,7 +96,7 @@ class Rooms:
                 found[station] = station.free
                 if len(found) == SAMPLE:
                     break
-        return best_fit(sort.demand, found) if len(found) > 1 else next(iter(found), None)
+        return best_fit(sort.demand.resources, found) if len(found) > 1 else next(iter(found), None)
 
     def able(self, sort: Sort) -> Station | None:
         """Some worker with a free slot that such a run would fit if it were idle."""

@@ -28,6 +28,7 @@ from rota.gateway.shapes.models import Listing
 from rota.gateway.shapes.run import BatchBody, BatchShape, RunShape, TriggerBody
 from rota.gateway.wiring import IdempotencyKey, NamedJob, UsedBackends, api_router
 from rota.operations import runs
+from rota.operations.explaining import with_empty_pools
 from rota.operations.submitting import trigger_batch
 from rota.ports.records import RunQuery
 
@@ -48,7 +49,7 @@ async def list_history(
         before_seq=decode_cursor("runs", cursor, MAX_INTEGER),
         limit=limit + 1,
     )
-    found = await backends.store.runs(query)
+    found = await with_empty_pools(backends, await backends.store.runs(query))
     return listing(found, limit, RunShape.of, lambda run: encode_cursor("runs", run.seq))
 
 

@@ -6,12 +6,12 @@ from starlette.responses import Response
 
 from rota.domain import limits
 from rota.gateway.auth import Editor
-from rota.gateway.declaring import DeclaredName, IsPlan, declare
-from rota.gateway.paging import Cursor, Limit, decode_cursor, encode_cursor, listing
+from rota.gateway.declaring import DeclaredName, IsPlan, declare, list_declared
+from rota.gateway.paging import Cursor, Limit
 from rota.gateway.shapes.limit import DeclarationChangeShape, LimitBody, LimitShape
 from rota.gateway.shapes.models import Listing
 from rota.gateway.wiring import Project, UsedBackends, api_router
-from rota.operations.limits import delete_declaration, find_standing, list_standings
+from rota.operations.limits import delete_declaration, find_standing
 
 router = api_router("limits")
 
@@ -21,10 +21,8 @@ async def list_limits(
     backends: UsedBackends, project: Project, limit: Limit = 100, cursor: Cursor = None
 ) -> Listing[LimitShape]:
     """Rate limits by name, with the tokens that are there."""
-    after = decode_cursor("limits", cursor, "")
-    found = await list_standings(backends, limits.Limit, project, after=after, limit=limit + 1)
-    return listing(
-        found, limit, LimitShape.of, lambda it: encode_cursor("limits", it.declaration.name)
+    return await list_declared(
+        backends, limits.Limit, LimitShape.of, project, cursor=cursor, limit=limit
     )
 
 

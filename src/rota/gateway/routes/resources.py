@@ -6,12 +6,12 @@ from starlette.responses import Response
 
 from rota.domain.limits import Resource
 from rota.gateway.auth import Editor
-from rota.gateway.declaring import DeclaredName, IsPlan, declare
-from rota.gateway.paging import Cursor, Limit, decode_cursor, encode_cursor, listing
+from rota.gateway.declaring import DeclaredName, IsPlan, declare, list_declared
+from rota.gateway.paging import Cursor, Limit
 from rota.gateway.shapes.limit import DeclarationChangeShape, ResourceBody, ResourceShape
 from rota.gateway.shapes.models import Listing
 from rota.gateway.wiring import Project, UsedBackends, api_router
-from rota.operations.limits import delete_declaration, find_standing, list_standings
+from rota.operations.limits import delete_declaration, find_standing
 
 router = api_router("resources")
 
@@ -21,10 +21,8 @@ async def list_resources(
     backends: UsedBackends, project: Project, limit: Limit = 100, cursor: Cursor = None
 ) -> Listing[ResourceShape]:
     """Named resources by name, and the runs that hold them."""
-    after = decode_cursor("resources", cursor, "")
-    found = await list_standings(backends, Resource, project, after=after, limit=limit + 1)
-    return listing(
-        found, limit, ResourceShape.of, lambda it: encode_cursor("resources", it.declaration.name)
+    return await list_declared(
+        backends, Resource, ResourceShape.of, project, cursor=cursor, limit=limit
     )
 
 

@@ -26,7 +26,7 @@ from rota.gateway.shapes.why import WhyShape
 from rota.gateway.wiring import NamedRun, Project, Settings, UsedBackends, api_router
 from rota.operations import runs
 from rota.operations.carts import find_cart
-from rota.operations.explaining import why
+from rota.operations.explaining import why, with_empty_pools
 from rota.ports.records import RunQuery
 
 router = api_router("runs")
@@ -76,7 +76,8 @@ async def list_runs(
         cart_named = await find_cart(backends, wanted.cart, project=project)
         wanted = replace(wanted, cart=cart_named.id)
     found = await backends.store.runs(_query(project, wanted, before, limit + 1))
-    return listing(found, limit, RunShape.of, lambda run: encode_cursor("runs", run.seq))
+    shown = await with_empty_pools(backends, found)
+    return listing(shown, limit, RunShape.of, lambda run: encode_cursor("runs", run.seq))
 
 
 def _query(project: str, wanted: RunFilter, before: int, limit: int) -> RunQuery:
@@ -99,7 +100,8 @@ async def show_run(backends: UsedBackends, run: NamedRun) -> RunDetail:
     """A run with its attempts."""
     attempts = await backends.store.attempts(run.id)
     late_results = await backends.store.late_results(run.id)
-    return RunDetail.with_attempts(run, attempts, late_results)
+    [shown] = await with_empty_pools(backends, [run])
+    return RunDetail.with_attempts(shown, attempts, late_results)
 
 
 @router.get("/runs/{run}/why")

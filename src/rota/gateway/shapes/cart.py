@@ -153,7 +153,7 @@ class CartDetail(CartShape):
 
     failures_in_scope: int  # of the cart or of its current wave; an end nobody knows counts as one
     limit: int  # so many of the present scope may fail
-    breached: bool  # more of them failed
+    breached: bool  # more of them failed, or of an earlier wave where that did not stop it
     progress: ProgressShape
     place: str  # of the current wave: `4 of 13`; "" before the first
     eta: datetime | None  # when it will have ended; None: nobody knows, or it stands still

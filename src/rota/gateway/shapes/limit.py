@@ -14,6 +14,7 @@ from rota.domain.jobfile.demands import MOST_TOKENS
 from rota.domain.jobfile.parts import SHORTEST
 from rota.domain.limits import (
     MINUTE_QUOTA,
+    OUTPUT_QUOTA,
     READERS,
     RUNNING_QUOTA,
     Each,
@@ -28,16 +29,18 @@ from rota.operations.differences import Change
 from rota.operations.limits import DeclarationChange, Standing, in_words
 from rota.ports.limits import KeyUse
 
-Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
-Units = Annotated[int, Field(ge=1, le=MOST_TOTAL)]
-Most = Annotated[int, Field(ge=0, le=1_000_000_000)]
+# Strict: JSON's `true` is no number, nor is "10".
+Tokens = Annotated[int, Field(strict=True, ge=1, le=MOST_TOKENS)]
+Units = Annotated[int, Field(strict=True, ge=1, le=MOST_TOTAL)]
+Most = Annotated[int, Field(strict=True, ge=0, le=1_000_000_000)]
+Bytes = Annotated[int, Field(strict=True, ge=0, le=2**50)]
 
 
 class BucketShape(Answer):
     """A token bucket as it stands."""
 
     tokens: int  # whole ones that are there now
-    next_token_at: datetime | None  # None: there is one, or none ever comes
+    next_token_at: datetime | None  # None: there is one, or none comes for ages
     queued: int  # tokens that queued runs take once a worker claims them
     waiting: int  # runs that are BLOCKED on it
 
@@ -46,10 +49,10 @@ class BucketShape(Answer):
         rule, at = use.state.rule, micros(now)
         assert isinstance(rule, Rate), "only rates have buckets"
         bucket = use.state.bucket_of(rule, at)
-        ready = bucket.ready_at(1, at) if rule.tokens else at
+        ready = bucket.foreseen_at(1, at)
         return cls(
             tokens=max(int(bucket.level_at(at)), 0),
-            next_token_at=instant(ready) if ready > at else None,
+            next_token_at=instant(ready) if ready is not None and ready > at else None,
             queued=use.state.queued,
             waiting=use.waiting,
         )
@@ -193,6 +196,8 @@ class QuotaShape(Answer):
     runs_per_minute: int | None = None
     use: UseShape | None = None  # of `running`
     bucket: BucketShape | None = None  # of `runs_per_minute`
+    output_bytes_per_day: int | None = None
+    output: BucketShape | None = None  # of `output_bytes_per_day`: a token is a byte
     updated_by: str | None = None  # None: nobody has set one
     updated_at: datetime | None = None
 
@@ -200,6 +205,7 @@ class QuotaShape(Answer):
         """The same of a project for which somebody has set one."""
         quota, uses = standing.declaration, standing.uses
         running, minute = uses.get(RUNNING_QUOTA), uses.get(MINUTE_QUOTA)
+        output = uses.get(OUTPUT_QUOTA)
         return QuotaShape(
             project=self.project,
             jobs_now=self.jobs_now,
@@ -210,6 +216,8 @@ class QuotaShape(Answer):
             runs_per_minute=quota.runs_per_minute,
             use=None if running is None else UseShape.of(running),
             bucket=None if minute is None else BucketShape.of(minute, standing.now),
+            output_bytes_per_day=quota.output_bytes_per_day,
+            output=None if output is None else BucketShape.of(output, standing.now),
             updated_by=standing.updated_by,
             updated_at=standing.updated_at,
         )
@@ -222,9 +230,10 @@ class QuotaBody(Body):
     queued: Most | None = None
     running: Most | None = None
     runs_per_minute: Most | None = None
+    output_bytes_per_day: Bytes | None = None
 
     def quota(self, project: str) -> Quota:
-        return Quota(project, self.jobs, self.queued, self.running, self.runs_per_minute)
+        return Quota(project, **self.model_dump())
 
 
 class DeclarationChangeShape(Answer):

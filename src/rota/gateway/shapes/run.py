@@ -50,6 +50,7 @@ class RunShape(Answer):
     max_attempts: int
     failures: int
     losses: int
+    is_alone: bool  # it lost so many workers that nothing else may go beside it
     cause: str
     message: str
     reasons: list[ReasonShape]

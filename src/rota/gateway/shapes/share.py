@@ -20,4 +20,4 @@ class ShareShape(Answer):
 
 
 class ShareBody(Body):
-    weight: Annotated[float, Field(ge=0.001, le=1_000, allow_inf_nan=False)]
+    weight: Annotated[float, Field(strict=True, ge=0.001, le=1_000, allow_inf_nan=False)]

@@ -4,6 +4,7 @@ Each gate of a waiting run is looked at as it stands now; what was written down 
 it says only which gates these are.
 """
 
+from rota.operations.explaining.empty_pools import with_empty_pools
 from rota.operations.explaining.explanation import (
     Explanation,
     Holder,
@@ -13,4 +14,13 @@ from rota.operations.explaining.explanation import (
 )
 from rota.operations.explaining.reasons import in_short, why
 
-__all__ = ["Explanation", "Holder", "NotReason", "Obstacle", "OrderOfService", "in_short", "why"]
+__all__ = [
+    "Explanation",
+    "Holder",
+    "NotReason",
+    "Obstacle",
+    "OrderOfService",
+    "in_short",
+    "why",
+    "with_empty_pools",
+]

@@ -29,12 +29,6 @@ class Obstacle:
     waiting: int | None = None  # all that wait for it; None: not counted
     next_at: datetime | None = None  # the next due time of the job that it waits for
 
-    @property
-    def next_end(self) -> datetime | None:
-        """When the first of those who have it is likely to end."""
-        ends = [holder.ends_at for holder in self.holders if holder.ends_at is not None]
-        return min(ends, default=None)
-
 
 @dataclass(frozen=True, slots=True)
 class OrderOfService:

@@ -46,7 +46,7 @@ async def why(backends: Backends, run: Run) -> Explanation:
 def in_short(run: Run) -> str | None:
     """What holds a run that waits, in a few words and without a look at others."""
     match run.state:
-        case RunState.SCHEDULED | RunState.BLOCKED if run.reasons:
+        case RunState.SCHEDULED | RunState.BLOCKED | RunState.QUEUED if run.reasons:
             return run.reasons[0].message
         case RunState.QUEUED:
             return "it waits for a worker"
@@ -87,7 +87,14 @@ async def _at_gates(backends: Backends, run: Run, place: Place) -> list[Obstacle
         return [Obstacle(Reason("time", _time_words(run), eligible_at=run.eligible_at))]
     others = [reason for reason in run.reasons if not is_shared(reason)]
     obstacles = [await _obstacle(backends, run, place, reason) for reason in others]
+    if any(reason.gate == "hold" for reason in others) and await _comes_later(backends, run):
+        obstacles.append(Obstacle(Reason("time", _time_words(run), eligible_at=run.eligible_at)))
     return obstacles + await key_obstacles(backends, run, place)
+
+
+async def _comes_later(backends: Backends, run: Run) -> bool:
+    """Whether a run that is held would have to wait for its time even if it were let go."""
+    return run.eligible_at is not None and run.eligible_at > await backends.store.now()
 
 
 async def _obstacle(backends: Backends, run: Run, place: Place, reason: Reason) -> Obstacle:
@@ -106,7 +113,7 @@ async def _to_a_worker(
     """What a queued run waits for."""
     sessions = await backends.store.sessions(alive_only=True)
     reasons = (
-        worker_reason(run.pool, place.shape, sessions),
+        worker_reason(run, place.shape, sessions),
         turn_reason(order),
         reservation_reason(run.id, order.reservation),
     )

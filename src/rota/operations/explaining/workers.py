@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rota.domain.amounts import format_amount
 from rota.domain.resources import SLOTS, UNIT, fits, lacking, minus
-from rota.domain.run import Reason
+from rota.domain.run import Reason, Run
 from rota.domain.shape import demand_of, unmet
 from rota.operations.explaining.gates import WORKER
 from rota.ports.records import Session
@@ -14,14 +14,13 @@ from rota.ports.records import Session
 _LOOK = "rota worker list"
 
 
-def worker_reason(pool: str, shape: str, sessions: Sequence[Session]) -> Reason:
+def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
     """Why no worker has taken a run of this shape, as they are now."""
+    pool = run.pool
     present = [session for session in sessions if not session.stopping]
     crew = [session for session in present if session.pool == pool]
     if not crew:
-        others = sorted({session.pool for session in present})
-        known = f" (workers serve {', '.join(others)})" if others else ""
-        return Reason(WORKER, f"no worker serves pool {pool}{known}", action=_LOOK)
+        return no_worker(pool, served_pools(present))
     lacks = [unmet(shape, s.labels, s.functions, s.capacity) for s in crew]
     if all(lacks):
         missing = "; ".join(sorted({", ".join(each) for each in lacks}))
@@ -31,20 +30,34 @@ def worker_reason(pool: str, shape: str, sessions: Sequence[Session]) -> Reason:
     taking = [session for session in fitting if not session.draining]
     if not taking:
         return _all_draining(sorted({session.worker for session in fitting}))
-    return _room(shape, taking)
+    return Reason(WORKER, _room(run, shape, taking), action="rota run list --active")
 
 
-def _room(shape: str, taking: Sequence[Session]) -> Reason:
+def served_pools(sessions: Sequence[Session]) -> set[str]:
+    """The pools that have workers."""
+    return {session.pool for session in sessions if not session.stopping}
+
+
+def no_worker(pool: str, served: Collection[str]) -> Reason:
+    """Why a run of an empty pool waits."""
+    others = f" (workers serve {', '.join(sorted(served))})" if served else ""
+    message = f"no worker serves pool {pool}{others}"
+    return Reason(WORKER, message, key=f"no_worker:{pool}", action=_LOOK)
+
+
+def _room(run: Run, shape: str, taking: Sequence[Session]) -> str:
     demand = demand_of(shape).resources
-    rooms = [minus(s.capacity, {SLOTS: s.held * UNIT, **s.used}) for s in taking]
+    if run.is_alone and all(session.held for session in taking):
+        lost = "a worker" if run.losses == 1 else f"{run.losses} workers"
+        return f"it goes alone after losing {lost}: it waits until a worker is empty"
+    used = [{SLOTS: s.held * UNIT, **s.used} for s in taking]
+    rooms = [minus(s.capacity, each) for s, each in zip(taking, used, strict=True)]
     short = {name for room in rooms for name in lacking(demand, room)} - {SLOTS}
     if any(fits(demand, room) for room in rooms) or not short:
-        used, slots = sum(s.held for s in taking), sum(s.slots for s in taking)
-        message = f"{used} of {slots} slots are taken"
-    else:
-        needed = ", ".join(f"{format_amount(name, demand[name])} {name}" for name in sorted(short))
-        message = f"no worker that could take it has room now: it needs {needed}"
-    return Reason(WORKER, message, action="rota run list --active")
+        taken, slots = sum(each[SLOTS] for each in used) // UNIT, sum(s.slots for s in taking)
+        return f"{taken} of {slots} slots are taken"
+    needed = ", ".join(f"{format_amount(name, demand[name])} {name}" for name in sorted(short))
+    return f"no worker that could take it has room now: it needs {needed}"
 
 
 def _all_draining(workers: Sequence[str]) -> Reason:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
+from random import Random
 from typing import Any
 
 from rota.domain.firing import FiringRules
@@ -14,8 +15,9 @@ from rota.domain.job import RunRules, rules_of
 from rota.domain.jobfile import read_job
 from rota.domain.limits import RUNNING_QUOTA, Limit, Quota, Resource
 from rota.domain.resources import UNIT, Vector
-from rota.domain.shape import demand_of, shape_of
-from rota.domain.shared_keys import Counted, Demands, Key, KeyKind, KeyRule, key_of
+from rota.domain.retry import goes_alone
+from rota.domain.shape import alone, demand_of, shape_of
+from rota.domain.shared_keys import ONE_AT_A_TIME, Demands, Key, KeyKind, KeyRule, key_of
 from rota.domain.spec import JobSpec
 from rota.operations.firing import MISFIRE_GRACE
 from rota.operations.timetables import timetable
@@ -27,16 +29,19 @@ LICENCE = Resource(PROJECT, "licence", total=3)
 API = Limit(PROJECT, "api", tokens=2, per=timedelta(seconds=3), burst=3)
 QUOTA = Quota(PROJECT, running=4)  # in some universes
 HOSTS = ("alpha", "beta")
+CART_JOBS = ("plain", "large", "rollout", "payout", "fragile", "fragile", "fragile")  # of items
 
 _RETRY = {"attempts": 3, "delay": "2s"}
 _DOCUMENTS: tuple[dict[str, Any], ...] = (
-    {"name": "plain", "retry": _RETRY},
-    {"name": "narrow", "max_concurrency": 2, "retry": _RETRY},
+    {"name": "plain", "retry": _RETRY, "max_losses": 1},
+    {"name": "narrow", "max_concurrency": 2, "retry": _RETRY, "max_losses": 0},
     {"name": "payout", "delivery": "at_most_once"},
+    {"name": "fragile"},
     {"name": "large", "retry": _RETRY},
     {"name": "licensed", "retry": _RETRY},
     {"name": "calls", "retry": _RETRY},
     {"name": "rollout", "retry": _RETRY},
+    {"name": "follower", "after": ["plain", "payout"], "retry": _RETRY},
     {"name": "newest", "schedule": "every 7s", "overlap": "queue_one", "retry": _RETRY},
     {"name": "every", "schedule": "every 6s", "overlap": "queue_all", "misfire": {"policy": "all"}},
     {"name": "latest", "schedule": "every 9s", "overlap": "cancel_previous"},
@@ -56,7 +61,6 @@ KEY_RULES: Mapping[Key, KeyRule] = {
     key_of(KeyKind.RESOURCE, PROJECT, LICENCE.name): LICENCE.rule,
     key_of(KeyKind.RATE, PROJECT, API.name): API.rule,
 }
-_EXCLUSIVE = Counted(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +71,17 @@ class KnownJob:
     document: Mapping[str, Any]
     spec: JobSpec
     rules: RunRules
-    demand: Vector
-    firing: FiringRules | None  # None: on demand only
+    shape: str
+    firing: FiringRules | None  # None: it has no due times
 
     @property
     def name(self) -> str:
         return self.spec.name
+
+    def takes(self, capacity: Vector, losses: int) -> Vector:
+        """What a run that has lost so many workers takes of one that has this."""
+        is_alone = goes_alone(losses, self.rules.max_losses)
+        return demand_of(alone(self.shape) if is_alone else self.shape).on(capacity)
 
     def keys(self, inputs: Mapping[str, Any] | None, *, has_quota: bool) -> Demands:
         """The shared keys that a run with these inputs takes; the quota is for all runs."""
@@ -87,15 +96,24 @@ class KnownJob:
             taken |= {key_of(kind, PROJECT, name): amount for name, amount in amounts.items()}
         return taken | {_RUNNING: 1} if has_quota else taken
 
+    def wish(self, random: Random) -> Mapping[str, Any] | None:
+        """Inputs for one of its runs."""
+        return {"host": random.choice(HOSTS)} if self.rules.exclusive_by else None
+
 
 def rule_of(key: Key) -> KeyRule:
-    return KEY_RULES.get(key, _EXCLUSIVE)
+    return KEY_RULES.get(key, ONE_AT_A_TIME)
 
 
 @lru_cache(maxsize=1)
 def catalogue() -> Mapping[JobId, KnownJob]:
     jobs = [_known(document) for document in _DOCUMENTS]
     return {job.id: job for job in jobs}
+
+
+def followers(upstream: str) -> list[KnownJob]:
+    """The jobs that get a run for each of its runs that completes."""
+    return [job for job in catalogue().values() if upstream in job.rules.after]
 
 
 def _known(document: dict[str, Any]) -> KnownJob:
@@ -110,7 +128,7 @@ def _known(document: dict[str, Any]) -> KnownJob:
         document=document,
         spec=spec,
         rules=rules,
-        demand=demand_of(shape_of(rules)).resources,
+        shape=shape_of(rules),
         firing=_firing(spec),
     )
 

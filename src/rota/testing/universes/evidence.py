@@ -9,17 +9,20 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rota.domain.ids import JobId, instant, scheduled_run_id
+from rota.domain.ids import JobId, RunId, following_run_id, instant, scheduled_run_id
 from rota.domain.resources import Vector, lacking, total
+from rota.domain.retry import goes_alone
 from rota.domain.run import AttemptResult
 from rota.domain.shared_keys import SECOND, Counted, Demands, Key, Rate
 from rota.domain.spec import Delivery, Overlap
+from rota.domain.states import RunState
 from rota.ports.work import Fence, Outcome, ReportAnswer, Work
-from rota.testing.universes.catalogue import KnownJob, rule_of
+from rota.testing.universes.cart_evidence import CartWitness
+from rota.testing.universes.catalogue import KnownJob, followers, rule_of
 from rota.testing.universes.timeline import Timeline
 
 _TOLD = 60  # events that a complaint tells
-
+BAD = (AttemptResult.FAILED, AttemptResult.TIMED_OUT)
 KILLED = "killed"
 
 
@@ -31,11 +34,15 @@ class Violation(AssertionError):
 class Life:
     """An attempt that executes."""
 
-    fence: Fence
+    work: Work
     worker: str
     job: KnownJob
     is_scheduled: bool
     keys: Demands
+
+    @property
+    def fence(self) -> Fence:
+        return self.work.fence
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +68,15 @@ class Witness:
         self.pasts: defaultdict[str, list[Past]] = defaultdict(list)  # by run
         self.tally: Counter[str] = Counter()  # of what happened, so that nothing is vacuous
         self.accepted: set[Fence] = set()  # attempts whose end a server has taken note of
+        self.carts = CartWitness(self.complain)
         self._begun: Counter[Fence] = Counter()
         self._claimed: Counter[str] = Counter()  # the latest attempt at each run
         self._cancelled: dict[str, int] = {}  # and the latest attempt by then
         self._resolved: set[str] = set()  # runs that a person gave another attempt
+        self._held: set[str] = set()  # runs that go nowhere, as somebody was told
+        self._works: dict[str, Work] = {}  # the latest attempt at each run
+        self._failures: Counter[str] = Counter()  # of each run, as far as servers know
+        self._answers: set[str] = set()  # runs that answer one that has completed
         self._tokens: defaultdict[Key, list[tuple[int, int]]] = defaultdict(list)
         self.story: list[tuple[float, str, object]] = []
 
@@ -77,8 +89,11 @@ class Witness:
     def claimed(self, work: Work) -> None:
         """At the instant of the claim, before anything is sent."""
         self.note("claim", work.fence)
-        self._require(work.attempt > self._claimed[work.run], "a fence did not grow", work.fence)
+        self.require(work.attempt > self._claimed[work.run], "a fence did not grow", work.fence)
+        self.require(work.run not in self._held, "a held run was claimed", work.fence)
         self._claimed[work.run] = work.attempt
+        self._works[work.run] = work
+        self.carts.claimed(work, self._timeline.now)
         for key, tokens in self._keys(work).items():
             rule = rule_of(key)
             if isinstance(rule, Rate):
@@ -89,21 +104,39 @@ class Witness:
         self.note("cancel", run)
         self._cancelled[run] = self._claimed[run]
 
-    def resolved(self, run: str) -> None:
-        """A person said that an UNKNOWN run may be tried again, whatever was said before."""
+    def resolved(self, run: str, state: RunState) -> None:
+        """A person says how an UNKNOWN run ended, or that it is to be tried again."""
         self.note("resolve", run)
         self._resolved.add(run)
         self._cancelled.pop(run, None)
+        if state is RunState.COMPLETED:
+            self._completed(self._works[run])
+        self.carts.resolved(run, is_failure=state is RunState.FAILED)
+
+    def held(self, run: str) -> None:
+        """Somebody was told that a run goes nowhere until it is let go."""
+        self.note("hold", run)
+        self._held.add(run)
+
+    def let_go(self, run: RunId, *, was_held: bool, in_cart: bool) -> None:
+        """Nothing but a cancel ends a run that is held: its own, or that of its cart."""
+        self.note("let go", run)
+        self._held.discard(run)
+        is_over = in_cart or run in self._cancelled
+        self.require(was_held or is_over, "a held run did not stay", run)
 
     def started(self, work: Work, worker: str) -> None:
         """Just before the process exists."""
         job = self._jobs[JobId(work.job_id)]
         is_scheduled = work.run == scheduled_run_id(job.id, instant(work.due_at))
         self.note("start", (work.fence, job.name, worker))
-        life = Life(work.fence, worker, job, is_scheduled, self._keys(work))
+        life = Life(work, worker, job, is_scheduled, self._keys(work))
+        if goes_alone(self._losses(life), job.rules.max_losses):
+            self.note("start alone", work.fence)
         self._judge_attempt(life)
         self.lives[life.fence] = life
         self._judge_limits(life)
+        self.carts.started(work)
 
     def reported(self, outcomes: Sequence[Outcome], answer: ReportAnswer) -> None:
         """A server has answered for how attempts ended."""
@@ -111,14 +144,30 @@ class Witness:
             fence = Fence(outcome.run, outcome.attempt)
             if fence in answer.fenced:
                 self.note("fenced report", fence)
-            elif fence in answer.accepted:
+            elif fence in answer.accepted and fence not in self.accepted:
                 self.accepted.add(fence)
+                self._count(outcome)
+
+    def _count(self, outcome: Outcome) -> None:
+        run = outcome.run
+        self._failures[run] += outcome.result in BAD
+        attempts = self._jobs[JobId(self._works[run].job_id)].rules.retry.attempts
+        if self._failures[run] >= attempts and run not in self._cancelled:
+            self.carts.failed(run)
 
     def ended(self, fence: Fence, how: str) -> None:
         """Once nothing of the process is left."""
         self.note(f"end {how}", fence)
-        del self.lives[fence]
+        life = self.lives.pop(fence)
         self.pasts[fence.run].append(Past(fence.attempt, how, self._timeline.now))
+        self.carts.ended(life.work, self._timeline.now)
+        if how == AttemptResult.COMPLETED:
+            self._completed(life.work)
+
+    def _completed(self, work: Work) -> None:
+        """From now on others may follow."""
+        for job in followers(self._jobs[JobId(work.job_id)].name):
+            self._answers.add(following_run_id(job.id, RunId(work.run)))
 
     def _keys(self, work: Work) -> Demands:
         job = self._jobs[JobId(work.job_id)]
@@ -130,43 +179,51 @@ class Witness:
         fence = life.fence
         self._begun[fence] += 1
         others = [other for other in self.lives if other.run == fence.run]
-        self._require(not others, "two attempts of a run at once", (fence, others))
-        self._require(self._begun[fence] == 1, "one attempt began twice", fence)
+        self.require(not others, "two attempts of a run at once", (fence, others))
+        self.require(self._begun[fence] == 1, "one attempt began twice", fence)
         last = self._cancelled.get(fence.run, fence.attempt)
-        self._require(fence.attempt <= last, "an attempt after a cancel", fence)
+        self.require(fence.attempt <= last, "an attempt after a cancel", fence)
+        is_due = not life.job.rules.after or fence.run in self._answers
+        self.require(is_due, "a run follows what has not completed", fence)
         for past in self.pasts[fence.run]:
             self._judge_after(life, past)
 
     def _judge_after(self, life: Life, past: Past) -> None:
         fence, rules = life.fence, life.job.rules
-        self._require(past.attempt < fence.attempt, "a stale attempt began", fence)
+        self.require(past.attempt < fence.attempt, "a stale attempt began", fence)
         is_known = Fence(fence.run, past.attempt) in self.accepted
-        if is_known and past.how in (AttemptResult.FAILED, AttemptResult.TIMED_OUT):
+        if is_known and past.how in BAD:
             pause = self._timeline.now - past.ended_at
             backoff = rules.retry.delay.total_seconds() * SECOND
-            self._require(pause >= backoff, "a retry before its back-off", fence)
+            self.require(pause >= backoff, "a retry before its back-off", fence)
         if past.how == KILLED and rules.delivery is Delivery.AT_MOST_ONCE:
-            self._require(fence.run in self._resolved, "at most once was twice", fence)
+            self.require(fence.run in self._resolved, "at most once was twice", fence)
 
     def _judge_limits(self, life: Life) -> None:
         job = life.job
-        here = total(it.job.demand for it in self.lives.values() if it.worker == life.worker)
-        over = lacking(here, self.capacities[life.worker])
-        self._require(not over, f"more than {life.worker} has", (over, here))
+        capacity = self.capacities[life.worker]
+        lives = [each for each in self.lives.values() if each.worker == life.worker]
+        here = total(each.job.takes(capacity, self._losses(each)) for each in lives)
+        over = lacking(here, capacity)
+        self.require(not over, f"more than {life.worker} has", (over, here))
         same = [other for other in self.lives.values() if other.job is job]
         limit = job.rules.max_concurrency or len(same)
-        self._require(len(same) <= limit, "max_concurrency passed", job.name)
+        self.require(len(same) <= limit, "max_concurrency passed", job.name)
         if job.rules.overlap is not Overlap.ALLOW and life.is_scheduled:
             due = sum(other.is_scheduled for other in same)
-            self._require(due == 1, "scheduled runs overlap", job.name)
+            self.require(due == 1, "scheduled runs overlap", job.name)
         for key in life.keys:
             self._judge_key(key)
+
+    def _losses(self, life: Life) -> int:
+        """How many workers the run is known to have lost."""
+        return sum(past.how == KILLED for past in self.pasts[life.fence.run])
 
     def _judge_key(self, key: Key) -> None:
         rule = rule_of(key)
         if isinstance(rule, Counted):
             used = sum(life.keys.get(key, 0) for life in self.lives.values())
-            self._require(used <= rule.total, f"{key} is overdrawn", used)
+            self.require(used <= rule.total, f"{key} is overdrawn", used)
 
     def _take(self, key: Key, rule: Rate, tokens: int) -> None:
         """In any t seconds at most burst + rate × t."""
@@ -176,9 +233,9 @@ class Witness:
         for at, amount in reversed(taken):
             used += amount
             allowed = rule.burst + rule.rate * (now - at) / SECOND
-            self._require(used <= allowed + 1e-6, f"{key} too fast", (used, allowed))
+            self.require(used <= allowed + 1e-6, f"{key} too fast", (used, allowed))
 
-    def _require(self, holds: bool, promise: str, about: object) -> None:
+    def require(self, holds: bool, promise: str, about: object) -> None:
         if not holds:
             self.complain(promise, about)
 

@@ -2,7 +2,7 @@
 
 As a stream of messages does: what a server sends arrives in order or not at all, and a message that
 is lost takes the connection with it. Both ends notice that later, each in its own time. A request
-may arrive twice where the worker may send it twice.
+may arrive twice where the worker may send it twice, and work that was dispatched long ago again.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ class Network:
         self._to_worker(connection, partial(connection.on_order, order))
         if isinstance(order, Dispatch) and self._chance(self._weather.doubling):
             self._witness.note("doubled order")
-            self._to_worker(connection, partial(connection.on_order, order))
+            again = connection.worker.own(partial(connection.on_order, order))
+            later = connection.arrived_by + int(self._random.uniform(0, 9) * SECOND)
+            self._timeline.at(later, partial(_arrive, connection, again))
 
     def echo(self, deliver: Action) -> None:
         """Perhaps have a message arrive once more, long after: more often than by bad luck."""

@@ -53,8 +53,12 @@ class Node:
         self.is_up = False
 
     def freeze(self, seconds: float) -> None:
-        """Nothing of it happens for so long; then all that was to happen meanwhile."""
-        self._frozen_until = self.timeline.now + int(seconds * SECOND)
+        """Nothing of it happens for so long; then all that was to happen meanwhile, in that order.
+
+        To keep the order, what is frozen already is not frozen for longer.
+        """
+        if self.timeline.now >= self._frozen_until:
+            self._frozen_until = self.timeline.now + int(seconds * SECOND)
 
     def own(self, action: Action) -> Action:
         """The action as a part of this life."""

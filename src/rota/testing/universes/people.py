@@ -1,16 +1,17 @@
-"""Those who ask for runs, cancel them, and say what became of the UNKNOWN ones."""
+"""Those who ask for runs, hold and cancel them, and say what became of the UNKNOWN ones."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
+from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, RunId, scheduled_run_id
 from rota.domain.run import Trigger
-from rota.domain.states import RunState
+from rota.domain.states import WAITING_STATES, RunState
 from rota.ports.records import NewRun
-from rota.testing.universes.catalogue import HOSTS, KnownJob, catalogue
+from rota.testing.universes.catalogue import KnownJob, catalogue
 from rota.testing.universes.surroundings import Surroundings
-from rota.testing.universes.world import World
+from rota.testing.universes.world import RunFacts, World
 
 _USERS = ("ann", "bob")
 
@@ -23,12 +24,12 @@ class People:
         self._timeline = surroundings.timeline
         self._witness = surroundings.witness
         self._random = surroundings.random
-        self._jobs = list(catalogue().values())
-        self._favourite = self._random.choice(
-            self._jobs
-        )  # so that its runs get in one another's way
+        self._jobs = [job for job in catalogue().values() if not job.rules.after]
+        # So that its runs get in one another's way.
+        self._favourite = self._random.choice(self._jobs)
         self.promised: list[RunId] = []  # in the order of their acknowledgement
         self.resolved: set[RunId] = set()  # ended by a person's word
+        self._held: list[RunFacts] = []
 
     async def submit(self) -> None:
         """Some runs of one job."""
@@ -47,7 +48,7 @@ class People:
             job_version=1,
             trigger=Trigger.MANUAL,
             created_by=self._random.choice(_USERS),
-            inputs={"host": self._random.choice(HOSTS)} if job.rules.exclusive_by else None,
+            inputs=job.wish(self._random),
             at=later if is_for_later else None,
         )
 
@@ -58,9 +59,34 @@ class People:
             if concerned:
                 self._witness.cancelled(run)
 
+    async def hold(self) -> None:
+        """One of the runs that wait, whoever asked for it."""
+        runs = await self._world.all_runs()
+        held = {run.id for run in self._held}
+        waiting = [run for run in runs if run.state in WAITING_STATES and run.id not in held]
+        if waiting:
+            run = self._random.choice(waiting)
+            await self._world.waiting.hold_run(run.id, actor="bob")
+            self._witness.held(run.id)
+            self._held.append(run)
+
+    async def let_go(self) -> None:
+        """What was held first; it may have been cancelled meanwhile."""
+        if self._held:
+            run, was_held = self._held.pop(0), True
+            try:
+                await self._world.waiting.let_go(run.id, actor="bob")
+            except Conflict:
+                was_held = False
+            self._witness.let_go(run.id, was_held=was_held, in_cart=run.cart is not None)
+
+    async def let_all_go(self) -> None:
+        while self._held:
+            await self.let_go()
+
     async def resolve(self, runs: list[RunId]) -> None:
         for run in runs:
             state = self._random.choice((RunState.COMPLETED, RunState.FAILED, RunState.SCHEDULED))
-            self._witness.resolved(run)
+            self._witness.resolved(run, state)
             await self._world.runs.resolve(run, state, actor="bob")
             self.resolved.add(run)

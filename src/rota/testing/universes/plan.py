@@ -34,6 +34,8 @@ class Plan:
     faults: int  # crashes and pauses of nodes
     submissions: int
     cancels: int
+    holds: int
+    carts: int
     has_quota: bool  # on what runs at once
     drifts: tuple[float, ...]  # of the clocks of servers, then of workers
 
@@ -51,8 +53,10 @@ class Plan:
             workers=workers,
             servers=servers,
             faults=random.choice((0, 2, 4, 8)),
-            submissions=random.randint(3, 9),
+            submissions=random.randint(2, 6),
             cancels=random.randint(0, 3),
+            holds=random.choice((0, 2, 5)),
+            carts=random.choice((0, 0, 1, 3)),
             has_quota=random.random() < 0.3,
             drifts=tuple(
                 random.uniform(-MAX_DRIFT, MAX_DRIFT) for _ in range(servers + len(workers))

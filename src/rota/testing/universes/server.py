@@ -110,8 +110,8 @@ class Server(Node):
 
     async def report(self, connection: Connection, outcomes: Sequence[Outcome]) -> ReportAnswer:
         answer = await self.floor.report(connection.session, outcomes)
-        await self._send_orders(connection)
         self._witness.reported(outcomes, answer)
+        await self._send_orders(connection)
         bad = [outcome for outcome in outcomes if outcome.result != AttemptResult.COMPLETED]
         if bad:
             again = partial(self._hear_again, SessionId(connection.session), bad)

@@ -11,16 +11,21 @@ from typing import cast
 
 from rota.adapters.queue.local import LocalQueue
 from rota.dispatcher.floor import Floor, FloorConfig
-from rota.domain.ids import JobId, ServerId
+from rota.domain.carts.intake import NewItem
+from rota.domain.ids import CartId, JobId, ServerId
 from rota.domain.lease import SERVER_LEASE
 from rota.domain.limits import Declaration
 from rota.domain.run import Run
 from rota.domain.shards import SCHEDULER
 from rota.operations.backends import Backends
 from rota.ports.blobs import Blobs
+from rota.ports.carts import Cart, CartQuery, Command, ItemQuery, NewCart
 from rota.ports.clock import Clock
 from rota.ports.records import LedgerEntry, NewJob, NewServer, RunQuery
 from rota.ports.store import RunStore, Store
+from rota.ports.waiting import WaitingStore
+from rota.scheduler.cart_keeper import CartKeeper
+from rota.scheduler.follower import Follower
 from rota.scheduler.held_shards import HeldShards
 from rota.scheduler.key_keeper import KeyKeeper
 from rota.scheduler.lease_reaper import LeaseReaper
@@ -43,6 +48,7 @@ from rota.testing.universes.catalogue import (
 from rota.testing.universes.plan import Plan
 from rota.testing.universes.server import Staff
 from rota.testing.universes.timeline import Timeline
+from rota.testing.universes.world import SeenCart, SeenItem
 
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 (where there is one: what is durable is not at stake)
 
@@ -93,6 +99,18 @@ class SqliteWorld:
     def runs(self) -> RunStore:
         return self._store
 
+    @property
+    def waiting(self) -> WaitingStore:
+        return self._store
+
+    async def submit_cart(self, cart: NewCart, items: Sequence[NewItem]) -> None:
+        await self._store.create_cart(cart)
+        await self._store.add_items(cart.id, 0, items)
+        await self._store.submit_cart(cart.id)
+
+    async def command_cart(self, cart: CartId, command: Command) -> None:
+        await self._store.command_cart(cart, command, actor="bob")
+
     def employ(self, server: str, clock: Clock, lease_seconds: float) -> Staff:
         backends = Backends(self._store, LocalQueue(), cast(Blobs, None))  # nothing is printed
         held = HeldShards(ServerId(server), clock)
@@ -106,6 +124,8 @@ class SqliteWorld:
                 (Timekeeper(backends, clock, held, punctuality), 2.5),
                 (Releaser(backends, clock, held), 3.0),
                 (KeyKeeper(backends, held), 3.0),
+                (CartKeeper(backends, held), 2.5),
+                (Follower(backends, held), 3.0),
                 (WorkerWatch(backends, held), 5.0),
                 (Sweeper(backends, clock, held), 5.0),
                 (LeaseReaper(backends, clock), 3.0),
@@ -114,6 +134,14 @@ class SqliteWorld:
 
     async def all_runs(self) -> Sequence[Run]:
         return await self._store.runs(RunQuery(limit=10_000))
+
+    async def all_carts(self) -> Sequence[SeenCart]:
+        return [await self._seen(cart) for cart in await self._store.carts(CartQuery())]
+
+    async def _seen(self, cart: Cart) -> SeenCart:
+        items = await self._store.items(ItemQuery(cart.id))
+        seen = {item.key: SeenItem(item.state, item.run) for item in items}
+        return SeenCart(cart.id, cart.state, seen)
 
     async def ledger(self, job: JobId, until: datetime) -> list[LedgerEntry]:
         return await self._store.ledger(job, START, until, 1_000)

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from random import Random
 from unittest.mock import patch
 
-from rota.domain.states import is_final
+from rota.domain.ids import RunId
+from rota.domain.states import RunState
+from rota.testing.universes.cart_people import CartPeople
 from rota.testing.universes.catalogue import catalogue
 from rota.testing.universes.evidence import Witness
 from rota.testing.universes.machine import Machine
@@ -20,7 +22,13 @@ from rota.testing.universes.network import Network
 from rota.testing.universes.nodes import Node, NodeClock
 from rota.testing.universes.people import People
 from rota.testing.universes.plan import CHAOS_SECONDS, Plan
-from rota.testing.universes.rest import brief, is_answered, judge_rest, unknown_among
+from rota.testing.universes.rest import (
+    is_at_rest,
+    judge_finals,
+    judge_rest,
+    unknown_among,
+    unrest,
+)
 from rota.testing.universes.server import Server
 from rota.testing.universes.surroundings import Surroundings
 from rota.testing.universes.timeline import SECOND, Timeline
@@ -58,10 +66,12 @@ class Universe:
         self._timeline = timeline
         self._random = random
         self._is_over = False
+        self._finals: dict[RunId, RunState] = {}  # as they were first seen
         self.witness = Witness(timeline, catalogue(), has_quota=plan.has_quota)
         self._network = Network(timeline, random, plan.weather, self.witness)
         self._surroundings = Surroundings(timeline, self._network, self.witness, random)
         self._people = People(world, self._surroundings)
+        self._cart_people = CartPeople(world, self._surroundings)
         self._servers = [self._server(number) for number in range(plan.servers)]
         self._workers = [self._worker(number) for number in range(len(plan.workers))]
 
@@ -76,8 +86,7 @@ class Universe:
         self._timeline.after(0, self._look)
         await self._pass(_REST_WITHIN)
         if not self._is_over:
-            runs = [brief(run) for run in await self._world.all_runs() if not is_final(run.state)]
-            self.witness.complain("it does not come to rest", runs)
+            self.witness.complain("it does not come to rest", await unrest(self._world))
         await judge_rest(self._world, self.witness, self._people.promised, self._people.resolved)
 
     async def _pass(self, seconds: float) -> None:
@@ -111,6 +120,8 @@ class Universe:
     def _foretell(self) -> None:
         coming = [self._people.submit] * self._plan.submissions
         coming += [self._people.cancel] * self._plan.cancels
+        coming += [self._people.hold, self._people.let_go] * self._plan.holds
+        coming += [self._cart_people.submit, *[self._cart_people.steer] * 2] * self._plan.carts
         coming += [self._break_something] * self._plan.faults
         for action in coming:
             self._timeline.after(self._random.uniform(0, CHAOS_SECONDS), action)
@@ -133,9 +144,11 @@ class Universe:
         """Whether all has come to rest; a person helps where only a person can."""
         runs = await self._world.all_runs()
         await self._people.resolve(unknown_among(runs))
+        await self._people.let_all_go()
+        await self._cart_people.resume_all()
+        judge_finals(self.witness, self._finals, runs)
         is_mended = all(node.is_up for node in (*self._servers, *self._workers))
-        is_idle = not self.witness.lives and all(is_final(run.state) for run in runs)
-        self._is_over = is_mended and is_idle and await is_answered(self._world)
+        self._is_over = is_mended and await is_at_rest(self._world, self.witness)
         if self._is_over:
             self._timeline.stop()
         self._timeline.after(_LOOK_SECONDS, self._look)

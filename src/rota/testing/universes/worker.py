@@ -14,7 +14,6 @@ from rota.domain.resources import SLOTS, UNIT, Vector
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobType
 from rota.ports.work import (
-    Beat,
     BeatAnswer,
     Dispatch,
     Fence,
@@ -57,6 +56,7 @@ class Worker(Node):
         self._servers = servers
         self._random = surroundings.random
         self._session = ""  # the latest one
+        self._stream = 0  # of it
         self._connection: Connection | None = None
         self._is_registered = False  # by way of that connection
         self._is_reporting = False
@@ -112,7 +112,8 @@ class Worker(Node):
             await self.crash()  # the session ended while it was away
             return
         self._lease = timedelta(seconds=welcome.lease_seconds)
-        self._session = welcome.session
+        self._session, self._stream = welcome.session, welcome.stream
+        self._attempts.begin_stream()
         self._hello = msgspec.structs.replace(self._hello, resumes=welcome.session, succeeds="")
         self._attempts.learn_time(welcome.store_now, self.clock.monotonic())
         self._extend(sent_at)
@@ -134,10 +135,10 @@ class Worker(Node):
 
     async def _beat(self, connection: Connection) -> None:
         if self._connection is connection:
-            beat = Beat(held=tuple(self._attempts.held))
+            beat = self._attempts.beat(self._stream)
             ask = partial(self._server(connection).beat, connection, beat)
             hear = partial(self._renewed, connection, self.clock.monotonic())
-            self._network.request(connection, ask, hear)
+            self._network.request(connection, ask, hear, may_double=True)
 
     async def _renewed(self, connection: Connection, sent_at: float, answer: BeatAnswer) -> None:
         if not answer.alive:
@@ -147,8 +148,9 @@ class Worker(Node):
         self._attempts.learn_time(answer.store_now, self.clock.monotonic())
         self._attempts.cancel(answer.cancel)
         self._attempts.cancel(answer.unknown)
-        interval = renewal_interval(self._lease).total_seconds()
-        self.later(interval, partial(self._beat, connection))
+        next_at = sent_at + renewal_interval(self._lease).total_seconds()
+        pause = max(next_at - self.clock.monotonic(), 0.0)
+        self.later(pause, partial(self._beat, connection))
 
     # --- attempts
 

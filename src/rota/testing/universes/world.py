@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
-from rota.domain.ids import JobId, RunId
+from rota.domain.carts.intake import NewItem
+from rota.domain.carts.states import CartState, ItemState
+from rota.domain.ids import CartId, JobId, RunId
 from rota.domain.states import RunState
+from rota.ports.carts import Command, NewCart
 from rota.ports.clock import Clock
 from rota.ports.records import LedgerEntry
 from rota.ports.store import RunStore
+from rota.ports.waiting import WaitingStore
 from rota.testing.universes.plan import Plan
 from rota.testing.universes.server import Staff
 from rota.testing.universes.timeline import Timeline
@@ -29,9 +34,26 @@ class RunFacts(Protocol):
     @property
     def attempt(self) -> int: ...
     @property
-    def failures(self) -> int: ...
+    def follows(self) -> RunId | None: ...
     @property
-    def losses(self) -> int: ...
+    def cart(self) -> CartId | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SeenItem:
+    """What a person can see of an item."""
+
+    state: ItemState
+    run: RunId | None  # None: it never had one
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCart:
+    """What a person can see of a cart."""
+
+    id: CartId
+    state: CartState
+    items: Mapping[str, SeenItem]
 
 
 class World(Protocol):
@@ -42,11 +64,24 @@ class World(Protocol):
         """What people do with runs."""
         ...
 
+    @property
+    def waiting(self) -> WaitingStore:
+        """What they do with those that wait."""
+        ...
+
+    async def submit_cart(self, cart: NewCart, items: Sequence[NewItem]) -> None: ...
+
+    async def command_cart(self, cart: CartId, command: Command) -> None:
+        """`Conflict` if it cannot be granted."""
+        ...
+
     def employ(self, server: str, clock: Clock, lease_seconds: float) -> Staff:
         """A server begins."""
         ...
 
     async def all_runs(self) -> Sequence[RunFacts]: ...
+
+    async def all_carts(self) -> Sequence[SeenCart]: ...
 
     async def ledger(self, job: JobId, until: datetime) -> list[LedgerEntry]:
         """The answers to all due times of a job."""

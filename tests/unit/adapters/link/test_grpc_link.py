@@ -10,12 +10,18 @@ from pathlib import Path
 import pytest
 from tests.unit.adapters.link.conftest import Cluster, Reception
 
+from rota.adapters.clock import SystemClock
+from rota.adapters.link.grpc_answers import PIECE, order_from, order_messages
 from rota.adapters.link.grpc_client import ClientTls, GrpcAccess, GrpcConnector
+from rota.adapters.link.grpc_requests import beat_from, beat_message
+from rota.contracts import worker_pb2 as pb
 from rota.domain.errors import Unavailable
 from rota.gateway.rpc.server import ServerTls, serve
-from rota.ports.work import MAX_ITEMS, Beat, Fence, Progress, Start
+from rota.ports.work import MAX_ITEMS, Beat, Dispatch, Fence, Progress, Start, Work
 from rota.testing.builders import hello, outcome
 from rota.testing.certificates import Certificate, make_certificate
+from rota.worker.attempts import Attempts
+from rota.worker.spool import OutputSpool
 
 pytestmark = pytest.mark.anyio
 
@@ -141,3 +147,33 @@ async def test_long_requests_travel_in_pieces(reception: Reception) -> None:
 
     assert set(started.refused) == set(fences)
     assert set(reported.fenced) == set(fences)
+
+
+def test_a_long_dispatch_travels_in_pieces_that_count_on() -> None:
+    half = {"text": "x" * (PIECE // 2)}
+    work = tuple(Work(f"r_{number}", 1, "j_1", 1, due_at=0, inputs=half) for number in range(3))
+
+    pieces = [order_from(message) for message in order_messages(Dispatch(work, first=5))]
+
+    assert pieces == [Dispatch((item,), first=place) for place, item in enumerate(work, 5)]
+
+
+class TestPeersThatDoNotCount:
+    """Those of the version before, while servers and workers are upgraded one after another."""
+
+    def test_a_beat_is_not_taken_for_one_of_a_worker_that_got_nothing(self) -> None:
+        told = pb.Beat(held=[pb.Fence(run="r_1", attempt=1)])
+
+        assert beat_from(told) == Beat((Fence("r_1", 1),), received=None, stream=0)
+        assert beat_from(beat_message(Beat(received=0))).received == 0
+
+    def test_a_dispatch_is_not_taken_for_one_that_came_before(self, tmp_path: Path) -> None:
+        attempts = Attempts(SystemClock(), OutputSpool(tmp_path))
+
+        for run in ("r_1", "r_2"):
+            work = pb.Work(run=run, attempt=1, job_id="j_1", job_version=1)
+            order = order_from(pb.FromServer(dispatch=pb.Dispatch(work=[work])))
+            assert isinstance(order, Dispatch)
+            attempts.accept(order)
+
+        assert list(attempts.held) == [Fence("r_1", 1), Fence("r_2", 1)]

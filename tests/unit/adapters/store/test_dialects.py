@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.adapters.store.postgres.connections import _CACHED_STATEMENTS
 from rota.adapters.store.queries import load, shared_statements, statements_of
 from rota.adapters.store.sqlite.opening import migrate
 
@@ -28,6 +29,10 @@ def sources() -> str:
 
 def test_overrides_are_of_statements_that_exist() -> None:
     assert OVERRIDES.keys() - LOCKS - POSTGRES_ONLY <= SHARED.keys()
+
+
+def test_a_connection_keeps_all_of_them_prepared() -> None:
+    assert len(statements_of("postgres")) <= _CACHED_STATEMENTS
 
 
 @pytest.mark.parametrize("name", sorted(OVERRIDES.keys() - LOCKS - POSTGRES_ONLY))

@@ -118,7 +118,7 @@ async def test_a_statement_that_sqlite_refuses_undoes_its_script_alone(
 ) -> None:
     def nonsense(now: int) -> Script[None]:
         yield from insert_token("doomed")(now)
-        yield query("find_answer")  # its parameter is missing
+        yield query("token_by_digest")  # its parameters are missing
 
     with pytest.raises(RotaError):
         await driver.write(nonsense, Urgency.API)

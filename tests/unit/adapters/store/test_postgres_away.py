@@ -46,6 +46,17 @@ def test_is_waited_for(error: BaseException) -> None:
     assert is_away(error, PLACE)
 
 
+@pytest.mark.parametrize(
+    "error", [asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError]
+)
+def test_a_pooler_that_keeps_nothing_prepared_is_told_apart(
+    error: type[asyncpg.PostgresError],
+) -> None:
+    told = translated(error("prepared statement"))
+
+    assert "start without statement_cache_size" in told.hint
+
+
 def test_a_connection_that_was_closed_is_told_in_plain_words() -> None:
     told = translated(asyncpg.InternalClientError("got result for unknown protocol state 3"))
 

@@ -99,6 +99,7 @@ def test_defaults_of_the_job_stay_with_the_job() -> None:
         ("key;order;host", "the columns are separated by semicolons — separate them by commas"),
         ("key\torder\thost", "the columns are separated by tabs — separate them by commas"),
         ("name,order", 'there is no column "key" — the first line names the columns'),
+        ("Key,order", 'there is no column "key" — write "Key" in small letters'),
         ("key,host,host", 'there are 2 columns "host"'),
         ("key,,host", "a column has no name"),
         ("key,hots", 'job upgrade has no input "hots" — did you mean "host"?'),

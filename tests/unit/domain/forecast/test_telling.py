@@ -10,6 +10,7 @@ from tests.unit.domain.forecast.builders import job, lasting, runs, workers
 
 from rota.domain.forecast.accuracy import Outcome, accuracy_of
 from rota.domain.forecast.ahead import JOB_GATE, WORKER_GATE, RunAhead, Setting
+from rota.domain.forecast.forecast import by_job
 from rota.domain.forecast.load import Bucket, Grid, buckets_of, merged
 from rota.domain.forecast.measures import band_of, measure_names, measure_of, uses_of
 from rota.domain.forecast.quiet import HOUR_MINUTES, quiet_minutes
@@ -113,6 +114,16 @@ class TestSaturation:
         [run] = runs(job(), 0.0)
 
         assert saturations([started(run, 50.0, JOB_GATE)], 100.0) == []
+
+
+class TestJobs:
+    def test_who_never_starts_tells_what_it_waits_for_even_if_it_comes_last(self) -> None:
+        [run] = runs(job(), 99.9)
+        run.waits_for = WORKER_GATE
+
+        [found] = by_job([run], 100.0)
+
+        assert (found.unplaced, found.waits_for) == (1, "worker:default")
 
 
 class TestAccuracy:

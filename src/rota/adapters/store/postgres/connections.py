@@ -33,7 +33,8 @@ _AWAY = (
 )
 # What asyncpg says of an answer by who is no PostgreSQL, or has not the TLS that was asked for.
 _NO_TLS = "rejected SSL upgrade"
-_CACHED_STATEMENTS = 256  # more than there are
+_BY_STATEMENT = "statement pooling mode"  # what pgbouncer says that knows no transactions
+_CACHED_STATEMENTS = 512  # more than there are
 _APPLICATION = "rota"
 _POOLER_SETTING = "statement_cache_size"
 _CONNECT_SECONDS = 10.0
@@ -55,13 +56,12 @@ class PoolSizes:
 class Pools:
     """Pools by urgency, so that whoever is most urgent never waits behind the others.
 
-    A connection carries no state from one transaction to the next, so a pooler that hands it to
-    others between transactions is fine. One that cannot keep prepared statements apart needs
-    `?statement_cache_size=0` at the end of the address.
+    A connection carries no state from one transaction to the next but prepared statements, so a
+    pooler that hands it to others between transactions is fine: there nothing is prepared.
     """
 
-    def __init__(self, address: str, sizes: PoolSizes) -> None:
-        settings = connect_settings(address)
+    def __init__(self, address: str, sizes: PoolSizes, *, prepares: bool) -> None:
+        settings = connect_settings(address, cached=_CACHED_STATEMENTS if prepares else 0)
         work = _pool(settings, sizes.work)
         self._pools = {
             Urgency.RENEW: _pool(settings, sizes.renewals),
@@ -118,10 +118,12 @@ async def begin(connection: Connection, statement: str) -> None:
 
 
 async def undo(connection: Connection) -> None:
-    """End the transaction without a trace; a connection that cannot even do that is given up."""
+    """End the transaction without a trace; a connection that cannot even do that is given up.
+
+    Whoever was cancelled while it began does not know whether there is one.
+    """
     try:
-        if connection.is_in_transaction():
-            await connection.execute("ROLLBACK")
+        await connection.execute("ROLLBACK")
     except DRIVER_ERRORS:
         _give_up(connection)
 
@@ -131,20 +133,33 @@ def _give_up(connection: Connection) -> None:
         connection.terminate()
 
 
-def connect_settings(address: str) -> dict[str, Any]:
-    """What asyncpg needs to know; settings for the driver itself are taken out of the address."""
+def connect_settings(address: str, *, cached: int = 0) -> dict[str, Any]:
+    """What asyncpg needs to know; settings for the driver itself are taken out of the address.
+
+    So many prepared statements are kept, unless the address says otherwise.
+    """
     parts = urlsplit(address)
     options = dict(parse_qsl(parts.query))
-    cached = options.pop(_POOLER_SETTING, str(_CACHED_STATEMENTS))
-    if not cached.isdigit():
-        raise Invalid(f"{_POOLER_SETTING} in ROTA_STORE must be a number, not {cached!r}")
+    told = options.pop(_POOLER_SETTING, str(cached))
+    if not told.isdigit():
+        raise Invalid(f"{_POOLER_SETTING} in ROTA_STORE must be a number, not {told!r}")
     return {
         "dsn": urlunsplit(parts._replace(query=urlencode(options))),
-        "statement_cache_size": int(cached),
+        "statement_cache_size": int(told),
         "timeout": _CONNECT_SECONDS,
         "command_timeout": _COMMAND_SECONDS,
         "server_settings": {"application_name": _APPLICATION},
     }
+
+
+async def has_pooler(connection: asyncpg.Connection[asyncpg.Record]) -> bool:
+    """Whether somebody between PostgreSQL and us may give the connection to others, too.
+
+    Whoever cancels a statement names the process that runs it: for that, a pooler tells a number
+    of its own.
+    """
+    process: int = await connection.fetchval("SELECT pg_backend_pid()")
+    return process != connection.get_server_pid()
 
 
 def application_name(server: str) -> str:
@@ -162,6 +177,8 @@ def is_away(error: BaseException, place: str) -> bool:
     """Whether PostgreSQL may answer later, though nobody changes a setting of Rota's or its own."""
     match error:
         case ssl.SSLError() | PermissionError():
+            return False
+        case _ if _BY_STATEMENT in str(error):
             return False
         case FileNotFoundError():
             return place.startswith("/")  # no socket yet; elsewhere it is a certificate
@@ -181,25 +198,32 @@ def _words_of(error: BaseException) -> str:
 
 def translated(error: BaseException, place: str = "", code: str = "") -> RotaError:
     """A driver's exception as one of Rota's, which says what to do."""
-    match error:
-        case asyncpg.IntegrityConstraintViolationError():
-            return Conflict(f"the store has it already: {error}", code="already_exists")
-        case asyncpg.LockNotAvailableError():
-            return HeldTooLong("others are changing the same", hint="try again")
-        case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
-            hint = "check user and password in ROTA_STORE"
-        case asyncpg.InvalidCatalogNameError():
-            hint = "create the database, or name another one in ROTA_STORE"
-        case asyncpg.InsufficientPrivilegeError():
-            hint = "the user of ROTA_STORE must own its database"
-        case asyncpg.TooManyConnectionsError():
-            hint = "raise max_connections of PostgreSQL, or lower ROTA_STORE_POOL"
-        case asyncpg.DiskFullError():
-            hint = "free some space for PostgreSQL"
-        case TimeoutError():
-            hint = "PostgreSQL answers too slowly: look at its load and at transactions held open"
-        case _:
-            hint = "check that PostgreSQL runs and can be reached (rota doctor)"
+    if isinstance(error, asyncpg.IntegrityConstraintViolationError):
+        return Conflict(f"the store has it already: {error}", code="already_exists")
+    if isinstance(error, asyncpg.LockNotAvailableError):
+        return HeldTooLong("others are changing the same", hint="try again")
     said = _words_of(error)
     store = f"the store at {place}" if place else "the store"
-    return Unavailable(f"{store} cannot be used: {said}", code=code, hint=hint)
+    return Unavailable(f"{store} cannot be used: {said}", code=code, hint=_advice(error))
+
+
+def _advice(error: BaseException) -> str:
+    match error:
+        case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
+            return "check user and password in ROTA_STORE"
+        case asyncpg.InvalidCatalogNameError():
+            return "create the database, or name another one in ROTA_STORE"
+        case asyncpg.InsufficientPrivilegeError():
+            return "the user of ROTA_STORE must own its database"
+        case asyncpg.InvalidSQLStatementNameError() | asyncpg.DuplicatePreparedStatementError():
+            return f"its pooler forgets what is prepared: start without {_POOLER_SETTING}"
+        case asyncpg.TooManyConnectionsError():
+            return "raise max_connections of PostgreSQL, or lower ROTA_STORE_POOL"
+        case asyncpg.DiskFullError():
+            return "free some space for PostgreSQL"
+        case TimeoutError():
+            return "PostgreSQL answers too slowly: look at its load and at transactions held open"
+        case _ if _BY_STATEMENT in str(error):
+            return "let the pooler hand out connections by transaction (pool_mode = transaction)"
+        case _:
+            return "check that PostgreSQL runs and can be reached (rota doctor)"

@@ -9,6 +9,7 @@ from rota.adapters.store.postgres.connections import (
     DRIVER_ERRORS,
     NOW,
     connect_settings,
+    has_pooler,
     translated,
 )
 from rota.domain.errors import Invalid
@@ -37,4 +38,10 @@ async def _look(connection: asyncpg.Connection[asyncpg.Record]) -> StoreInspecti
         schema = await connection.fetchval(_SCHEMA) if has_schema else None
         version = ".".join(map(str, connection.get_server_version()[:2]))
         now = await connection.fetchval(NOW)
-    return StoreInspection(f"PostgreSQL {version}", int(schema or 0), now)
+        is_pooled = await has_pooler(connection)
+    return StoreInspection(
+        f"PostgreSQL {version}{' through a pooler' if is_pooled else ''}",
+        schema=int(schema or 0),
+        now=now,
+        is_pooled=is_pooled,
+    )

@@ -13,6 +13,7 @@ from rota.adapters.store.postgres.connections import (
     Pools,
     PoolSizes,
     connect_settings,
+    has_pooler,
     is_away,
     place_of,
     translated,
@@ -66,8 +67,8 @@ async def open_postgres(
     the code `store_away` if that may pass by itself; `Conflict` if a newer Rota has it.
     """
     try:
-        await _bring_up_to_date(address)
-        pools = Pools(address, sizes)
+        is_pooled = await _bring_up_to_date(address)
+        pools = Pools(address, sizes, prepares=not is_pooled)
         await pools.open()
     except (*DRIVER_ERRORS, ValueError) as error:
         raise _refusal(error, place_of(address)) from error
@@ -84,14 +85,18 @@ def _refusal(error: Exception, place: str) -> RotaError:
     return translated(error, place, "store_away" if is_away(error, place) else "")
 
 
-async def _bring_up_to_date(address: str) -> None:
+async def _bring_up_to_date(address: str) -> bool:
+    """Migrate the schema; whether the way there leads through a pooler."""
     connection = await asyncpg.connect(**connect_settings(address))
     try:
         await migrate(connection)
+        async with connection.transaction():  # which not every pooler allows
+            is_pooled = await has_pooler(connection)
     except BaseException:
         connection.terminate()  # a polite end would wait for whoever does not answer
         raise
     await connection.close()
+    return is_pooled
 
 
 async def migrate(connection: asyncpg.Connection[asyncpg.Record]) -> None:

@@ -11,11 +11,12 @@ from datetime import datetime
 
 from rota.adapters.store.rows import backfill_from, optional_micros, to_json
 from rota.adapters.store.script import Many, Row, Rows, Script, query
+from rota.adapters.store.scripts.answering import first_answer
 from rota.adapters.store.scripts.drafting import insert_drafts
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.gates import hold_gates
 from rota.adapters.store.scripts.rules import RulesBook
-from rota.adapters.store.scripts.submitting import draft, first_answer
+from rota.adapters.store.scripts.submitting import draft
 from rota.domain.backfill import MAX_DUE_TIMES, Backfill, DueRun
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, RunId, instant, micros, scheduled_run_id

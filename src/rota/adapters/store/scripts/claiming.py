@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from rota.adapters.store.rows import from_json, to_json
+from rota.adapters.store.rows import from_json
 from rota.adapters.store.script import Row, Rows, Script, query
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.gates import hold_free_gates
 from rota.adapters.store.scripts.keys.taking import take_keys
 from rota.adapters.store.scripts.memory import Memory
 from rota.adapters.store.scripts.offers import capacity_in
-from rota.adapters.store.scripts.picking import Picked, Queue, pick
+from rota.adapters.store.scripts.picking import Picked, Queue, by_seq, pick
 from rota.adapters.store.scripts.placing import asks_for_resources, place
 from rota.adapters.store.scripts.punctuality import drop_late, too_late
 from rota.adapters.store.scripts.releasing import release_jobs
@@ -49,7 +49,7 @@ def claim(now: int, session_id: str, wish: Wish, memory: Memory) -> Script[list[
 
 def present(now: int, session_id: str, stream: int) -> Script[Row | None]:
     """A session with a lease, which does not end before the transaction."""
-    rows = yield query("session", id=session_id)
+    rows = yield query("claiming_session", id=session_id)
     if not rows or not _may_claim(rows[0], now):
         return None
     if rows[0]["stream"] != stream:
@@ -167,22 +167,22 @@ def _with_keys(now: int, picked: Picked, effects: Effects) -> Script[Picked]:
 def _give(
     now: int, session: Row, queue: Queue, going: Picked, effects: Effects
 ) -> Script[list[Work]]:
-    rates = queue.rates(going)
-    runs = to_json([{"seq": seq, "capacity": rate} for seq, rate in rates.items()])
-    claimed = yield query("claim_runs", runs=runs, session=session["id"], now=now)
-    yield record("run.claimed", now, [row["id"] for row in claimed], actor=session["id"])
-    effects.memory.claimed(session, claimed)
-    _charge(queue, claimed, effects)
-    order = {seq: place for place, seq in enumerate(going)}
-    return [_work(row) for row in sorted(claimed, key=lambda row: order[row["seq"]])]
-
-
-def _charge(queue: Queue, claimed: Sequence[Row], effects: Effects) -> None:
-    for row in claimed:
-        effects.lines.charge(row["chain"], cost_of(row["expected"], row["capacity"]))
-    effects.lines.leave({row["chain"] for row in claimed} & queue.look.whole)
+    claimed: dict[int, Row] = {}
+    for rate, seqs in queue.by_rate(going).items():
+        rows = yield query("claim_runs", seqs=seqs, capacity=rate, session=session["id"], now=now)
+        claimed |= by_seq(rows)
+        _charge(rate, [going[row["seq"]] for row in rows], effects)
+    yield record("run.claimed", now, [row["id"] for row in claimed.values()], actor=session["id"])
+    effects.memory.claimed(session, [going[seq] for seq in claimed])
+    effects.lines.leave({going[seq]["chain"] for seq in claimed} & queue.look.whole)
     effects.served[queue.pool] += len(claimed)
-    effects.claimed(row["id"] for row in claimed)
+    effects.claimed(row["id"] for row in claimed.values())
+    return [_work(claimed[seq]) for seq in going if seq in claimed]
+
+
+def _charge(rate: float, rows: Rows, effects: Effects) -> None:
+    for row in rows:
+        effects.lines.charge(row["chain"], cost_of(row["expected"], rate))
 
 
 def _work(row: Row) -> Work:

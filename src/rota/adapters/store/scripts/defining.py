@@ -66,6 +66,7 @@ def save(now: int, definitions: Definitions, actor: str, book: RulesBook) -> Scr
             yield from answer_overdue(now, job.overdue, book, effects)
     yield from calendars.write(now, definitions.calendars, actor)
     yield from declaring.save(now, definitions.declarations, actor)
+    effects.keys |= bool(definitions.declarations)
     yield from weighing.add_shares(now, definitions.shares, actor)
     for job in jobs:
         yield from _save(now, job, actor)
@@ -89,7 +90,7 @@ def save(now: int, definitions: Definitions, actor: str, book: RulesBook) -> Scr
 def _save(now: int, job: NewJob, actor: str) -> Script[None]:
     shard, enabled = shard_of(job.id), int(job.enabled)
     if job.expected_version == 0:
-        taken = yield query("jobs_by_name", project=job.project, names=[job.name])
+        taken = yield query("live_job", project=job.project, name=job.name)
         if taken:
             raise _changed_meanwhile(job.name)
         yield Many(

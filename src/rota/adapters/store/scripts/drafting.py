@@ -16,15 +16,15 @@ from rota.adapters.store.scripts.gatekeeper import Gatekeeper
 from rota.adapters.store.scripts.keys.admitting import Ask, admit, promise
 from rota.adapters.store.scripts.keys.quotas import refuse_beyond_quota
 from rota.adapters.store.scripts.keys.wanting import ForAll, declared_for_all, wanted_by
-from rota.adapters.store.scripts.lines import Line
+from rota.adapters.store.scripts.lines import Line, known_line
 from rota.adapters.store.scripts.punctuality import earliest, end_of_wait
 from rota.adapters.store.scripts.releasing import apply_side_effects
 from rota.adapters.store.scripts.rules import Ref, RulesBook, VersionRules
 from rota.domain.errors import NotFound
-from rota.domain.gates import Admission
+from rota.domain.gates import QUEUED, Admission
 from rota.domain.ids import BackfillId, CartId, RunId
 from rota.domain.job import RunRules
-from rota.domain.key_demands import Asker, takes_keys
+from rota.domain.key_demands import Asker
 from rota.domain.key_gates import reasons_of
 from rota.domain.key_order import rank_of
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, LEAST_CHARGED_SECONDS, share_key
@@ -79,21 +79,25 @@ class _Entry(NamedTuple):
 
 
 def insert_drafts(
-    now: int, drafts: Sequence[Draft], book: RulesBook, effects: Effects, *, actor: str
+    now: int, drafts: Sequence[Draft], book: RulesBook, effects: Effects, *, actor: str = ""
 ) -> Script[None]:
-    """Pass new runs through the gates and insert them."""
+    """Pass new runs through the gates and insert them, in the name of who asked for each.
+
+    Or of `actor`, without whom nothing may be among them that takes the place of another run.
+    """
     if not drafts:
         return
-    versions = yield from book.load({(draft.job_id, draft.job_version) for draft in drafts})
     gatekeeper = Gatekeeper()
     backfills = {draft.backfill for draft in drafts if draft.backfill is not None}
     yield from gatekeeper.load(now, {draft.job_id for draft in drafts}, backfills=backfills)
+    refs = {(draft.job_id, draft.job_version) for draft in drafts}
+    versions = yield from book.load(refs, gatekeeper.jobs.values())
     for_all = yield from declared_for_all(gatekeeper.jobs)
     keys = [_key(draft, gatekeeper.jobs) for draft in drafts]
     patterns = {key: _pattern(key, versions, gatekeeper.jobs, for_all) for key in set(keys)}
     entries = [
-        _entry(now, draft, patterns[key], gatekeeper, for_all)
-        for draft, key in zip(drafts, keys, strict=True)
+        _Entry(draft, pattern, _admit(now, draft, gatekeeper), _demands(draft, pattern, for_all))
+        for draft, pattern in zip(drafts, map(patterns.__getitem__, keys), strict=True)
     ]
     if for_all:
         yield from refuse_beyond_quota(_submitted(entries), for_all)
@@ -106,13 +110,6 @@ def insert_drafts(
     _enter_lines(entries, effects)
     yield from _tell(now, entries, effects, actor)
     yield from apply_side_effects(now, gatekeeper, effects, actor)
-
-
-def _entry(
-    now: int, draft: Draft, pattern: _Pattern, gatekeeper: Gatekeeper, for_all: ForAll
-) -> _Entry:
-    demands = _demands(draft, pattern, for_all) if pattern.takes_keys else None
-    return _Entry(draft, pattern, _admit(now, draft, gatekeeper), demands)
 
 
 def _ask_for_workers(now: int, entries: Sequence[_Entry], effects: Effects) -> Script[list[_Entry]]:
@@ -159,9 +156,9 @@ def _pattern(
         raise NotFound(f"no job {job} of version {number}", code="job_not_found")
     rules = version.rules
     share = share_key(rules.project, user, rules.share)
-    line = Line(rules.pool, rules.priority if priority is None else priority, share)
+    line = known_line(rules.pool, rules.priority if priority is None else priority, share)
     expected = _expected_seconds(rules, jobs[job]["expected_seconds"])
-    return _Pattern(version, line, expected, user, takes_keys(rules) or rules.project in for_all)
+    return _Pattern(version, line, expected, user, version.takes_keys or rules.project in for_all)
 
 
 def _expected_seconds(rules: RunRules, average: float | None) -> float:
@@ -173,8 +170,11 @@ def _expected_seconds(rules: RunRules, average: float | None) -> float:
 
 
 def _admit(now: int, draft: Draft, gatekeeper: Gatekeeper) -> Admission:
+    is_due = draft.release_at <= now
+    if is_due and gatekeeper.lets_any_go(draft.job_id, draft.trigger):
+        return QUEUED
     run = gatekeeper.new_run(draft.id, draft.trigger, draft.backfill, draft.is_caught_up)
-    if draft.release_at <= now:
+    if is_due:
         return gatekeeper.admit(draft.job_id, run, draft.previous_due)
     if draft.due_at <= now:
         gatekeeper.remember(draft.job_id, run, RunState.SCHEDULED)
@@ -238,6 +238,8 @@ def _after(instant: int, span: int | None) -> int | None:
 
 
 def _demands(draft: Draft, pattern: _Pattern, for_all: ForAll) -> Demands | None:
+    if not pattern.takes_keys:
+        return None
     rules = pattern.version.rules
     given = from_json(draft.inputs) if rules.exclusive_by else None
     return wanted_by(Asker(rules, pattern.user, given or {}), for_all)
@@ -279,13 +281,14 @@ def _ask(now: int, entry: _Entry, age: int = 0) -> Ask:
 
 def _tell(now: int, entries: Sequence[_Entry], effects: Effects, actor: str) -> Script[None]:
     """Events and tallies of what was inserted."""
-    groups: dict[tuple[RunState, str], list[_Entry]] = defaultdict(list)
+    groups: dict[tuple[RunState, str, str], list[_Entry]] = defaultdict(list)
     for entry in entries:
-        groups[entry.admission.state, entry.admission.cause].append(entry)
-    for (state, cause), group in groups.items():
+        by = actor or entry.draft.created_by
+        groups[entry.admission.state, entry.admission.cause, by].append(entry)
+    for (state, cause, by), group in groups.items():
         ids = [entry.draft.id for entry in group]
         if is_final(state):
-            yield record("run.finished", now, ids, actor=actor, state=state, cause=cause)
+            yield record("run.finished", now, ids, actor=by, state=state, cause=cause)
             effects.ends.update((entry.pattern.version.rules.name, state) for entry in group)
         else:
-            yield record(f"run.{state.lower()}", now, ids, actor=actor)
+            yield record(f"run.{state.lower()}", now, ids, actor=by)

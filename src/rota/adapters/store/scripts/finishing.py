@@ -12,6 +12,8 @@ from rota.adapters.store.scripts.carts.advancing import hold_carts_of, judge
 from rota.adapters.store.scripts.claiming import Wish, present, take
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.gates import hold_free_gates, hold_gates_of
+from rota.adapters.store.scripts.going_alone import set_apart
+from rota.adapters.store.scripts.keys.charging import charge_output
 from rota.adapters.store.scripts.memory import Memory
 from rota.adapters.store.scripts.printing import settle_output
 from rota.adapters.store.scripts.punctuality import too_late
@@ -20,7 +22,7 @@ from rota.adapters.store.scripts.settling import Ended, settle
 from rota.domain.errors import StaleStream
 from rota.domain.ids import instant, stable_fraction
 from rota.domain.job import RunRules
-from rota.domain.retry import Ending, Verdict, attempt_ended
+from rota.domain.retry import Ending, Verdict, attempt_ended, goes_alone
 from rota.domain.run import AttemptResult, OutputState
 from rota.domain.spec import Delivery
 from rota.domain.states import LEASED_STATES, RunState, is_final
@@ -40,6 +42,7 @@ class _End:
     started_at: int | None
     ended_at: int
     losses: int  # of the run, this one included
+    is_set_apart: bool  # it goes on, but alone
 
 
 def finish(
@@ -274,6 +277,8 @@ def _end(
     repeated = [end.row["seq"] for end in ends if not is_final(end.verdict.state)]
     if repeated:
         yield query("keep_attempts", seqs=repeated, now=now)
+    yield from set_apart(end.row for end in ends if end.is_set_apart)
+    yield from charge_output(now, [(end.row, end.outcome.output_bytes) for end in ends])
     yield from settle(now, [_ended(end) for end in ends], gates, effects, actor=session)
 
 
@@ -289,7 +294,10 @@ def _decided(now: int, outcome: Outcome, row: Row, rules: RunRules, loss: Loss) 
     fraction = stable_fraction(outcome.run, str(outcome.attempt))
     verdict = attempt_ended(ending, rules.retry, rules.max_losses, fraction)
     is_counted = ending.result is AttemptResult.LOST and loss.counts
-    return _End(row, outcome, verdict, started_at, ended_at, row["losses"] + is_counted)
+    losses = row["losses"] + is_counted
+    goes_on = not is_final(verdict.state)
+    is_set_apart = is_counted and goes_on and goes_alone(losses, rules.max_losses)
+    return _End(row, outcome, verdict, started_at, ended_at, losses, is_set_apart)
 
 
 def _clamp(value: int, low: int, high: int) -> int | None:

@@ -25,7 +25,9 @@ class _Current(NamedTuple):
     """A step of a schedule that stands where it is thought to."""
 
     firing: Firing
-    answered_to: int  # the latest due time before; 0: there was none
+    claimed: int  # where that is
+    answered_before: int  # the latest due time that had its answer; 0: there was none
+    answered: Sequence[int]  # see `_answered`
 
 
 def fire(
@@ -74,9 +76,9 @@ def _answer(
     now: int, current: Sequence[_Current], book: RulesBook, effects: Effects
 ) -> Script[int]:
     firings = [each.firing for each in current]
-    drafts = yield from _unknown(draft for each in current for draft in _drafts(each))
+    drafts = yield from _unknown(current)
     yield from insert_drafts(now, drafts, book, effects, actor="scheduler")
-    yield Many("advance_schedule", [_advance(firing) for firing in firings])
+    yield Many("advance_schedule", [_advance(each) for each in current])
     yield from insert_unanswered((firing.job_id, firing.unanswered) for firing in firings)
     finished = [firing.job_id for firing in firings if firing.finishes_job]
     if finished:
@@ -94,22 +96,24 @@ def _current(now: int, firings: Sequence[Firing]) -> Script[list[_Current]]:
     for firing in firings:
         claimed = micros(firing.claimed_next_at), firing.schedule_version
         if claimed[0] <= now and stands.get(firing.job_id) == claimed:
-            accepted.append(_Current(firing, answered[firing.job_id]))
+            before = answered[firing.job_id]
+            accepted.append(_Current(firing, claimed[0], before, _answered(before, firing)))
             del stands[firing.job_id]
     return accepted
 
 
-def _unknown(drafts: Iterable[Draft]) -> Script[list[Draft]]:
+def _unknown(current: Iterable[_Current]) -> Script[list[Draft]]:
     """Leave out due times that have a run: an edit may lead a schedule over them again."""
-    wanted = {draft.id: draft for draft in drafts}
-    for row in (yield query("known_runs", ids=wanted)):
+    drafts = [(draft, each.answered_before) for each in current for draft in _drafts(each)]
+    wanted = {draft.id: draft for draft, _ in drafts}
+    again = [draft.id for draft, answered_before in drafts if draft.due_at <= answered_before]
+    for row in (yield query("known_runs", ids=again)) if again else ():
         del wanted[row["id"]]
     return list(wanted.values())
 
 
 def _drafts(current: _Current) -> Iterable[Draft]:
     firing = current.firing
-    answered = sorted({current.answered_to, *_answered_by(firing)})
     for planned in firing.runs:
         due_at = micros(planned.due_at)
         yield Draft(
@@ -122,14 +126,19 @@ def _drafts(current: _Current) -> Iterable[Draft]:
             created_by="scheduler",
             reasons=reasons_to((planned.reason,)) if planned.reason else None,
             is_caught_up=planned.is_caught_up,
-            previous_due=_latest_before(due_at, answered),
+            previous_due=_latest_before(due_at, current.answered),
         )
 
 
-def _answered_by(firing: Firing) -> list[int]:
-    """The due times that have their answer with it, or the last ones of their stretch."""
-    answered = [run.due_at for run in firing.runs] + [it.last for it in firing.unanswered]
-    return [micros(due) for due in answered]
+def _answered(before: int, firing: Firing) -> list[int]:
+    """The due times that have their answer with it, or the last ones of their stretch, in order.
+
+    With the latest one `before`; 0: there was none.
+    """
+    times = [micros(run.due_at) for run in firing.runs]
+    if len(times) == 1 and before < times[0] and not firing.unanswered:
+        return [before, times[0]]
+    return sorted({before, *times, *(micros(it.last) for it in firing.unanswered)})
 
 
 def _latest_before(due_at: int, times: Sequence[int]) -> int | None:
@@ -137,13 +146,14 @@ def _latest_before(due_at: int, times: Sequence[int]) -> int | None:
     return (times[place - 1] or None) if place else None
 
 
-def _advance(firing: Firing) -> tuple[int | None, int, int, str, int, int]:
+def _advance(current: _Current) -> tuple[int | None, int, int, str, int, int]:
+    firing = current.firing
     return (
         optional_micros(firing.next_at),
         int(firing.waits),
-        max(_answered_by(firing), default=0),
+        current.answered[-1],
         firing.job_id,
-        micros(firing.claimed_next_at),
+        current.claimed,
         firing.schedule_version,
     )
 

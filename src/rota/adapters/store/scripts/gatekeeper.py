@@ -71,7 +71,7 @@ class Gatekeeper:
             hidden = set(leave_out)
             for row in (yield query("active_runs", ids=self._watched, now=now)):
                 if row["id"] not in hidden:
-                    self._active[row["job_id"]].append(active_run(row))
+                    self._active[row["job_id"]].append(other_run(row))
 
     def _look_at_upstreams(self) -> Script[None]:
         names: dict[str, set[str]] = defaultdict(set)
@@ -90,6 +90,10 @@ class Gatekeeper:
             return True
         is_limited = trigger is Trigger.BACKFILL or self._gates[job].max_concurrency is not None
         return is_limited and state in SLOT_STATES
+
+    def lets_any_go(self, job: str, trigger: Trigger) -> bool:
+        """Whether runs of this kind need not be admitted one by one."""
+        return self._gates[job].lets_any_go(trigger)
 
     def new_run(
         self, run: RunId, trigger: Trigger, backfill: BackfillId | None, is_caught_up: bool
@@ -171,6 +175,11 @@ def active_run(row: Row) -> ActiveRun:
         bool(row["caught_up"]),
         row["cart"],
     )
+
+
+def other_run(row: Row) -> ActiveRun:
+    """A run that counts at the gate which another one comes to."""
+    return replace(active_run(row), is_held=bool(row["is_held"]))
 
 
 def backfill_rules(row: Row) -> BackfillRules:

@@ -19,8 +19,14 @@ def hold_gates(jobs: Collection[str]) -> Script[set[str]]:
     return set(jobs)
 
 
+def hold_when_read(jobs: Collection[str]) -> Script[set[str]]:
+    """The same, for who goes on to read where their schedules stand: that locks them."""
+    yield from ()
+    return set(jobs)
+
+
 def hold_free_gates(jobs: Collection[str]) -> Script[set[str]]:
-    """The same for those that nobody else holds, which are returned."""
+    """Those of the gates that nobody else holds, which are returned."""
     if not jobs:
         return set()
     return {row["job_id"] for row in (yield query("free_gates", ids=sorted(jobs)))}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from rota.adapters.store.script import Many, Row, Script, lock, query
 from rota.domain.order import Chain, PoolTags, activation_tag, group_of, line_id, share_of
@@ -27,9 +27,15 @@ class Line:
         return line_id(self.pool, self.priority, self.share)
 
 
+@lru_cache(maxsize=10_000)
+def known_line(pool: str, priority: int, share: str) -> Line:
+    """The same one each time: thousands of runs enter few lines."""
+    return Line(pool, priority, share)
+
+
 def line_of(row: Row) -> Line:
     """The chain of an existing run."""
-    return Line(row["pool"], row["priority"], share_of(row["chain"]))
+    return known_line(row["pool"], row["priority"], share_of(row["chain"]))
 
 
 def chain_from(row: Row) -> Chain:
@@ -56,6 +62,7 @@ class Lines:
     _entered: dict[str, Line] = field(default_factory=dict)
     _charges: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     _left: set[str] = field(default_factory=set)
+    _found: dict[str, Chain | None] = field(default_factory=dict)  # entered; None: it had runs
     returned: dict[str, int] = field(default_factory=dict)  # the oldest such run of each line
 
     def enter(self, line: Line, returned: int | None = None) -> None:
@@ -78,7 +85,7 @@ class Lines:
         known = {chain.id for chain in chains}
         entered = {k: line for k, line in self._entered.items() if line.pool == pool}
         if not entered.keys() <= known:
-            chains += [chain for _, chain in (yield from _resting(entered))]
+            chains += (yield from self._resting(entered)).values()
         return [self._charged(chain) for chain in chains]
 
     def _charged(self, chain: Chain) -> Chain:
@@ -98,14 +105,14 @@ class Lines:
                 yield query("rest_chains", ids=empty)
 
     def _activate(self) -> Script[None]:
-        resting = yield from _resting(self._entered)
+        resting = yield from self._resting(self._entered)
         if resting and self._charges:
-            changed = {line.id for line, _ in resting} | self._charges.keys()
-            yield lock("chains", ids=sorted(changed))
-        for line, chain in resting:
+            yield lock("chains", ids=sorted(resting.keys() | self._charges.keys()))
+        for name, chain in resting.items():
+            line = self._entered[name]
             yield query(
                 "activate_chain",
-                id=line.id,
+                id=name,
                 pool=line.pool,
                 priority=line.priority,
                 share=line.share,
@@ -113,21 +120,26 @@ class Lines:
                 tag=chain.tag,
             )
 
+    def _resting(self, lines: Mapping[str, Line]) -> Script[dict[str, Chain]]:
+        """Those of these lines that had no runs, each as it starts again.
 
-def _resting(lines: Mapping[str, Line]) -> Script[list[tuple[Line, Chain]]]:
-    """Those of these lines that had no runs, each as it starts again."""
-    known = {row["id"]: row for row in (yield query("chains", ids=lines))}
-    resting = []
-    for chain, line in sorted(lines.items()):
-        row = known.get(chain)
-        if row is None or not row["active"]:
-            [tags] = yield query("pool_tags", pool=line.pool, priority=line.priority)
-            others = PoolTags(tags["least_of_priority"], tags["least"], tags["greatest"])
-            resting.append((line, _starting(line, row, others)))
-    return resting
+        One look at a line will do: none of them rests from then on, and who else has made one
+        active meanwhile has done what this transaction would do.
+        """
+        new = {name: line for name, line in lines.items() if name not in self._found}
+        rows = (yield query("chains", ids=new)) if new else ()
+        known = {row["id"]: row for row in rows}
+        for name, line in sorted(new.items()):
+            row = known.get(name)
+            is_resting = row is None or not row["active"]
+            self._found[name] = (yield from _starting(line, row)) if is_resting else None
+        found = ((name, self._found[name]) for name in sorted(lines))
+        return {name: chain for name, chain in found if chain is not None}
 
 
-def _starting(line: Line, row: Row | None, others: PoolTags) -> Chain:
+def _starting(line: Line, row: Row | None) -> Script[Chain]:
+    [tags] = yield query("pool_tags", pool=line.pool, priority=line.priority)
+    others = PoolTags(tags["least_of_priority"], tags["least"], tags["greatest"])
     group = group_of(line.share)
     if row is None:
         return Chain(line.id, line.priority, activation_tag(0.0, others), group=group)

@@ -48,7 +48,7 @@ class Memory:
         self._trust = trust  # 0: nothing is remembered
         self._heads: dict[str, _Head] = {}
         self._newest: dict[str, int] = {}  # by line, of the runs that were claimed
-        self.crews = Crews(trust)
+        self.crews = Crews()
         self._held: dict[str, tuple[int, list[int]]] = {}  # by session: its stream, and runs
 
     def look(self, now: int, lines: Collection[str], entered: Mapping[str, int]) -> Script[Look]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rota.adapters.store.rows import from_json, to_json
-from rota.adapters.store.script import Row, Script, query
+from rota.adapters.store.script import Row, Rows, Script, query
 from rota.domain.resources import Vector, capacity_of, plus, total
 from rota.domain.shape import demand_of
 
@@ -26,13 +24,15 @@ def add_up(pool: str) -> Script[None]:
     yield query("set_totals", pool=pool, totals=to_json(totals))
 
 
-def used_by(sessions: Sequence[str]) -> Script[dict[str, Vector]]:
+def used_by(sessions: Rows) -> Script[dict[str, Vector]]:
     """What the attempts of these sessions take of their workers, by session."""
     used: dict[str, Vector] = {}
-    if not sessions:
+    capacities = {session["id"]: capacity_in(session) for session in sessions}
+    if not capacities:
         return used
-    for row in (yield query("held_shapes", sessions=sessions)):
-        taken = _times(row["attempts"], demand_of(row["shape"]).resources)
+    for row in (yield query("held_shapes", sessions=capacities)):
+        demand = demand_of(row["shape"]).on(capacities[row["session"]])
+        taken = _times(row["attempts"], demand)
         used[row["session"]] = plus(used.get(row["session"], {}), taken)
     return used
 

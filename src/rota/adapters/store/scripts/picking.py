@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -30,13 +31,18 @@ class Queue:
     named: Sequence[str] = ()  # runs that a ticket named
     _shares: dict[str, float] = field(default_factory=dict)  # of the pool, by shape
 
-    def rates(self, picked: Picked) -> Mapping[int, float]:
-        """What a second of each of these runs costs its line."""
+    def by_rate(self, picked: Picked) -> Mapping[float, Sequence[int]]:
+        """These runs by what a second of them costs their line."""
         weights = {chain.id: chain.weight for chain in self.chains}
-        return {
-            seq: self.share_of(row["shape"]) / weights.get(row["chain"], 1.0)
-            for seq, row in picked.items()
-        }
+        found: defaultdict[float, list[int]] = defaultdict(list)
+        for seq, row in picked.items():
+            found[self.share_of(row["shape"]) / weights.get(row["chain"], 1.0)].append(seq)
+        return found
+
+    @property
+    def slot_cost(self) -> float:
+        """What a run costs that asks for nothing but a slot, if nobody knows how long it takes."""
+        return cost_of(DEFAULT_EXPECTED_SECONDS, dominant_share(ONE_SLOT, self.totals))
 
     def share_of(self, shape: str) -> float:
         """The part of the pool that a run of this shape takes."""
@@ -50,11 +56,10 @@ def pick(queue: Queue, effects: Effects) -> Script[Picked]:
     picked = by_seq((yield from oldest_runs(queue, queue.shapes)))
     picked |= by_seq((yield from named_runs(queue, queue.slots - len(picked))))
     chains = list(queue.chains)
-    cost = cost_of(DEFAULT_EXPECTED_SECONDS, dominant_share(ONE_SLOT, queue.totals))
     while chains and len(picked) < queue.slots:
         before = len(picked)
         exhausted = set()
-        for chain, share in allot(chains, queue.slots - before, cost):
+        for chain, share in allot(chains, queue.slots - before, queue.slot_cost):
             first, limit = queue.look.firsts[chain], share + before
             found = yield query(
                 "chain_heads", chain=chain, first=first, shapes=queue.shapes, limit=limit

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 
 from rota.adapters.store.script import Row, Rows, Script, query
 from rota.adapters.store.scripts.effects import Effects
-from rota.adapters.store.scripts.offers import capacity_in
 from rota.adapters.store.scripts.picking import Picked, Queue, named_runs, oldest_runs
 from rota.adapters.store.scripts.reserving import Standing, Wanted, reserved_run, standing
-from rota.domain.order import DEFAULT_EXPECTED_SECONDS, allot, cost_of
+from rota.domain.order import allot, cost_of
 from rota.domain.placement import Held, Placement, Verdict
-from rota.domain.resources import ONE_SLOT, dominant_share, fits
+from rota.domain.resources import ONE_SLOT, Vector, fits
 from rota.domain.shape import demand_of
 
 # A claim gives up beyond these: what it does not find gets a place as the oldest, or by another.
@@ -25,14 +24,15 @@ _SECOND = 1_000_000
 
 def asks_for_resources(shape: str) -> bool:
     """Whether runs of this shape take more than a slot."""
-    return demand_of(shape).resources != ONE_SLOT
+    demand = demand_of(shape)
+    return demand.is_alone or demand.resources != ONE_SLOT
 
 
 def place(now: int, session: Row, queue: Queue, effects: Effects) -> Script[tuple[Picked, Wanted]]:
     """Runs that fit what the worker has left, in order of service; and what is to be reserved."""
     held = yield query("held_demands", session=session["id"])
-    found = yield from standing(now, queue.pool, session["id"])
-    room = _Room(now, queue, found, _placement(now, session, held, found), held)
+    found = yield from standing(now, queue.pool, session)
+    room = _Room(now, queue, found, _placement(now, held, found), held)
     room.offer_all((yield from reserved_run(found.here, room.placement.free)))
     room.offer_all((yield from oldest_runs(queue, room.fitting_shapes())))
     room.offer_all((yield from named_runs(queue, room.slots)))
@@ -40,16 +40,15 @@ def place(now: int, session: Row, queue: Queue, effects: Effects) -> Script[tupl
     return room.picked, Wanted(found, room.best, room.behind)
 
 
-def _placement(now: int, session: Row, held: Rows, found: Standing) -> Placement:
+def _placement(now: int, held: Rows, found: Standing) -> Placement:
     """What the worker has and holds. Of who came beside a reservation only a timeout counts."""
     beside = found.beside([row["seq"] for row in held])
     ends = [
         (_latest_end if row["seq"] in beside else _ends_at)(row["began_at"], row) for row in held
     ]
-    takers = [
-        Held(demand_of(row["shape"]).resources, end) for row, end in zip(held, ends, strict=True)
-    ]
-    return Placement(capacity_in(session), now, takers, found.here)
+    demands = [demand_of(row["shape"]).on(found.capacity) for row in held]
+    takers = [Held(demand, end) for demand, end in zip(demands, ends, strict=True)]
+    return Placement(found.capacity, now, takers, found.here)
 
 
 @dataclass(slots=True)
@@ -73,7 +72,7 @@ class _Room:
 
     def fitting_shapes(self) -> list[str]:
         free = self.placement.free
-        return [shape for shape in self.queue.shapes if fits(demand_of(shape).resources, free)]
+        return [shape for shape in self.queue.shapes if fits(self._demand(shape), free)]
 
     def offer_all(self, rows: Iterable[Row]) -> None:
         for row in rows:
@@ -82,8 +81,7 @@ class _Room:
 
     def offer(self, row: Row) -> Verdict:
         ends_at, latest = _ends_at(self.now, row), _latest_end(self.now, row)
-        demand = demand_of(row["shape"]).resources
-        verdict = self.placement.offer(row["seq"], demand, ends_at, latest)
+        verdict = self.placement.offer(row["seq"], self._demand(row["shape"]), ends_at, latest)
         if verdict is Verdict.TAKEN:
             self.picked[row["seq"]] = row
         return verdict
@@ -103,14 +101,17 @@ class _Room:
         """From now on, if nothing else is kept free in this pool."""
         if not self.found.counts or self.found.is_for(self.picked):
             self.behind = [*(each["seq"] for each in self.held), *self.picked]
-            self.placement.reserve(row["seq"], demand_of(row["shape"]).resources)
+            self.placement.reserve(row["seq"], self._demand(row["shape"]))
+
+    def _demand(self, shape: str) -> Vector:
+        """What runs of this shape take of this worker."""
+        return demand_of(shape).on(self.placement.capacity)
 
 
 def _serve_by_rank(room: _Room, effects: Effects) -> Script[None]:
     """Serve the line whose turn it is, one run at a time."""
     queue = room.queue
-    cost = cost_of(DEFAULT_EXPECTED_SECONDS, dominant_share(ONE_SLOT, queue.totals))
-    heads = _Heads(room, dict(allot(queue.chains, room.slots, cost)))
+    heads = _Heads(room, dict(allot(queue.chains, room.slots, queue.slot_cost)))
     weights = {chain.id: chain.weight for chain in queue.chains}
     turns = [(chain.place, chain.id) for chain in queue.chains]
     heapq.heapify(turns)

@@ -43,9 +43,11 @@ def end_of_wait(release_at: int, admission: Admission) -> int | None:
     return release_at + admission.within // timedelta(microseconds=1)
 
 
-def earliest(*instants: int | None) -> int | None:
+def earliest(one: int | None, other: int | None) -> int | None:
     """The first of those that are known."""
-    return min((each for each in instants if each is not None), default=None)
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
 
 
 def judge_lateness(now: int) -> Script[int]:

@@ -235,7 +235,7 @@ def inline_output(run: RunId, attempt: int) -> Script[bytes]:
 
 def sessions(alive_only: bool) -> Script[list[Session]]:
     rows = yield query("select_sessions", any=int(not alive_only), limit=_MAX_SESSIONS)
-    used = yield from used_by([row["id"] for row in rows if row["held"]])
+    used = yield from used_by([row for row in rows if row["held"]])
     return [session_from(row, row["held"], used.get(row["id"])) for row in rows]
 
 

@@ -15,6 +15,7 @@ from rota.adapters.store.scripts.gatekeeper import (
     active_run,
     backfill_rules,
     job_rules,
+    other_run,
 )
 from rota.adapters.store.scripts.gates import HoldGates
 from rota.adapters.store.scripts.letting_go import let_waiters_go
@@ -130,7 +131,8 @@ def _release(now: int, gate: JobRules, effects: Effects) -> Script[int]:
     if gate.is_paused:
         return 0
     rows = yield query("active_runs", ids=[gate.job_id], now=now)
-    active = [active_run(row) for row in rows if row["state"] != RunState.BLOCKED]
+    others = map(other_run, rows)
+    active = [run for run in others if run.state is not RunState.BLOCKED or run.is_held]
     going = yield from _free_of_job(gate, active)
     going += yield from _next_of_backfills(gate, active)
     yield from enqueue(now, going, effects)

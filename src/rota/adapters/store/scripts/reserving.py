@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from rota.adapters.store.rows import from_json, to_json
 from rota.adapters.store.script import Query, Row, Script, query
+from rota.adapters.store.scripts.offers import capacity_in
 from rota.domain.placement import Reservation
 from rota.domain.resources import Vector, fits
 from rota.domain.shape import demand_of
@@ -21,6 +22,7 @@ class Standing:
 
     pool: str
     session: str  # whose claim it is
+    capacity: Vector  # of its worker
     seen: Row | None  # what is written down; None: nothing
     counts: bool  # whether that still holds
 
@@ -29,7 +31,7 @@ class Standing:
         """What this very worker is kept free for."""
         if self.seen is None or not self.counts or self.seen["session"] != self.session:
             return None
-        return Reservation(self.seen["seq"], demand_of(self.seen["shape"]).resources)
+        return Reservation(self.seen["seq"], demand_of(self.seen["shape"]).on(self.capacity))
 
     def is_for(self, runs: Collection[int]) -> bool:
         """Whether it holds for one of these."""
@@ -42,10 +44,11 @@ class Standing:
         return set(held) - set(from_json(self.seen["behind"]))
 
 
-def standing(now: int, pool: str, session: str) -> Script[Standing]:
+def standing(now: int, pool: str, session: Row) -> Script[Standing]:
     rows = yield query("reservation", pool=pool, now=now)
     seen = rows[0] if rows else None
-    return Standing(pool, session, seen, bool(seen is not None and seen["counts"]))
+    counts = bool(seen is not None and seen["counts"])
+    return Standing(pool, session["id"], capacity_in(session), seen, counts)
 
 
 def reserved_run(reservation: Reservation | None, free: Vector) -> Script[list[Row]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
 from rota.adapters.store.rows import rules_from
-from rota.adapters.store.script import Script, query
+from rota.adapters.store.script import Row, Script, query
 from rota.domain.job import RunRules
+from rota.domain.key_demands import takes_keys
 from rota.domain.shape import shape_of
 
 Ref = tuple[str, int]  # job id, version
@@ -24,6 +25,7 @@ class VersionRules:
     timeout: int | None  # microseconds that an attempt may take
     deadline: int | None  # microseconds after the due time
     objective: int | None  # microseconds after the release
+    takes_keys: bool  # whatever is declared for all runs of the project
 
 
 class RulesBook:
@@ -36,16 +38,31 @@ class RulesBook:
     def __init__(self) -> None:
         self._entries: dict[Ref, VersionRules] = {}
 
-    def load(self, refs: Collection[Ref]) -> Script[Mapping[Ref, VersionRules]]:
-        """The rules of each version; those that do not exist are left out."""
+    def load(
+        self, refs: Collection[Ref], seen: Iterable[Row] = ()
+    ) -> Script[Mapping[Ref, VersionRules]]:
+        """The rules of each version; those that do not exist are left out.
+
+        What rows that were `seen` say of their jobs' versions is not looked up again.
+        """
         if len(self._entries) > _MAX_ENTRIES:
             self._entries.clear()
-        missing = [ref for ref in refs if ref not in self._entries]
+        missing = {ref for ref in refs if ref not in self._entries}
+        if missing:
+            missing -= self._learn(row for row in seen if _ref(row) in missing)
         if missing:
             jobs, versions = {job for job, _ in missing}, {version for _, version in missing}
-            for row in (yield query("select_rules", ids=jobs, versions=versions)):
-                self._entries[row["job_id"], row["version"]] = _compiled(rules_from(row["rules"]))
+            self._learn((yield query("select_rules", ids=jobs, versions=versions)))
         return {ref: self._entries[ref] for ref in refs if ref in self._entries}
+
+    def _learn(self, rows: Iterable[Row]) -> set[Ref]:
+        new = {_ref(row): _compiled(rules_from(row["rules"])) for row in rows}
+        self._entries |= new
+        return set(new)
+
+
+def _ref(row: Row) -> Ref:
+    return row["job_id"], row["version"]
 
 
 def _compiled(rules: RunRules) -> VersionRules:
@@ -55,6 +72,7 @@ def _compiled(rules: RunRules) -> VersionRules:
         _micros(rules.timeout),
         _micros(rules.deadline),
         _micros(rules.start_within),
+        takes_keys(rules),
     )
 
 

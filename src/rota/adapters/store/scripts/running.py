@@ -41,7 +41,7 @@ def resolve(now: int, run: RunId, state: RunState, actor: str) -> Script[Wakes]:
     """A person ends the doubt about an UNKNOWN run."""
     if state not in _RESOLUTION_CAUSES:
         raise Invalid(f"an unknown run cannot become {state.lower()}", code="bad_resolution")
-    carts = (yield from hold_carts_of([run])) if state is RunState.FAILED else []
+    carts = (yield from hold_carts_of([run])) if state is not RunState.COMPLETED else []
     gates = yield from hold_gates_of_jobs([run])
     rows = yield query("runs_to_change", ids=[run])
     if not rows:

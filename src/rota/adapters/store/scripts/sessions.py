@@ -11,6 +11,7 @@ from rota.adapters.store.rows import session_from, to_json
 from rota.adapters.store.script import Many, Row, Script, lock, query
 from rota.adapters.store.scripts.effects import Effects, record
 from rota.adapters.store.scripts.finishing import LEFT, MISLAID, VANISHED, Loss, lose
+from rota.adapters.store.scripts.going_alone import forget_lone_shapes
 from rota.adapters.store.scripts.printing import tear_output
 from rota.adapters.store.scripts.rules import RulesBook
 from rota.domain.ids import SessionId, instant, new_session_id
@@ -158,7 +159,8 @@ def _end(
 
 
 def forget(now: int, limit: int) -> Script[int]:
-    """Presences that ended long ago; returns how many."""
+    """Presences that ended long ago; returns how many. And what only lost ones left behind."""
+    yield from forget_lone_shapes()
     forgotten = yield query("forget_sessions", before=now - _REMEMBERED, limit=limit)
     return len(forgotten)
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from rota.adapters.store.rows import server_from, shard_from, to_json
-from rota.adapters.store.script import Script, lock, query
+from rota.adapters.store.script import Script, query
 from rota.adapters.store.scripts.effects import record
 from rota.domain.ids import ServerId, instant
 from rota.domain.shards import Server, Shard, rebalance
@@ -92,7 +92,6 @@ def lost(ownership: Ownership, numbers: Collection[int]) -> Script[frozenset[int
 
     Whoever wants to take the others over waits until this transaction is durable.
     """
-    yield lock("shards", numbers=sorted(numbers))
     rows = yield query("owned_shards", numbers=numbers, server=ownership.server)
     epochs = {row["number"]: row["epoch"] for row in rows}
     return frozenset(

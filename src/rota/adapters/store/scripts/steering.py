@@ -18,7 +18,7 @@ from rota.ports.records import Wakes
 
 
 def hold(now: int, run: RunId, actor: str) -> Script[Wakes]:
-    """A waiting run goes nowhere from here on; others get its place and its slot."""
+    """A waiting run goes nowhere from here on; others get its slot, not its place in its job."""
     row = yield from _waiting(run)
     if row["blocked_on"] == hold_key(run):
         return Wakes()

@@ -46,6 +46,19 @@ SELECT id FROM shape;
 -- A demand on workers.
 INSERT INTO shape (id) VALUES (:id) ON CONFLICT DO NOTHING;
 
+-- name: keep_shape
+-- A demand on workers that nobody forgets meanwhile.
+INSERT INTO shape (id) VALUES (:id) ON CONFLICT (id) DO UPDATE SET id = excluded.id;
+
+-- name: forget_shapes
+-- Those of these demands that no run makes any more. Only runs that lost workers do.
+DELETE FROM shape WHERE id = ANY(:ids) AND id NOT IN (
+    SELECT shape FROM run WHERE state = 'SCHEDULED' AND losses > 0
+    UNION ALL SELECT shape FROM run WHERE state = 'BLOCKED' AND losses > 0
+    UNION ALL SELECT shape FROM run WHERE state = 'QUEUED' AND losses > 0
+    UNION ALL SELECT shape FROM run WHERE state IN ('CLAIMED', 'PROCESSING') AND losses > 0
+    UNION ALL SELECT shape FROM run WHERE state = 'UNKNOWN' AND losses > 0);
+
 -- name: pool_state
 -- How much a pool has served, and what all its live workers offer together.
 SELECT (SELECT served FROM pool WHERE name = :pool) AS served,

@@ -60,6 +60,11 @@ ORDER BY run.seq DESC LIMIT :limit;
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
 WHERE run.id = ANY(:ids) AND run.project = :project ORDER BY run.seq DESC;
 
+-- name: show_runs
+-- These runs, of any project.
+SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.id = ANY(:ids);
+
 -- name: select_runs_by_prefix
 -- Runs whose id lies in a range.
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session

@@ -1,7 +1,6 @@
--- name: jobs_by_name
--- The live jobs of these names, locked for a change.
-SELECT id, project, name, version FROM job
-WHERE project = :project AND name = ANY(:names) AND deleted_at IS NULL;
+-- name: live_job
+-- The live job of this name. One at a time: for a list PostgreSQL may go through the whole project.
+SELECT id FROM job WHERE project = :project AND name = :name AND deleted_at IS NULL;
 
 -- name: insert_job
 -- A new job.
@@ -96,7 +95,7 @@ SELECT job_id, version, rules FROM job_version WHERE job_id = ANY(:ids) AND vers
 -- name: job_gates
 -- What the gates need to know of jobs.
 SELECT job.id, job.name, job.paused, job.paused_until, job.deleted_at, job.expected_seconds, job.created_at,
-    job_version.rules, job.project, job.created_by,
+    job_version.job_id, job_version.version, job_version.rules, job.project, job.created_by,
     CASE WHEN job.project IN (SELECT project FROM declaration WHERE kind IN ('rate', 'quota'))
         THEN 1 ELSE 0 END AS has_limits
 FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version

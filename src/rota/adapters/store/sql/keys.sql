@@ -18,9 +18,46 @@ ORDER BY kind, project, name;
 SELECT kind, project, name, document FROM declaration
 WHERE kind = ANY(:kinds) AND project = ANY(:projects) AND name = ANY(:names);
 
+-- name: changed_declarations
+-- The latest of those that were made or changed after an instant.
+SELECT kind, project, name, document FROM declaration WHERE updated_at > :since
+ORDER BY updated_at DESC LIMIT :limit;
+
+-- name: begin_rekeying
+-- Something was declared for all runs of a project.
+INSERT INTO rekeying (project, since, after) VALUES (:project, :now, 0)
+ON CONFLICT (project) DO UPDATE SET since = excluded.since, after = 0;
+
+-- name: rekeying
+-- A project whose runs are to take keys that were declared after them.
+SELECT project, since, after FROM rekeying ORDER BY project LIMIT 1;
+
+-- name: active_seqs
+-- Runs of a project that are not final, from one on.
+SELECT seq FROM active_run WHERE coalesce(project, '') = :project AND seq > :after ORDER BY seq LIMIT :limit;
+
+-- name: runs_to_rekey
+-- What tells the keys of these runs, as far as they are not final.
+SELECT seq, state, job_id, job_version, inputs, keys, CASE WHEN trigger IN ('schedule', 'after')
+    THEN (SELECT job.created_by FROM job WHERE job.id = run.job_id) ELSE created_by END AS asker
+FROM run WHERE seq = ANY(:seqs)
+    AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN');
+
+-- name: set_run_keys
+-- Which keys a run takes.
+UPDATE run SET keys = :keys WHERE seq = :seq;
+
+-- name: go_on_rekeying
+-- So far it is done.
+UPDATE rekeying SET after = :next_after WHERE project = :project AND since = :since AND after = :after;
+
+-- name: end_rekeying
+-- It is done.
+DELETE FROM rekeying WHERE project = :project AND since = :since AND after = :after;
+
 -- name: hold_declaration
 -- A declaration that is to change or to go.
-SELECT name FROM declaration WHERE kind = :kind AND project = :project AND name = :name;
+SELECT kind, document FROM declaration WHERE kind = :kind AND project = :project AND name = :name;
 
 -- name: save_declaration
 -- Create or replace it.
@@ -80,6 +117,28 @@ INSERT INTO shared_key (key) VALUES (:key) ON CONFLICT (key) DO UPDATE SET key =
 -- name: set_bucket
 -- How full a bucket is now.
 UPDATE shared_key SET level = :level, at = :at WHERE key = :key;
+
+-- name: shared_key_page
+-- Keys that somebody takes of, or is charged for, after one.
+SELECT key FROM shared_key WHERE key > :after UNION SELECT key FROM key_charge WHERE key > :after
+ORDER BY key LIMIT :limit;
+
+-- name: drop_shared_keys
+-- Keys that the transaction holds, and that stand as if they had never been used.
+DELETE FROM shared_key WHERE key = ANY(:keys);
+
+-- name: charge_key
+-- Attempts that have ended used so much of a key.
+INSERT INTO key_charge (key, at, seq, amount) VALUES (:key, :now, :seq, :amount)
+ON CONFLICT (key, at, seq) DO UPDATE SET amount = key_charge.amount + excluded.amount;
+
+-- name: key_charges
+-- What is charged to these keys and was not taken out of their buckets yet.
+SELECT key, at, amount FROM key_charge WHERE key = ANY(:keys) ORDER BY key, at, seq;
+
+-- name: take_key_charges
+-- The same, for good.
+DELETE FROM key_charge WHERE key = ANY(:keys) RETURNING key, at, seq, amount;
 
 -- name: forget_shared_keys
 -- Those of these keys of which nobody has or wants anything: it is as if they had never been used.
@@ -195,10 +254,13 @@ SELECT * FROM run
 WHERE id = ANY(:ids) AND state = 'BLOCKED' AND coalesce(blocked_on, '') = ANY(:keys);
 
 -- name: key_holders
--- Live runs that hold a key, the oldest first.
-SELECT run.id FROM run_key JOIN run ON run.seq = run_key.seq
-WHERE run_key.key = :key AND coalesce(run.state, '') IN ('CLAIMED', 'PROCESSING')
-ORDER BY run_key.seq LIMIT :limit;
+-- Runs that hold these keys, as `key_amounts` counts them, the oldest of each first.
+SELECT key, id FROM (SELECT run_key.key, run.id, run_key.seq,
+        row_number() OVER (PARTITION BY run_key.key ORDER BY run_key.seq) AS place
+    FROM run_key JOIN run ON run.seq = run_key.seq
+    WHERE run_key.key = ANY(:keys) AND (coalesce(run.state, '') IN ('CLAIMED', 'PROCESSING')
+        OR (coalesce(run.state, '') = 'UNKNOWN' AND run_key.key LIKE 'exclusive:%'))) AS holder
+WHERE place <= :limit ORDER BY key, place;
 
 -- name: count_key_waiters
 -- How many runs wait for each of these keys.

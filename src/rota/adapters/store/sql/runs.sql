@@ -19,8 +19,9 @@ SELECT id FROM run WHERE id = ANY(:ids);
 
 -- name: active_runs
 -- What is due, not final, and counts at the gates of these jobs.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart FROM run
-WHERE gate_job = ANY(:ids)
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart,
+    coalesce(blocked_on, '') LIKE 'hold:%' AS is_held
+FROM run WHERE gate_job = ANY(:ids)
     AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN')
     AND due_at <= :now
 ORDER BY seq;
@@ -96,7 +97,7 @@ WHERE id = ANY(:ids) AND state IN ('CLAIMED', 'PROCESSING') AND cancel_at IS NUL
 -- What decisions about these runs need, locked.
 SELECT id, seq, job_id, job, job_version, state, attempt, session, result, failures, losses, delivery,
     chain, capacity, expected, cancel_at, deadline_at, claimed_at, started_at, first_started_at,
-    release_at, backfill, gate_job, cart, keys
+    release_at, backfill, gate_job, cart, keys, shape
 FROM run WHERE id = ANY(:ids);
 
 -- name: reported_runs
@@ -161,13 +162,11 @@ ORDER BY eligible_at, seq LIMIT :limit;
 -- name: claim_runs
 -- Give runs to a session, each as a new attempt with nothing to tell yet.
 UPDATE run SET state = 'CLAIMED', attempt = attempt + 1, session = :session, claimed_at = :now,
-    capacity = given.capacity, started_at = NULL, result = NULL, cause = '', message = '', exit_code = NULL,
+    capacity = :capacity, started_at = NULL, result = NULL, cause = '', message = '', exit_code = NULL,
     signal = NULL, steps = NULL, progress = NULL, cpu_seconds = 0, max_memory = 0, output = NULL,
     output_state = 'none', output_bytes = 0, output_lines = 0, truncated = 0
-FROM (SELECT value ->> 'seq' AS seq, value ->> 'capacity' AS capacity FROM json_each(:runs)) AS given
-WHERE run.seq = given.seq AND run.state = 'QUEUED'
-RETURNING run.seq, id, attempt, job_id, job_version, due_at, deadline_at, inputs, cart, item, chain,
-    expected, run.capacity;
+WHERE seq = ANY(:seqs) AND state = 'QUEUED'
+RETURNING seq, id, attempt, job_id, job_version, due_at, deadline_at, inputs, cart, item;
 
 -- name: named_runs
 -- Which of these runs a worker of a pool may take now.
@@ -213,6 +212,10 @@ UPDATE run SET state = :state, cause = :cause, message = :message, eligible_at =
     truncated = :truncated
 WHERE seq = :seq AND attempt = :attempt AND session = :session AND state IN ('CLAIMED', 'PROCESSING');
 
+-- name: set_shape
+-- What these runs ask of a worker has changed.
+UPDATE run SET shape = :shape WHERE seq = ANY(:seqs);
+
 -- name: keep_attempts
 -- Keep how an attempt went, before the next one overwrites it.
 INSERT INTO attempt (run_id, number, session, worker, result, claimed_at, started_at, ended_at,
@@ -254,11 +257,12 @@ INSERT INTO start_delay (pool, up_to, count, seconds) VALUES (:pool, :up_to, :co
 ON CONFLICT (pool, up_to) DO UPDATE SET count = start_delay.count + excluded.count,
     seconds = start_delay.seconds + excluded.seconds;
 
--- name: find_answer
--- The first answer to a caller's key.
-SELECT digest, answer FROM idempotency WHERE key = :key;
+-- name: find_answers
+-- The first answers to keys of callers.
+SELECT key, digest, answer FROM idempotency WHERE key = ANY(:keys);
 
--- name: keep_answer
--- Remember the answer to a caller's key, if it is the first one.
-INSERT INTO idempotency (key, digest, answer, created_at) VALUES (:key, :digest, :answer, :now)
+-- name: keep_answers
+-- Remember answers to keys of callers, each if it is the first one.
+INSERT INTO idempotency (key, digest, answer, created_at)
+SELECT value ->> 'key', value ->> 'digest', value ->> 'answer', :now FROM json_each(:answers) WHERE true
 ON CONFLICT (key) DO NOTHING RETURNING key;

@@ -1,10 +1,14 @@
 -- name: session
--- A worker's presence, locked.
+-- A worker's presence.
 SELECT session.*, (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining
 FROM session WHERE id = :id;
 
+-- name: claiming_session
+-- A presence that does not end meanwhile; its free slots are given away one claim after another.
+SELECT session.* FROM session WHERE id = :id;
+
 -- name: free_session
--- The same, if nobody else is about to change it.
+-- The same, if nobody else claims for it or is about to end it.
 SELECT session.* FROM session WHERE id = :id;
 
 -- name: insert_session

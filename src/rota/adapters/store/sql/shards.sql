@@ -35,7 +35,7 @@ SELECT * FROM server ORDER BY started_at DESC, id;
 SELECT number, owner, epoch, taken_at FROM shard ORDER BY number;
 
 -- name: owned_shards
--- Which of these shards a server owns, and in which epoch.
+-- Which of these shards a server owns, and in which epoch, locked.
 SELECT number, epoch FROM shard WHERE number = ANY(:numbers) AND owner = :server;
 
 -- name: take_shards

@@ -9,6 +9,7 @@ from rota.domain.errors import Conflict, RotaError, Unavailable
 
 OLDEST_SQLITE = (3, 38, 0)  # the first with the operator ->>
 _BUSY_SECONDS = 10.0
+_STATEMENTS = 500  # that stay compiled: all of them
 _PRAGMAS = (
     "journal_mode = WAL",
     "synchronous = FULL",  # what is acknowledged survives a power cut
@@ -28,7 +29,11 @@ def connect(path: Path) -> sqlite3.Connection:
             hint="use a Python built with SQLite 3.38 or later",
         )
     connection = sqlite3.connect(
-        path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        path,
+        timeout=_BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=_STATEMENTS,
     )
     connection.row_factory = sqlite3.Row
     try:

@@ -48,21 +48,31 @@ def in_sqlite(statement: Statement) -> str:
     return _LIST.sub(r"IN (SELECT value FROM json_each(:\1))", statement.text)
 
 
+def in_sqlite_for_one(statement: Statement) -> str:
+    """The same where each list has one value, which takes half the time."""
+    return _LIST.sub(r"= :\1", statement.text)
+
+
 class _Prepared:
     """A statement, ready to be bound."""
 
     def __init__(self, statement: Statement) -> None:
-        self.lists = frozenset(_LIST.findall(statement.text))
-        self.text = in_sqlite(statement)
+        self._lists = frozenset(_LIST.findall(statement.text))
+        self._text = in_sqlite(statement)
+        self._for_one = in_sqlite_for_one(statement)
         self.positional = _PARAMETER.sub(
-            lambda match: f"?{statement.parameters.index(match.group(1)) + 1}", self.text
+            lambda match: f"?{statement.parameters.index(match.group(1)) + 1}", self._text
         )
 
-    def bind(self, query: Query) -> dict[str, Any]:
-        values = dict(query.parameters)
-        for name in self.lists:
-            values[name] = msgspec.json.encode(list(values[name])).decode()
-        return values
+    def bind(self, query: Query) -> tuple[str, Mapping[str, Any]]:
+        """The text to execute, and its values."""
+        if not self._lists:
+            return self._text, query.parameters
+        lists = {name: list(query.parameters[name]) for name in self._lists}
+        if all(len(values) == 1 for values in lists.values()):
+            return self._for_one, {**query.parameters, **{k: v[0] for k, v in lists.items()}}
+        encoded = {name: msgspec.json.encode(values).decode() for name, values in lists.items()}
+        return self._text, {**query.parameters, **encoded}
 
 
 @cache
@@ -229,7 +239,7 @@ class SqliteDriver:
             return ()  # there is no other writer
         prepared = self._statements[step.name]
         if isinstance(step, Query):
-            rows: list[Row] = connection.execute(prepared.text, prepared.bind(step)).fetchall()
+            rows: list[Row] = connection.execute(*prepared.bind(step)).fetchall()
             return rows
         cursor = connection.executemany(prepared.positional, step.rows)
         if step.exactly and cursor.rowcount != len(step.rows):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, cost_of, entitled
 from rota.domain.placement import Held, Placement, Reservation, Verdict
 from rota.domain.resources import dominant_share
+from rota.domain.shape import demand_of
 from rota.domain.states import LEASED_STATES, RunEvent, RunState
 from rota.testing.universes.memory.gating import Book
 from rota.testing.universes.memory.rows import StoredRun, StoredSession
@@ -25,7 +26,7 @@ class Reserved:
 
     @property
     def reservation(self) -> Reservation:
-        return Reservation(self.run.seq, self.run.known.demand)
+        return Reservation(self.run.seq, self.run.takes(self.session.capacity))
 
 
 class Claims:
@@ -53,7 +54,7 @@ class Claims:
 
     def _placement(self, session: StoredSession, now: int) -> Placement:
         held = [
-            Held(run.known.demand, run.latest_end)
+            Held(run.takes(session.capacity), run.latest_end)
             for run in self._book.live.values()
             if run.session == session.id and run.state in LEASED_STATES
         ]
@@ -81,9 +82,10 @@ class Claims:
     ) -> bool:
         timeout = run.known.rules.timeout
         latest_end = now + timeout.total_seconds() * 1e6 if timeout else float("inf")
-        verdict = placement.offer(run.seq, run.known.demand, latest_end, latest_end)
+        demand = run.takes(session.capacity)
+        verdict = placement.offer(run.seq, demand, latest_end, latest_end)
         if verdict is Verdict.NO_ROOM and self._reserved is None:
-            placement.reserve(run.seq, run.known.demand)
+            placement.reserve(run.seq, demand)
             self._reserved = Reserved(session, run)
         return verdict is Verdict.TAKEN
 
@@ -92,5 +94,5 @@ class Claims:
         run.move(RunEvent.CLAIMED)
         run.attempt += 1
         run.session, run.claimed_at = session.id, now
-        share = dominant_share(run.known.demand, session.capacity)
+        share = dominant_share(demand_of(run.known.shape).resources, session.capacity)
         self._book.tags[run.line] += cost_of(DEFAULT_EXPECTED_SECONDS, share)

@@ -1,11 +1,16 @@
-"""Passing runs through the gates of their job and of the keys that they share."""
+"""Passing runs through the gates of their cart, of their job and of the keys that they share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
+from typing import assert_never
 
-from rota.domain.gates import JobRules, admit, job_key, releasable
-from rota.domain.ids import RunId
+from rota.domain.carts.definition import OnBreach
+from rota.domain.carts.states import CartState, PauseReason
+from rota.domain.carts.steps import Breach, decide
+from rota.domain.gates import JobRules, admit, cart_key, hold_key, job_key, releasable
+from rota.domain.ids import CartId, RunId, instant
 from rota.domain.order import PoolTags, activation_tag
 from rota.domain.shared_keys import (
     Bucket,
@@ -17,25 +22,49 @@ from rota.domain.shared_keys import (
     kind_of,
     shortage,
 )
-from rota.domain.states import LEASED_STATES, RunEvent, RunState
-from rota.testing.universes.catalogue import KnownJob, rule_of
+from rota.domain.states import LEASED_STATES, RunEvent, RunState, is_final
+from rota.testing.universes.catalogue import KnownJob, followers, rule_of
+from rota.testing.universes.memory.cart_rows import StoredCart
 from rota.testing.universes.memory.rows import StoredRun
 
 _UNKNOWN_TOO = LEASED_STATES | {RunState.UNKNOWN}
+_AT_A_GATE = (RunState.QUEUED, RunState.BLOCKED)
 
 
 class Book:
     """All runs, and how lines and buckets stand. What is held is always counted anew."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_quota: bool) -> None:
         self.runs: dict[RunId, StoredRun] = {}
         self.live: dict[RunId, StoredRun] = {}  # those that are not final, by age
         self.tags: dict[str, float] = {}  # by line
         self.buckets: dict[Key, Bucket] = {}
+        self.carts: dict[CartId, StoredCart] = {}
+        self.ends: dict[RunId, StoredRun] = {}  # completed runs that are to be followed
+        self._has_quota = has_quota
+        self._seqs = count(1)
 
-    def end(self, run: StoredRun, event: RunEvent) -> None:
+    def insert(self, run: StoredRun, now: int) -> None:
+        assert run.id not in self.runs, f"{run.id} exists already"
+        run.seq, run.created_at = next(self._seqs), now
+        run.keys = run.known.keys(run.inputs, has_quota=self._has_quota)
+        self.runs[run.id] = self.live[run.id] = run
+        if run.eligible_at <= now:
+            self.admit(run, now)
+
+    def end(self, run: StoredRun, event: RunEvent, now: int) -> None:
         run.move(event)
-        del self.live[run.id]
+        self.settle(run, now)
+
+    def settle(self, run: StoredRun, now: int) -> None:
+        """What follows from a run's new state: it may be over, and its cart may have enough."""
+        if is_final(run.state):
+            del self.live[run.id]
+            run.ended_at = now
+            if run.state is RunState.COMPLETED and followers(run.job):
+                self.ends[run.id] = run
+        if run.cart is not None:
+            self._judge(self.carts[run.cart], now)
 
     def in_state(self, state: RunState) -> list[StoredRun]:
         return [run for run in self.live.values() if run.state is state]
@@ -44,20 +73,23 @@ class Book:
 
     def admit(self, run: StoredRun, now: int) -> None:
         """A run whose time has come is queued, blocked or skipped."""
+        if run.cart is not None and self.carts[run.cart].is_held:
+            self.block(run, cart_key(run.cart))
+            return
         rules = gates_of(run.known)
         others = self._active(run.known, now, without=run)
         admission = admit(rules, run.as_active(), [other.as_active() for other in others])
         for older in admission.supersedes:
-            self.end(self.runs[older], RunEvent.SKIPPED)
+            self.end(self.runs[older], RunEvent.SKIPPED, now)
         for older in admission.cancels:
-            self.cancel(self.runs[older])
+            self.cancel(self.runs[older], now)
         match admission.state:
             case RunState.QUEUED:
                 self.queue_or_block(run, now)
             case RunState.BLOCKED:
                 self.block(run, admission.blocked_on)
             case _:
-                self.end(run, RunEvent.SKIPPED)
+                self.end(run, RunEvent.SKIPPED, now)
 
     def release_waiting(self, known: KnownJob, now: int) -> None:
         """Those that waited for a slot of their job go as far as there is room."""
@@ -81,11 +113,58 @@ class Book:
             and (run.state is not RunState.SCHEDULED or run.attempt > 0 or run.eligible_at <= now)
         ]
 
-    def cancel(self, run: StoredRun) -> None:
+    def cancel(self, run: StoredRun, now: int) -> None:
         if run.state in LEASED_STATES:
             run.is_cancel_requested = True
         elif run.state is not RunState.UNKNOWN:
-            self.end(run, RunEvent.CANCELLED)
+            self.end(run, RunEvent.CANCELLED, now)
+
+    def let_go(self, run: StoredRun, now: int) -> None:
+        """What held it is over: it passes the gates again, once its time has come."""
+        run.move(RunEvent.LET_GO)
+        run.blocked_on = ""
+        if run.eligible_at <= now:
+            self.admit(run, now)
+
+    # --- carts
+
+    def _judge(self, cart: StoredCart, now: int) -> None:
+        match decide(cart.facts(), instant(now)):
+            case Breach(then):
+                self.breach(cart, then, now)
+            case _:
+                pass
+
+    def breach(self, cart: StoredCart, then: OnBreach, now: int) -> None:
+        """More items failed than may."""
+        match then:
+            case OnBreach.PAUSE:
+                cart.show(CartState.PAUSED, PauseReason.FAILURES)
+                self.hold_cart(cart, now)
+            case OnBreach.CANCEL:
+                cart.ending = CartState.FAILED
+                self.hold_cart(cart, now)
+            case OnBreach.CONTINUE:
+                cart.is_breach_recorded = True
+            case _:
+                assert_never(then)
+
+    def hold_cart(self, cart: StoredCart, now: int) -> None:
+        """What waits of it waits for the cart instead, but for what a person holds."""
+        waiting = [
+            run
+            for run in cart.runs
+            if run.state in _AT_A_GATE and run.blocked_on != hold_key(run.id)
+        ]
+        for run in waiting:
+            self.block(run, cart_key(cart.id))
+        for run in waiting:
+            self.release_waiting(run.known, now)
+
+    def let_cart_go(self, cart: StoredCart, now: int) -> None:
+        for run in cart.runs:
+            if run.state is RunState.BLOCKED and run.blocked_on == cart_key(cart.id):
+                self.let_go(run, now)
 
     # --- shared keys
 

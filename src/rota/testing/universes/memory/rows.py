@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from rota.domain.gates import ActiveRun
-from rota.domain.ids import RunId, SessionId, micros
+from rota.domain.gates import ActiveRun, hold_key
+from rota.domain.ids import CartId, RunId, SessionId, micros
 from rota.domain.key_order import Rank, rank_of
 from rota.domain.order import Chain, group_of
 from rota.domain.resources import Vector
@@ -22,15 +22,19 @@ from rota.testing.universes.catalogue import KnownJob
 @dataclass(slots=True, eq=False)
 class StoredRun:
     id: RunId
-    seq: int
     known: KnownJob
     trigger: Trigger
     due_at: datetime
     share: str
-    keys: Demands
     inputs: Mapping[str, Any] | None = None
     is_caught_up: bool = False
+    cart: CartId | None = None
+    item: str | None = None
+    follows: RunId | None = None
+    seq: int = 0  # from here on: as the store decides
+    keys: Demands = field(default_factory=dict)
     created_at: int = 0  # in microseconds
+    ended_at: int = 0  # the same; 0: it is not final
     state: RunState = RunState.SCHEDULED
     eligible_at: int = 0  # not before, in microseconds
     blocked_on: str = ""
@@ -65,6 +69,10 @@ class StoredRun:
         timeout = self.known.rules.timeout
         return self.claimed_at + timeout.total_seconds() * 1e6 if timeout else float("inf")
 
+    def takes(self, capacity: Vector) -> Vector:
+        """Of a worker that has this."""
+        return self.known.takes(capacity, self.losses)
+
     def move(self, event: RunEvent) -> None:
         self.state = TRANSITIONS[self.state, event]
 
@@ -76,6 +84,7 @@ class StoredRun:
             self.trigger,
             self.attempt,
             is_caught_up=self.is_caught_up,
+            is_held=self.state is RunState.BLOCKED and self.blocked_on == hold_key(self.id),
         )
 
     def as_chain(self, tag: float) -> Chain:
@@ -89,6 +98,8 @@ class StoredRun:
             1,
             micros(self.due_at),
             dict(self.inputs) if self.inputs else None,
+            cart=self.cart,
+            item=self.item,
         )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import count
 from operator import attrgetter
 
 from rota.domain.errors import StaleStream
@@ -18,7 +17,7 @@ from rota.domain.order import share_key
 from rota.domain.resources import capacity_of
 from rota.domain.retry import Ending, attempt_ended
 from rota.domain.run import AttemptResult, Trigger
-from rota.domain.states import LEASED_STATES, RunEvent, RunState, is_final
+from rota.domain.states import LEASED_STATES, RunEvent, RunState
 from rota.ports.records import (
     DueSchedule,
     Finished,
@@ -61,13 +60,11 @@ class MemoryStore:
     """Every verb is done at once, so each is whole or not at all."""
 
     def __init__(self, clock: TrueTime, jobs: Mapping[JobId, KnownJob], *, has_quota: bool) -> None:
-        self.book = Book()
+        self.book = Book(has_quota=has_quota)
         self._clock = clock
         self._jobs = jobs
-        self._has_quota = has_quota
         self._claims = Claims(self.book)
         self._sessions: dict[SessionId, StoredSession] = {}
-        self._seqs = count(1)
         self._ledger: dict[JobId, list[LedgerEntry]] = {}
         self._cursors = {
             job: _Cursor(known, known.firing.timetable.next_after(START))
@@ -105,24 +102,15 @@ class MemoryStore:
     def _insert_due(self, job: JobId, planned: PlannedRun) -> StoredRun:
         run = StoredRun(
             scheduled_run_id(job, planned.due_at),
-            next(self._seqs),
             self._jobs[job],
             Trigger.SCHEDULE,
             planned.due_at,
             share_key(PROJECT, "scheduler"),
-            self._jobs[job].keys(None, has_quota=self._has_quota),
             is_caught_up=planned.is_caught_up,
             eligible_at=micros(planned.release_at),
         )
-        self._insert(run)
+        self.book.insert(run, self._clock.now())
         return run
-
-    def _insert(self, run: StoredRun) -> None:
-        assert run.id not in self.book.runs, f"{run.id} exists already"
-        run.created_at = self._clock.now()
-        self.book.runs[run.id] = self.book.live[run.id] = run
-        if run.eligible_at <= self._clock.now():
-            self.book.admit(run, self._clock.now())
 
     async def ledger(self, job: JobId) -> list[LedgerEntry]:
         return self._ledger.get(job, [])
@@ -142,20 +130,16 @@ class MemoryStore:
 
     async def submit(self, runs: Sequence[NewRun]) -> Submitted:
         for new in runs:
-            known = self._jobs[new.job_id]
-            self._insert(
-                StoredRun(
-                    new.id,
-                    next(self._seqs),
-                    known,
-                    new.trigger,
-                    new.at or self._clock.instant,
-                    share_key(PROJECT, new.created_by),
-                    known.keys(new.inputs, has_quota=self._has_quota),
-                    new.inputs,
-                    eligible_at=micros(new.at) if new.at else 0,
-                )
+            run = StoredRun(
+                new.id,
+                self._jobs[new.job_id],
+                new.trigger,
+                new.at or self._clock.instant,
+                share_key(PROJECT, new.created_by),
+                inputs=new.inputs,
+                eligible_at=micros(new.at) if new.at else 0,
             )
+            self.book.insert(run, self._clock.now())
         return Submitted(tuple(new.id for new in runs), _QUIET)
 
     async def claim(
@@ -223,8 +207,7 @@ class MemoryStore:
         run.move(verdict.event)
         if verdict.eligible_at is not None:
             run.eligible_at = micros(verdict.eligible_at)
-        if is_final(run.state):
-            del self.book.live[run.id]
+        self.book.settle(run, self._clock.now())
         self.book.release_waiting(run.known, self._clock.now())
 
     async def cancel(self, runs: Sequence[RunId], *, actor: str) -> tuple[frozenset[RunId], Wakes]:
@@ -234,7 +217,7 @@ class MemoryStore:
             if run is not None and run.state is not RunState.UNKNOWN
         ]
         for run in concerned:
-            self.book.cancel(run)
+            self.book.cancel(run, self._clock.now())
             self.book.release_waiting(run.known, self._clock.now())
         return frozenset(run.id for run in concerned), _QUIET
 
@@ -242,8 +225,7 @@ class MemoryStore:
         found = self.book.runs[run]
         found.move(_RESOLVED[state])
         found.is_cancel_requested = False
-        if is_final(found.state):
-            del self.book.live[run]
+        self.book.settle(found, self._clock.now())
         self.book.release_waiting(found.known, self._clock.now())
         return _QUIET
 

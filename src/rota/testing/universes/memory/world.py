@@ -9,22 +9,29 @@ from typing import cast
 
 from rota.adapters.queue.local import LocalQueue
 from rota.dispatcher.floor import Floor, FloorConfig
-from rota.domain.ids import JobId
+from rota.domain.carts.intake import NewItem
+from rota.domain.ids import CartId, JobId
 from rota.domain.states import LEASED_STATES
 from rota.operations.backends import Backends
 from rota.operations.firing import plan_firing
 from rota.operations.specs import SpecBook
 from rota.ports.blobs import Blobs
+from rota.ports.carts import Command, NewCart
 from rota.ports.clock import Clock
 from rota.ports.records import DueSchedule, LedgerEntry
 from rota.ports.store import RunStore, Store
+from rota.ports.waiting import WaitingStore
 from rota.scheduler.lease_reaper import LeaseReaper
 from rota.testing.universes.catalogue import catalogue
+from rota.testing.universes.memory.cart_rows import StoredCart
+from rota.testing.universes.memory.carts import MemoryCarts
 from rota.testing.universes.memory.rows import StoredRun
 from rota.testing.universes.memory.store import MemoryStore
+from rota.testing.universes.memory.waiting import MemoryWaiting
 from rota.testing.universes.plan import Plan
 from rota.testing.universes.server import Staff
 from rota.testing.universes.timeline import Timeline
+from rota.testing.universes.world import SeenCart, SeenItem
 
 
 @asynccontextmanager
@@ -38,10 +45,22 @@ class MemoryWorld:
     def __init__(self, timeline: Timeline, plan: Plan) -> None:
         self._timeline = timeline
         self._store = MemoryStore(timeline.clock, catalogue(), has_quota=plan.has_quota)
+        self._waiting = MemoryWaiting(self._store.book, timeline.clock)
+        self._carts = MemoryCarts(self._store.book, timeline.clock)
 
     @property
     def runs(self) -> RunStore:
         return cast(RunStore, self._store)  # it has the verbs that a universe uses, and no others
+
+    @property
+    def waiting(self) -> WaitingStore:
+        return cast(WaitingStore, self._waiting)  # as above
+
+    async def submit_cart(self, cart: NewCart, items: Sequence[NewItem]) -> None:
+        self._carts.submit(cart, items)
+
+    async def command_cart(self, cart: CartId, command: Command) -> None:
+        self._carts.command(cart, command)
 
     def employ(self, server: str, clock: Clock, lease_seconds: float) -> Staff:
         store = cast(Store, self._store)  # as above
@@ -52,12 +71,17 @@ class MemoryWorld:
             duties=(
                 (FiringDuty(self._store, self._timeline), 2.5),
                 (ReleasingDuty(self._store), 2.5),
+                (FollowingDuty(self._waiting), 2.5),
+                (CartDuty(self._carts), 2.5),
                 (LeaseReaper(backends, clock), 2.5),
             ),
         )
 
     async def all_runs(self) -> Sequence[StoredRun]:
         return list(self._store.book.runs.values())
+
+    async def all_carts(self) -> Sequence[SeenCart]:
+        return [_seen(cart) for cart in self._store.book.carts.values()]
 
     async def ledger(self, job: JobId, until: datetime) -> list[LedgerEntry]:
         return await self._store.ledger(job)
@@ -95,6 +119,34 @@ class ReleasingDuty:
 
     async def run_once(self) -> int:
         return await self._store.release()
+
+
+class FollowingDuty:
+    """Answers the ends that it saw in its last round: by now others may have done so."""
+
+    def __init__(self, waiting: MemoryWaiting) -> None:
+        self._waiting = waiting
+        self._seen: list[StoredRun] = []
+
+    async def run_once(self) -> int:
+        followed = self._waiting.follow(self._seen)
+        self._seen = self._waiting.ends()
+        return followed
+
+
+class CartDuty:
+    """Lets carts go on."""
+
+    def __init__(self, carts: MemoryCarts) -> None:
+        self._carts = carts
+
+    async def run_once(self) -> int:
+        return self._carts.advance()
+
+
+def _seen(cart: StoredCart) -> SeenCart:
+    items = {it.key: SeenItem(it.state, it.run.id if it.run else None) for it in cart.items}
+    return SeenCart(cart.id, cart.state, items)
 
 
 def _specs() -> SpecBook:

@@ -23,6 +23,11 @@ ORDER BY id FOR UPDATE SKIP LOCKED;
 INSERT INTO shape (id) SELECT DISTINCT id FROM unnest(:id::text[]) AS new (id) ORDER BY id
 ON CONFLICT DO NOTHING;
 
+-- name: keep_shape
+-- A demand on workers that nobody forgets meanwhile.
+INSERT INTO shape (id) SELECT DISTINCT id FROM unnest(:id::text[]) AS new (id) ORDER BY id
+ON CONFLICT (id) DO UPDATE SET id = excluded.id;
+
 -- name: line_heads
 -- The oldest run of each line, whoever may take it.
 SELECT line.id, head.seq FROM json_to_recordset(CAST(:lines AS TEXT)::json) AS line (id text)

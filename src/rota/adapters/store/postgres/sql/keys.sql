@@ -2,7 +2,27 @@
 
 -- name: hold_declaration
 -- A declaration that is to change or to go, locked.
-SELECT name FROM declaration WHERE kind = :kind AND project = :project AND name = :name FOR UPDATE;
+SELECT kind, document FROM declaration WHERE kind = :kind AND project = :project AND name = :name FOR UPDATE;
+
+-- name: begin_rekeying
+-- Something was declared for all runs of a project.
+INSERT INTO rekeying (project, since, after)
+SELECT new.project, new.since, 0 FROM unnest(:project::text[], :now::bigint[]) AS new (project, since)
+ORDER BY project
+ON CONFLICT (project) DO UPDATE SET since = excluded.since, after = 0;
+
+-- name: runs_to_rekey
+-- What tells the keys of these runs, as far as they are not final, locked.
+SELECT seq, state, job_id, job_version, inputs, keys, CASE WHEN trigger IN ('schedule', 'after')
+    THEN (SELECT job.created_by FROM job WHERE job.id = run.job_id) ELSE created_by END AS asker
+FROM run WHERE seq = ANY(:seqs) AND coalesce(state, '')
+    IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN')
+ORDER BY id FOR NO KEY UPDATE;
+
+-- name: set_run_keys
+-- Which keys a run takes.
+UPDATE run SET keys = new.keys FROM unnest(:keys::text[], :seq::bigint[]) AS new (keys, seq)
+WHERE run.seq = new.seq;
 
 -- name: users_of_resource
 -- Jobs that use a named resource now.
@@ -26,6 +46,12 @@ ON CONFLICT (key) DO UPDATE SET key = excluded.key;
 UPDATE shared_key SET level = taken.level, at = taken.at
 FROM unnest(:level::float8[], :at::bigint[], :key::text[]) AS taken (level, at, key)
 WHERE shared_key.key = taken.key;
+
+-- name: charge_key
+-- Attempts that have ended used so much of a key.
+INSERT INTO key_charge (key, at, seq, amount)
+SELECT * FROM unnest(:key::text[], :now::bigint[], :seq::bigint[], :amount::bigint[])
+ON CONFLICT (key, at, seq) DO UPDATE SET amount = key_charge.amount + excluded.amount;
 
 -- name: forget_shared_keys
 -- Those of these keys of which nobody has or wants anything: it is as if they had never been used.

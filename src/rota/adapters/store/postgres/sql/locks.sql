@@ -8,10 +8,6 @@ SELECT FROM calendar WHERE project = :project AND name = ANY(:names) ORDER BY na
 -- Calendars that must neither change nor go while jobs begin to use them.
 SELECT FROM calendar WHERE project = :project AND name = ANY(:names) ORDER BY name FOR SHARE;
 
--- name: lock_shards
--- Nobody takes these over until the transaction has ended.
-SELECT FROM shard WHERE number = ANY(:numbers) ORDER BY number FOR SHARE;
-
 -- name: lock_sessions
 -- Sessions that are to end: nobody claims for them meanwhile.
 SELECT FROM session WHERE id = ANY(:ids) ORDER BY id FOR UPDATE;
@@ -31,6 +27,10 @@ SELECT FROM schedule WHERE job_id = ANY(:ids) ORDER BY job_id FOR NO KEY UPDATE;
 -- name: lock_open_gates
 -- These jobs stay as they are, though others may add runs as well.
 SELECT FROM schedule WHERE job_id = ANY(:ids) ORDER BY job_id FOR SHARE;
+
+-- name: lock_shapes
+-- Demands that are to be forgotten: no run begins to make them meanwhile.
+SELECT FROM shape WHERE id = ANY(:ids) ORDER BY id FOR UPDATE;
 
 -- name: lock_chains
 -- Lines that are to change.

@@ -21,7 +21,7 @@ SELECT * FROM unnest(:id::text[], :project::text[], :job_id::text[], :job::text[
 -- What decisions about these runs need, locked.
 SELECT id, seq, job_id, job, job_version, state, attempt, session, result, failures, losses, delivery,
     chain, capacity, expected, cancel_at, deadline_at, claimed_at, started_at, first_started_at,
-    release_at, backfill, gate_job, cart, keys
+    release_at, backfill, gate_job, cart, keys, shape
 FROM run WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: waiting_runs
@@ -86,13 +86,11 @@ ORDER BY id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED;
 -- name: claim_runs
 -- Give runs to a session, each as a new attempt with nothing to tell yet.
 UPDATE run SET state = 'CLAIMED', attempt = attempt + 1, session = :session, claimed_at = :now,
-    capacity = given.capacity, started_at = NULL, result = NULL, cause = '', message = '', exit_code = NULL,
+    capacity = :capacity, started_at = NULL, result = NULL, cause = '', message = '', exit_code = NULL,
     signal = NULL, steps = NULL, progress = NULL, cpu_seconds = 0, max_memory = 0, output = NULL,
     output_state = 'none', output_bytes = 0, output_lines = 0, truncated = 0
-FROM json_to_recordset(CAST(:runs AS TEXT)::json) AS given (seq bigint, capacity float8)
-WHERE run.seq = given.seq AND coalesce(run.state, '') = 'QUEUED'
-RETURNING run.seq, id, attempt, job_id, job_version, due_at, deadline_at, inputs, cart, item, chain,
-    expected, run.capacity;
+WHERE seq = ANY(:seqs) AND coalesce(state, '') = 'QUEUED'
+RETURNING seq, id, attempt, job_id, job_version, due_at, deadline_at, inputs, cart, item;
 
 -- name: start_runs
 -- Execution begins.
@@ -171,3 +169,10 @@ SELECT * FROM unnest(:pool::text[], :up_to::float8[], :count::bigint[], :seconds
 ORDER BY pool, up_to
 ON CONFLICT (pool, up_to) DO UPDATE SET count = start_delay.count + excluded.count,
     seconds = start_delay.seconds + excluded.seconds;
+
+-- name: keep_answers
+-- Remember answers to keys of callers, each if it is the first one.
+INSERT INTO idempotency (key, digest, answer, created_at)
+SELECT key, digest, answer, :now
+FROM json_to_recordset(CAST(:answers AS TEXT)::json) AS new (key text, digest text, answer text) ORDER BY key
+ON CONFLICT (key) DO NOTHING RETURNING key;

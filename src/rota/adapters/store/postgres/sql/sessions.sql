@@ -1,12 +1,13 @@
--- name: session
--- A worker's presence, locked: its free slots are given away one claim after another.
-SELECT session.*,
-    (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining
-FROM session WHERE id = :id FOR NO KEY UPDATE OF session;
+-- name: claiming_session
+-- A presence that does not end meanwhile. Its free slots are given away one claim after another: claims
+-- wait for a lock beside the row, which a renewal has to change without waiting for any of them.
+SELECT session.* FROM session, pg_advisory_xact_lock(7682002, hashtext(:id))
+WHERE id = :id FOR KEY SHARE OF session;
 
 -- name: free_session
--- The same, if nobody else is about to change it: firing waits for no worker.
-SELECT session.* FROM session WHERE id = :id FOR NO KEY UPDATE SKIP LOCKED;
+-- The same, if nobody else claims for it or is about to end it: firing waits for no worker.
+SELECT session.* FROM session WHERE id = :id AND pg_try_advisory_xact_lock(7682002, hashtext(:id))
+FOR KEY SHARE SKIP LOCKED;
 
 -- name: count_held
 -- How many attempts a session holds, of which runs, and whether its worker is to get more.

@@ -52,7 +52,7 @@ def advance(
     """One step after another, until the cart has to wait for something."""
     effects = Effects()
     has_more = False
-    for book in (yield from open_books([cart])):
+    for book in (yield from open_books(now, [cart])):
         has_more = yield from _go_on(now, book, closed_until, rules, effects)
         yield book.save()
     wakes = yield from effects.conclude()
@@ -293,11 +293,13 @@ def judge(now: int, carts: list[CartId], gates: Collection[str], effects: Effect
     """
     if not carts:
         return
-    for book in (yield from open_books(carts)):
+    for book in (yield from open_books(now, carts)):
         facts = yield from facts_of(book)
         match decide(facts, instant(now)):
             case Breach(then):
                 yield from breach(now, book, then, effects, gates)
+            case SkipRest():
+                book.look_at = now  # what would be tried again keeps it from ending
             case _:
                 pass
         yield book.save()

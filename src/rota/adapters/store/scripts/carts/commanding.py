@@ -40,7 +40,7 @@ _MOST_NAMED = 100  # items beside one event
 
 def command(now: int, cart: CartId, what: Command, actor: str) -> Script[Commanded]:
     """Do what was asked for, or raise why not."""
-    book = yield from open_book(cart)
+    book = yield from open_book(now, cart)
     effects = Effects(carts=True)
     concerned = yield from _obey(now, book, what, effects, actor)
     if concerned is not None:
@@ -180,6 +180,8 @@ def _edit(now: int, book: Book, what: EditCart, effects: Effects, actor: str) ->
     if what.items or what.rules.between != book.rules.between:
         yield from close_gate(now, book, effects, actor=actor)
     yield from _change_items(book, what.items, found)
+    if what.rules.failures != book.rules.failures:
+        book.breach_wave = None  # it is judged anew
     book.rules, book.look_at = what.rules, now
     rules = what.rules.to_document()
     yield record("cart.edited", now, [book.id], actor=actor, items=keys[:_MOST_NAMED], rules=rules)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from rota.adapters.store.rows import optional_micros, to_json
 from rota.adapters.store.script import Many, Row, Script, lock, query
+from rota.adapters.store.scripts.answering import first_answer
 from rota.adapters.store.scripts.carts.templates import moved
 from rota.adapters.store.scripts.effects import record
-from rota.adapters.store.scripts.submitting import first_answer
 from rota.domain.carts.intake import NewItem
 from rota.domain.carts.states import CartState
 from rota.domain.errors import Conflict, NotFound, StaleTransition

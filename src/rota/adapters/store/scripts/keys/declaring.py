@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from rota.adapters.store.rows import optional_instant, to_json
 from rota.adapters.store.script import Many, Row, Script, query
 from rota.adapters.store.scripts.keys.keeping import load_kept
+from rota.adapters.store.scripts.keys.rekeying import rekey_later
 from rota.adapters.store.scripts.keys.states import declaration_from, load_states
 from rota.domain.errors import Conflict
 from rota.domain.ids import RunId, instant
@@ -33,10 +35,13 @@ def _declared(row: Row) -> Declared:
 
 def save(now: int, new: Sequence[Declaration], actor: str) -> Script[Wakes]:
     """Create or replace, all or none."""
+    old: list[Declaration] = []
     for each in sorted(new, key=lambda each: (KINDS[type(each)], each.project, each.name)):
         kind = KINDS[type(each)]
+        old += yield from _hold(kind, each.project, each.name)
         yield Many("save_declaration", [(kind, each.project, each.name, to_json(each), actor, now)])
         yield _record("saved", now, kind, each.project, each.name, actor)
+    yield from rekey_later(now, (*old, *new))
     return _WAKES
 
 
@@ -44,13 +49,21 @@ def delete(
     now: int, kind: KeyKind, project: str, name: str, actor: str
 ) -> Script[tuple[bool, Wakes]]:
     """Whether there was one; a resource that jobs use stays."""
-    if not (yield query("hold_declaration", kind=kind, project=project, name=name)):
+    old = yield from _hold(kind, project, name)
+    if not old:
         return False, Wakes()
     if kind is KeyKind.RESOURCE:
         yield from _refuse_use(project, name)
     yield query("delete_declaration", kind=kind, project=project, name=name)
     yield _record("deleted", now, kind, project, name, actor)
+    yield from rekey_later(now, old)
     return True, _WAKES
+
+
+def _hold(kind: KeyKind, project: str, name: str) -> Script[list[Declaration]]:
+    """What is declared under a name, if anything; nobody else changes it meanwhile."""
+    rows = yield query("hold_declaration", kind=kind, project=project, name=name)
+    return [declaration_from(row) for row in rows]
 
 
 def _refuse_use(project: str, name: str) -> Script[None]:
@@ -75,12 +88,19 @@ def key_uses(now: int, keys: Collection[Key]) -> Script[dict[Key, KeyUse]]:
         states[key] = kept.kept_of(states[key])
     rows = (yield query("count_key_waiters", keys=states)) if states else ()
     waiting = {row["key"]: row["runs"] for row in rows}
-    uses = {}
-    for key, state in states.items():
-        holders = yield query("key_holders", key=key, limit=_HOLDERS)
-        runs = tuple(RunId(row["id"]) for row in holders)
-        uses[key] = KeyUse(state, runs, waiting.get(key, 0))
-    return uses
+    holders = yield from _holders(states)
+    return {
+        key: KeyUse(state, tuple(holders.get(key, ())), waiting.get(key, 0))
+        for key, state in states.items()
+    }
+
+
+def _holders(keys: Collection[Key]) -> Script[dict[Key, list[RunId]]]:
+    """Some of the runs that have these keys now."""
+    holders: dict[Key, list[RunId]] = defaultdict(list)
+    for row in (yield query("key_holders", keys=keys, limit=_HOLDERS)) if keys else ():
+        holders[row["key"]].append(RunId(row["id"]))
+    return holders
 
 
 def next_key_at(after: int) -> Script[datetime | None]:

@@ -13,6 +13,7 @@ from rota.adapters.store.scripts.effects import Effects
 from rota.adapters.store.scripts.fitting import fitting
 from rota.adapters.store.scripts.gates import hold_free_gates
 from rota.adapters.store.scripts.keys.admitting import Ask, answer, ask_of
+from rota.adapters.store.scripts.keys.changing import Change, changed_keys
 from rota.adapters.store.scripts.keys.keeping import keep
 from rota.adapters.store.scripts.keys.states import ends_of_lines, load_states, rank_in
 from rota.adapters.store.scripts.keys.waiting import wait_for_keys
@@ -28,6 +29,7 @@ from rota.ports.records import Released
 _PAGE = 2_000  # rows of one look at who has keys
 _SWEPT = 100  # keys of one look at who waits
 _BESIDE = 10  # runs that are told anew when they may go, beside those that go
+_RETOLD = 1_000  # runs that are told anew when what they wait for has changed
 _INEXACT = 1_000_000  # microseconds by which a run may be told a wrong time
 _MAY_HAVE_KEYS = frozenset(
     {RunState.QUEUED, RunState.CLAIMED, RunState.PROCESSING, RunState.UNKNOWN}
@@ -42,6 +44,8 @@ class Place:
     seq: int = 0
     waited: Key = ""  # among the keys that runs wait for
     at: int = 0  # whose time had come by then, has been looked at
+    told: frozenset[Change] = frozenset()  # of what changed of late, who waits for it knows
+    is_rekeying: bool = False  # runs are to take keys that were declared after them
 
     @property
     def is_start(self) -> bool:
@@ -55,16 +59,18 @@ def release(now: int, limit: int, place: Place, memory: Memory) -> Script[tuple[
     """
     old, place = yield from _left_behind(place, limit)
     swept, place = yield from _sweep(place)
+    changed, told = yield from changed_keys(place.at, place.told)
     due = {row["key"] for row in (yield query("due_keys", now=now, limit=limit))}
-    keys = {row["key"] for row in old} | swept | due
+    keys = {row["key"] for row in old} | swept | due | changed
     states = yield from load_states(now, keys)
     rooms = {key: _room(states.get(key), now, limit) for key in keys}
-    wanted = {key: room for key, room in rooms.items() if room or key in due}
+    wanted = {key: room for key, room in rooms.items() if room or key in due | changed}
     effects = Effects(memory=memory)
-    count = (yield from _let_go(now, wanted, limit, effects)) if wanted else 0
+    count = (yield from _let_go(now, wanted, changed, limit, effects)) if wanted else 0
     yield from _clear(old)
     wakes = yield from effects.conclude()
-    return Released(count, wakes), replace(place, at=now)
+    is_rekeying = bool((yield query("rekeying")))
+    return Released(count, wakes), replace(place, at=now, told=told, is_rekeying=is_rekeying)
 
 
 def _left_behind(place: Place, limit: int) -> Script[tuple[list[Row], Place]]:
@@ -103,14 +109,19 @@ def _room(state: KeyState | None, now: int, limit: int) -> int:
     return limit if state is None else min(room_of(state, now), limit)
 
 
-def _let_go(now: int, rooms: Mapping[Key, int], limit: int, effects: Effects) -> Script[int]:
+def _let_go(
+    now: int, rooms: Mapping[Key, int], changed: Collection[Key], limit: int, effects: Effects
+) -> Script[int]:
     most = min(max(rooms.values()), limit // len(rooms) + 1) + _BESIDE
-    rows = yield from _hold((yield from _first(rooms, most)), rooms)
+    found = yield from _first(rooms.keys() - changed, most)
+    if changed:
+        found += yield from _first(changed, _RETOLD // len(changed) + _BESIDE)
+    rows = yield from _hold(found, rooms)
     if not rows:
         return 0
     short, kept = yield from answer(now, [_ask_again(row) for row in rows], freed=rooms)
     passing = [row for row in rows if row["id"] not in short]
-    moved = yield from _tell(now, [row for row in rows if row["id"] in short], short)
+    moved = yield from _tell(now, [row for row in rows if row["id"] in short], short, changed)
     if passing:
         yield from pass_gates(now, passing, effects, _enter)
     yield from keep(now, kept)
@@ -148,9 +159,18 @@ def _hold(found: Sequence[Row], keys: Collection[Key]) -> Script[list[Row]]:
     return sorted((row for row in rows if row["cart"] in {None, *carts}), key=rank_in)
 
 
-def _tell(now: int, rows: Sequence[Row], short: Mapping[str, Sequence[Shortage]]) -> Script[int]:
+def _tell(
+    now: int,
+    rows: Sequence[Row],
+    short: Mapping[str, Sequence[Shortage]],
+    changed: Collection[Key],
+) -> Script[int]:
     """Let runs wait on, where that is news to them; returns how many wait for another key now."""
-    news = {row["seq"]: short[row["id"]] for row in rows if _is_news(now, row, short[row["id"]])}
+    news = {
+        row["seq"]: short[row["id"]]
+        for row in rows
+        if row["blocked_on"] in changed or _is_news(now, row, short[row["id"]])
+    }
     yield from wait_for_keys(news)
     return sum(1 for row in rows if row["blocked_on"] != short[row["id"]][0].key)
 

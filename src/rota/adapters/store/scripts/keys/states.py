@@ -9,6 +9,7 @@ import msgspec
 
 from rota.adapters.store.rows import to_json
 from rota.adapters.store.script import Many, Row, Rows, Script, query
+from rota.adapters.store.scripts.keys.charging import take_charges, with_charges
 from rota.domain.key_demands import DeclarationId, declaration_of, rule_of
 from rota.domain.key_order import PROMISED, Rank, Waiter, Waiters, rank_of
 from rota.domain.limits import Declaration, Limit, Quota, Resource
@@ -28,17 +29,19 @@ def declaration_from(row: Row) -> Declaration:
 
 def load_states(now: int, keys: Collection[Key]) -> Script[dict[Key, KeyState]]:
     """How these keys stand; those without a rule are left out."""
-    rules = yield from _rules(keys)
+    rules = yield from rules_of(keys)
     rates = [key for key, rule in rules.items() if isinstance(rule, Rate)]
-    buckets = (yield query("shared_keys", keys=rates)) if rates else ()
+    rows = (yield query("shared_keys", keys=rates)) if rates else ()
+    buckets = yield from with_charges(rules, _buckets(rules, rows))
     return (yield from _states(now, rules, buckets))
 
 
 def hold_states(now: int, keys: Collection[Key]) -> Script[dict[Key, KeyState]]:
     """The same; nobody else takes of any of these keys before the transaction has ended."""
     rows = yield from hold_keys(keys)
-    rules = yield from _rules(keys)
-    return (yield from _states(now, rules, rows))
+    rules = yield from rules_of(keys)
+    buckets = yield from take_charges(rules, _buckets(rules, rows))
+    return (yield from _states(now, rules, buckets))
 
 
 def hold_keys(keys: Collection[Key]) -> Script[Rows]:
@@ -69,7 +72,8 @@ def rank_in(row: Row) -> Rank:
     return rank_of(row["priority"], row["created_at"], row["seq"])
 
 
-def _rules(keys: Collection[Key]) -> Script[dict[Key, KeyRule]]:
+def rules_of(keys: Collection[Key]) -> Script[dict[Key, KeyRule]]:
+    """The rules of these keys; those without one are left out."""
     ids = {declaration_of(key) for key in keys}
     declared = yield from _declared({each for each in ids if each[0] is not KeyKind.EXCLUSIVE})
     rules = {key: rule_of(key, declared) for key in keys}
@@ -86,17 +90,21 @@ def _declared(ids: Iterable[DeclarationId]) -> Script[dict[DeclarationId, Declar
     }
 
 
-def _states(now: int, rules: Mapping[Key, KeyRule], buckets: Rows) -> Script[dict[Key, KeyState]]:
+def _states(
+    now: int, rules: Mapping[Key, KeyRule], buckets: Mapping[Key, Bucket]
+) -> Script[dict[Key, KeyState]]:
     rows = (yield query("key_amounts", keys=rules, since=now - PROMISED)) if rules else ()
     amounts = {row["key"]: (row["held"], row["queued"]) for row in rows}
-    levels = {row["key"]: row for row in buckets}
     return {
-        key: KeyState(rule, *amounts.get(key, (0, 0)), _bucket(rule, levels.get(key)))
+        key: KeyState(rule, *amounts.get(key, (0, 0)), buckets.get(key))
         for key, rule in rules.items()
     }
 
 
-def _bucket(rule: KeyRule, row: Row | None) -> Bucket | None:
-    if row is None or row["level"] is None or not isinstance(rule, Rate):
-        return None
-    return Bucket(rule, row["level"], row["at"])
+def _buckets(rules: Mapping[Key, KeyRule], rows: Rows) -> dict[Key, Bucket]:
+    """Those that are not full, or were not when somebody last took of them."""
+    return {
+        row["key"]: Bucket(rule, row["level"], row["at"])
+        for row in rows
+        if row["level"] is not None and isinstance(rule := rules.get(row["key"]), Rate)
+    }

@@ -1,0 +1,95 @@
+"""Answering together what many ask at the same time, so that one transaction serves them all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+from rota.domain.errors import Unavailable
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
+AnswerAll: TypeAlias = Callable[[Sequence[Asked]], Awaitable[Sequence[Answer | Exception]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request(Generic[Asked, Answer]):
+    asked: Asked
+    future: asyncio.Future[Answer]
+
+
+class Joining(Generic[Asked, Answer]):
+    """Whoever asks about the same while an answer is under way gets the next one, with the others.
+
+    Nobody waits for company, and nobody gets an answer that was begun before the question. One who
+    does not wait any more changes nothing for the others.
+    """
+
+    def __init__(self, answer_all: AnswerAll[Asked, Answer], most: int) -> None:
+        self._answer_all = answer_all
+        self._most = most  # that go together
+        self._waiting: dict[Hashable, deque[_Request[Asked, Answer]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def ask(self, about: Hashable, asked: Asked) -> Answer:
+        """What `asked` is answered, by itself or with others that are `about` the same."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        if about not in self._waiting:
+            self._waiting[about] = deque()
+            task = asyncio.create_task(self._serve(about))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._waiting[about].append(_Request(asked, future))
+        return await future
+
+    async def close(self) -> None:
+        """Wait until everybody has an answer, if only that the store is closed."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _serve(self, about: Hashable) -> None:
+        waiting = self._waiting[about]
+        try:
+            while waiting:
+                together = [waiting.popleft() for _ in range(min(len(waiting), self._most))]
+                still_there = [each for each in together if not each.future.done()]
+                if still_there:
+                    await self._answer(still_there)
+        finally:
+            del self._waiting[about]
+            _leave(waiting)
+
+    async def _answer(self, requests: Sequence[_Request[Asked, Answer]]) -> None:
+        answers: Sequence[Answer | Exception]
+        try:
+            answers = await self._answer_all([request.asked for request in requests])
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who asked hear of it
+            if len(requests) > 1 and not isinstance(error, Unavailable):  # it may be about one only
+                await asyncio.gather(*(self._answer([request]) for request in requests))
+                return
+            answers = [error] * len(requests)
+        except BaseException:
+            _leave(requests)
+            raise
+        _tell(requests, answers)
+
+
+def _tell(
+    requests: Sequence[_Request[Asked, Answer]], answers: Sequence[Answer | Exception]
+) -> None:
+    for request, answer in zip(requests, answers, strict=True):
+        if request.future.done():
+            continue
+        if isinstance(answer, Exception):
+            request.future.set_exception(answer)
+        else:
+            request.future.set_result(answer)
+
+
+def _leave(requests: Iterable[_Request[Asked, Answer]]) -> None:
+    """Nobody is going to answer these."""
+    for request in requests:
+        request.future.cancel()

@@ -1,0 +1,156 @@
+"""A worker and a server between which every message comes twice, work even long after."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.conformance.link.conftest import Shop
+
+from rota.adapters.clock import SystemClock
+from rota.domain.run import AttemptResult
+from rota.domain.spec import JobType
+from rota.domain.states import RunState
+from rota.ports.clock import Clock
+from rota.ports.executor import Assignment
+from rota.ports.link import WorkerLink
+from rota.ports.work import (
+    Beat,
+    BeatAnswer,
+    Fence,
+    Hello,
+    Order,
+    Outcome,
+    OutputChunk,
+    Progress,
+    ReportAnswer,
+    Start,
+    StartAnswer,
+    Welcome,
+)
+from rota.testing.builders import hello, outcome
+from rota.worker.attempts import Attempts
+from rota.worker.session import WorkerSession
+from rota.worker.spool import OutputSpool
+
+pytestmark = pytest.mark.anyio
+
+RUNS = 20
+SLOTS = 3
+
+
+class DoublingLink:
+    """Asks everything twice; all that was ever ordered comes again after each report."""
+
+    def __init__(self, link: WorkerLink) -> None:
+        self._link = link
+        self._past: list[Order] = []
+        self._again: list[Order] = []
+
+    async def register(self, hello: Hello) -> Welcome:
+        return await self._link.register(hello)
+
+    async def beat(self, beat: Beat) -> BeatAnswer:
+        await self._link.beat(beat)
+        return await self._link.beat(beat)
+
+    async def start(self, starts: Sequence[Start]) -> StartAnswer:
+        await self._link.start(starts)
+        return await self._link.start(starts)
+
+    async def report(self, outcomes: Sequence[Outcome]) -> ReportAnswer:
+        await self._link.report(outcomes)
+        answer = await self._link.report(outcomes)
+        self._again += self._past
+        return answer
+
+    async def output(self, chunks: Sequence[OutputChunk]) -> ReportAnswer:
+        return await self._link.output(chunks)
+
+    async def progress(self, items: Sequence[Progress]) -> None:
+        await self._link.progress(items)
+
+    async def receive(self) -> Order:
+        if self._again:
+            return self._again.pop(0)
+        order = await self._link.receive()
+        self._past.append(order)
+        self._again.append(order)
+        return order
+
+    async def leave(self) -> None:
+        await self._link.leave()
+
+    async def close(self) -> None:
+        await self._link.close()
+
+
+class AtOnce:
+    """Executes in no time. Implements `rota.ports.executor.Executor`, as far as it is asked."""
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._attempts = attempts
+        self.started: list[str] = []
+        self.is_done = asyncio.Event()
+
+    def start(self, assignments: Sequence[Assignment]) -> None:
+        works = [assignment.work for assignment in assignments]
+        self.started += [work.run for work in works]
+        self._attempts.ended([outcome(work, AttemptResult.COMPLETED) for work in works])
+        if len(set(self.started)) == RUNS:
+            self.is_done.set()
+
+    def cancel(self, fences: Sequence[Fence]) -> None:
+        raise AssertionError("nothing is to be cancelled")
+
+    async def close(self) -> None: ...
+
+
+class NoGuard:
+    def prolong(self, deadline: float) -> None: ...
+
+    async def keep_watch(self, clock: Clock, silence: timedelta) -> None: ...
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
+async def test_every_run_is_executed_once(shop: Shop, tmp_path: Path, delivery: str) -> None:
+    runs = await shop.scene.trigger(await shop.scene.job(delivery=delivery), RUNS)
+    attempts = Attempts(SystemClock(), OutputSpool(tmp_path / "spool"))
+    executor = AtOnce(attempts)
+    attempts.serve_with({JobType.SHELL: executor})
+
+    async def connect() -> DoublingLink:
+        return DoublingLink(await shop.connect())
+
+    session = WorkerSession(connect, attempts, hello(slots=SLOTS), NoGuard(), SystemClock())
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(session.run())
+        feeding = group.create_task(shop.floor.run())
+        await executor.is_done.wait()
+        session.stop()
+        feeding.cancel()
+
+    assert sorted(executor.started) == sorted(runs)
+    ended = [await shop.scene.show(run) for run in runs]
+    assert {(run.state, run.attempt) for run in ended} == {(RunState.COMPLETED, 1)}
+
+
+async def test_a_beat_that_comes_again_after_more_was_sent_loses_nothing(shop: Shop) -> None:
+    link = await shop.connect()
+    welcome = await link.register(hello())
+    before = Beat(received=0, stream=welcome.stream)
+    await link.beat(before)
+    [run] = await shop.scene.trigger(await shop.scene.job())
+    await shop.floor.claim_for(welcome.session)
+    await link.receive()
+
+    for _ in range(3):
+        await link.beat(before)
+
+    assert await shop.scene.state(run) is RunState.CLAIMED
+    await link.beat(Beat(received=1, stream=welcome.stream))
+    assert await shop.scene.state(run) is RunState.SCHEDULED
+    await link.close()
