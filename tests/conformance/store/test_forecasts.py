@@ -9,7 +9,7 @@ import pytest
 from rota.domain.carts.definition import CartRules, Order, Share
 from rota.domain.forecast.accuracy import Outcome as Came
 from rota.domain.ids import JobId, micros
-from rota.domain.limits import Limit
+from rota.domain.limits import Limit, Quota
 from rota.domain.run import AttemptResult, Trigger
 from rota.domain.states import RunState
 from rota.ports.forecasts import PredictedStart, TokensLeft
@@ -145,6 +145,17 @@ async def test_tokens_are_left_as_they_were_when_somebody_last_took_some(scene: 
 
     assert await scene.store.tokens_left(10) == taken
     assert [*await scene.store.tokens_left(1)] == ["rate:default/sms"]
+
+
+async def test_output_that_nobody_took_out_of_its_quota_yet_is_not_left(scene: Scene) -> None:
+    await scene.store.save_declarations([Quota("default", output_bytes_per_day=1_000)], actor="ann")
+    session = await scene.worker()
+    await scene.trigger(await scene.job("loud"))
+    await scene.finish(session, await scene.claim(session), output_bytes=1_500)
+
+    [left] = (await scene.store.tokens_left(10)).values()
+
+    assert left == TokensLeft(-501.0, scene.clock.instant)  # one byte when it was claimed
 
 
 async def test_open_carts_tell_what_is_left_by_wave(scene: Scene, carts: CartScene) -> None:

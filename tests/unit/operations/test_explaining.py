@@ -47,6 +47,15 @@ async def second_of(timeline: Timeline, **fields: Any) -> Explanation:
     return await explain(timeline, await trigger(timeline, **fields))
 
 
+async def test_a_token_that_comes_after_hours_is_likely_to_be_had_then(timeline: Timeline) -> None:
+    limit = {"name": "s3-put", "tokens": 1, "per": "3h", "burst": 1}
+    await define(timeline, {"limits": [limit]}, rate_limits=[{"name": "s3-put"}])
+
+    told = await second_of(timeline)
+
+    assert told.starts_at == START + 3 * HOUR
+
+
 async def test_a_rate_limit_says_when_the_next_token_comes(timeline: Timeline) -> None:
     limit = {"name": "s3-put", "tokens": 1, "per": "1m", "burst": 1}
     await define(timeline, {"limits": [limit]}, rate_limits=[{"name": "s3-put"}])
@@ -234,6 +243,7 @@ async def test_who_is_held_before_its_time_has_to_wait_for_that_too(timeline: Ti
     assert [reason.gate for reason in told.reasons] == ["hold", "time"]
     assert told.reasons[1].eligible_at == START + HOUR
     assert told.passed == ("pause",)
+    assert told.starts_at is None
 
 
 async def test_a_run_that_no_worker_could_take_says_what_is_missing(timeline: Timeline) -> None:

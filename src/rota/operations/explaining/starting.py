@@ -20,8 +20,18 @@ async def likely_start(backends: Backends, run: Run) -> datetime | None:
     forecast = await backends.forecast.get_within(_PATIENCE, _AHEAD, make)
     if forecast is None:
         return None
-    if run.state is RunState.SCHEDULED and run.eligible_at and run.eligible_at >= forecast.until:
-        return run.eligible_at
+    known = _known_time(run)
+    if known is not None and known >= forecast.until:
+        return known
     found = next((each for each in forecast.runs if each.id == run.id), None)
     start = forecast.start_of(found) if found else None
     return None if start is None else max(start, await backends.store.now())
+
+
+def _known_time(run: Run) -> datetime | None:
+    """The instant for which it waits; None: it waits for something else, perhaps besides."""
+    if run.state is RunState.SCHEDULED:
+        return run.eligible_at
+    times = [reason.eligible_at for reason in run.reasons]
+    known = [time for time in times if time is not None]
+    return max(known) if known and len(known) == len(times) else None

@@ -9,12 +9,15 @@ from operator import itemgetter
 
 from rota.adapters.store.rows import cart_rules_from, from_json, optional_instant, rules_from
 from rota.adapters.store.script import Many, Row, Script, query
+from rota.adapters.store.scripts.keys.charging import with_charges
+from rota.adapters.store.scripts.keys.states import rules_of
 from rota.domain.carts.states import CartState
 from rota.domain.forecast.accuracy import Outcome
 from rota.domain.ids import CartId, JobId, RunId, SessionId, instant, micros
+from rota.domain.key_demands import is_charged_later
 from rota.domain.order import share_of
 from rota.domain.run import Trigger
-from rota.domain.shared_keys import SECOND, Key
+from rota.domain.shared_keys import SECOND, Bucket, Key, Rate
 from rota.domain.states import RunState
 from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, PredictedStart, TokensLeft
 
@@ -48,8 +51,18 @@ def latest_durations(jobs: Collection[JobId], runs: int) -> Script[dict[JobId, l
 
 
 def tokens_left(limit: int) -> Script[dict[Key, TokensLeft]]:
-    rows = yield query("tokens_left", limit=limit)
-    return {row["key"]: TokensLeft(row["level"], instant(row["at"])) for row in rows}
+    """Also without what attempts are charged for and nobody has taken out yet."""
+    rows = {row["key"]: row for row in (yield query("tokens_left", limit=limit))}
+    rules = yield from rules_of([key for key in rows if is_charged_later(key)])
+    known = {
+        key: Bucket(rule, rows[key]["level"], rows[key]["at"])
+        for key, rule in rules.items()
+        if isinstance(rule, Rate)
+    }
+    charged = yield from with_charges(rules, known)
+    left = {key: (row["level"], row["at"]) for key, row in rows.items()}
+    left |= {key: (bucket.level, bucket.at) for key, bucket in charged.items()}
+    return {key: TokensLeft(level, instant(at)) for key, (level, at) in left.items()}
 
 
 def completions(limit: int) -> Script[dict[tuple[str, str], datetime]]:
