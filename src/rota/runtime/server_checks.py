@@ -9,7 +9,7 @@ from rota.runtime.settings import Settings
 from rota.sdk import token_calls
 from rota.sdk.errors import Invalid, RotaApiError, Unreachable
 from rota.sdk.exchange import Request, read, request_for
-from rota.sdk.server import Server
+from rota.sdk.server import Server, find_server
 from rota.sdk.transport import Transport
 
 _ANSWER_SECONDS = 3.0
@@ -18,15 +18,20 @@ _READY = Request("GET", "/readyz", {}, None, is_repeatable=True)
 
 def look_at_api(settings: Settings) -> Iterator[Finding]:
     """Whether the server of ROTA_URL is ready, and whom it takes us for."""
-    authorities = str(settings.tls_ca) if settings.tls_ca else None
-    server = Server(settings.url.rstrip("/"), settings.token or None, authorities)
     try:
+        server = find_server(settings.url, settings.token, _as_environment(settings))
         transport = Transport(server, _ANSWER_SECONDS)
         yield _readiness(server, transport)
         yield _caller(server, transport)
         transport.close()
     except (Invalid, Unreachable) as error:
         yield Finding("server", Verdict.PROBLEM, error.message, error.hint)
+
+
+def _as_environment(settings: Settings) -> dict[str, str]:
+    """What the CLI goes by besides, wherever it was set."""
+    authorities = {"ROTA_TLS_CA": str(settings.tls_ca)} if settings.tls_ca else {}
+    return {"ROTA_HOME": str(settings.home), **authorities}
 
 
 def _readiness(server: Server, transport: Transport) -> Finding:

@@ -104,6 +104,17 @@ class TestServerOfTheCommandLine:
         assert (found["token"].verdict, found["token"].message) == (Verdict.OK, "me, admin")
         assert server.url in found["server"].message
 
+    def test_server_of_this_folder_is_asked_with_the_token_that_is_left_here(
+        self, settings: Settings
+    ) -> None:
+        with AnsweringServer() as server:
+            server.on("GET /whoami", document({"name": "local", "role": "admin"}))
+            leave_note(settings, url=server.url, token="rota_left", pid=os.getpid())
+            found = self.findings(replace(settings, url=f"{server.url}/"))["token"]
+
+        assert found.message == "local, admin"
+        assert "Bearer rota_left" in server.asked[-1].headers.values()
+
     def test_token_that_is_not_taken(self, settings: Settings) -> None:
         with AnsweringServer() as server:
             server.on(
