@@ -18,6 +18,7 @@ from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.report import At
 from rota.domain.jobfile.wording import shown
 from rota.domain.schedule import compile_schedule, warnings
+from rota.domain.schedule.quoting import quoted
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import InputType, JobType, Late
 
@@ -37,6 +38,7 @@ def check_job(document: Document, written: Mapping[str, object], at: At) -> None
         if step is not INVALID:
             _check_retry(step.get("retry"), at.child("steps").child(index).child("retry"))
     _check_inputs(document.get("inputs", {}), at.child("inputs"))
+    _check_unattended(document, at)
     check_demands(document, written, at)
 
 
@@ -121,3 +123,13 @@ def _check_default(given: Document, at: At) -> None:
     if default is not None and not is_of_type(default, kind):
         hint = "put it in quotes, or write its type" if kind is InputType.STRING else ""
         at.refuse(f"default must be {TYPE_WORDS[kind]}, not {shown(default)}", hint)
+
+
+def _check_unattended(document: Document, at: At) -> None:
+    """Tell of inputs that a run has which somebody triggers, and a due one has not."""
+    if "schedule" not in document:
+        return
+    for name, given in document.get("inputs", {}).items():
+        if given is not INVALID and given.get("default") is None:
+            message = f"nobody gives input {quoted(name)} to runs that are due"
+            at.child("inputs").child(name).warn(message, "give it a default")

@@ -107,6 +107,17 @@ def test_faulty_inputs_are_not_also_called_missing() -> None:
     assert "inputs must be a mapping" in error
 
 
+def test_inputs_that_due_runs_would_not_have_are_told() -> None:
+    inputs = {"host": {}, "port": {"default": "22"}}
+
+    [problem] = read(file_of(job(schedule="@daily", inputs=inputs))).warnings
+
+    assert (problem.path, problem.message) == (
+        "jobs[0].inputs.host",
+        'nobody gives input "host" to runs that are due',
+    )
+
+
 def test_a_job_of_a_schedule_may_follow_with_inputs_to_be_given() -> None:
     spec = spec_of(schedule="@daily", after=["a"], inputs={"host": {}})
 
