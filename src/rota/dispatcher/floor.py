@@ -23,9 +23,9 @@ from rota.domain.run import AttemptResult
 from rota.operations import output, serving
 from rota.operations.backends import Backends
 from rota.operations.specs import Ref
-from rota.ports.queue import CANCELLED, WATCHED, Taker, Ticket
+from rota.ports.queue import CANCELLED, FAVOURED, WATCHED, Taker, Ticket
 from rota.ports.queue import output as output_topic
-from rota.ports.records import Finished
+from rota.ports.records import Claimed, Finished
 from rota.ports.work import (
     KNOWN_SPECS,
     Beat,
@@ -182,6 +182,7 @@ class Floor:
         self._changed.set()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._pass_on_cancels())
+            group.create_task(self._claim_for_favoured())
             group.create_task(self._pass_on_watches())
             while True:
                 await self._changed.wait()
@@ -242,25 +243,26 @@ class Floor:
         finally:
             (taker.pass_on if is_useful else taker.done)(ticket)
 
-    async def _is_useful(self, ticket: Ticket, desk: Desk, claimed: Sequence[Work]) -> bool:
+    async def _is_useful(self, ticket: Ticket, desk: Desk, claimed: Claimed) -> bool:
         if not ticket.runs:
             return desk.has_backlog
-        left = set(ticket.runs) - {item.run for item in claimed}
-        return bool(left) and await serving.any_queued(self._backends, tuple(left))
+        # Who is to have the runs that this claim left has been told: it needs no ticket.
+        rest = set(ticket.runs) - {item.run for item in claimed.works} - claimed.left
+        return bool(rest) and await serving.any_queued(self._backends, tuple(rest))
 
     async def claim_for(self, session: str) -> int:
         """One claim for a connected worker; returns how many runs it got."""
-        return len(await self._claim(self._desk(session)))
+        return len((await self._claim(self._desk(session))).works)
 
-    async def _claim(self, desk: Desk, runs: Sequence[str] = ()) -> list[Work]:
+    async def _claim(self, desk: Desk, runs: Sequence[str] = ()) -> Claimed:
         room = desk.room(self._config.batch_size)
         if room is None:
-            return []
+            return Claimed([])
         with desk.claiming():
             claimed = await serving.claim(
                 self._backends, room.session, room.slots, room.stream, runs
             )
-            await self._dispatch(desk, claimed, room.slots)
+            await self._dispatch(desk, claimed.works, room.slots)
         return claimed
 
     async def _dispatch(self, desk: Desk, claimed: list[Work], asked: int) -> None:
@@ -318,6 +320,19 @@ class Floor:
                     if desk is not None:
                         fences = await self._backends.store.cancels(desk.session.id)
                         desk.order(Cancel(fences))
+        finally:
+            listener.close()
+
+    async def _claim_for_favoured(self) -> None:
+        """Others have left runs to workers of ours."""
+        listener = self._backends.queue.listen(FAVOURED)
+        try:
+            while True:
+                for session in await listener.wait(self._config.poll_interval):
+                    desk = self._desks.get(session)
+                    if desk is not None:
+                        with suppress(HeldTooLong, StaleStream):  # the next poll sees to both
+                            await self._claim(desk)
         finally:
             listener.close()
 

@@ -6,6 +6,7 @@ Amounts are whole thousandths of a unit, so that what is taken and given back ad
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from math import fsum
 from typing import TypeAlias, TypeVar
 
 Vector: TypeAlias = Mapping[str, int]  # thousandths by name; a name that is missing counts 0
@@ -76,8 +77,16 @@ def best_fit(demand: Vector, rooms: Mapping[K, Vector]) -> K | None:
     return min(fitting, key=lambda place: _left_over(demand, rooms[place]), default=None)
 
 
+def tighter_fit(demand: Vector, here: Vector, others: Mapping[K, Vector]) -> K | None:
+    """Where else a demand fits, and leaves less than here; None: nowhere."""
+    best = best_fit(demand, others)
+    if best is None or not fits(demand, here):
+        return best
+    return best if _left_over(demand, others[best]) < _left_over(demand, here) else None
+
+
 def _left_over(demand: Vector, room: Vector) -> float:
-    """The sum of the fractions of a room that a demand would leave."""
-    return sum(
+    """The sum of the fractions of a room that a demand would leave, in whatever order they are."""
+    return fsum(
         (amount - demand.get(name, 0)) / amount for name, amount in room.items() if amount > 0
     )

@@ -15,6 +15,7 @@ from rota.ports.queue import (
     CANCELLED,
     CARTS,
     EVENTS,
+    FAVOURED,
     FOLLOWED,
     KEYS,
     TIMES,
@@ -45,6 +46,8 @@ class Backends:
             self.queue.offer(pool, runs)
         for session in wakes.sessions:
             self.queue.announce(CANCELLED, session)
+        for session in wakes.favoured:
+            self.queue.announce(FAVOURED, session)
         if wakes.times:
             self.queue.announce(TIMES)
         if wakes.carts:

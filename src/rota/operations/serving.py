@@ -10,7 +10,7 @@ import msgspec
 from rota.domain.ids import SessionId, micros
 from rota.domain.portable import why_not_portable
 from rota.operations.backends import Backends
-from rota.ports.records import Finished, Renewal, Session, Wakes
+from rota.ports.records import Claimed, Finished, Renewal, Session, Wakes
 from rota.ports.work import (
     Fence,
     Hello,
@@ -19,7 +19,6 @@ from rota.ports.work import (
     Start,
     StartAnswer,
     Welcome,
-    Work,
 )
 
 
@@ -46,9 +45,12 @@ async def claim(
     slots: int,
     stream: int = 1,
     runs: Sequence[str] = (),
-) -> list[Work]:
+) -> Claimed:
     """Runs for a worker with room: those named, then others in order of service."""
-    return await backends.store.claim(session, slots, stream, runs)
+    claimed = await backends.store.claim(session, slots, stream, runs)
+    if claimed.left:
+        backends.announce(claimed.wakes)
+    return claimed
 
 
 async def any_queued(backends: Backends, runs: Sequence[str]) -> bool:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 # Topics. A payload is a run, session or job id, or empty.
 CANCELLED = "cancelled"  # payload: session id that has something to stop
+FAVOURED = "favoured"  # payload: session id that a run was left to, as it fits it better
 WATCHED = "watched"  # payload: run id whose output somebody begins to follow
 EVENTS = "events"  # something was appended to the event history
 TIMES = "times"  # something may be due earlier than the scheduler thinks

@@ -179,6 +179,7 @@ class Wakes:
     followed: bool = False  # a run has completed that others follow
     workers: bool = False  # workers came or went
     keys: bool = False  # a run that takes shared keys ended or waits, or their rules changed
+    favoured: frozenset[SessionId] = frozenset()  # a run was left to them, as it fits them better
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +225,13 @@ class SubmittedBackfill:
 class Released:
     count: int
     wakes: Wakes
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    works: list[Work]
+    left: frozenset[str] = frozenset()  # runs that go to workers which they fit better
+    wakes: Wakes = Wakes()
 
 
 @dataclass(frozen=True, slots=True)

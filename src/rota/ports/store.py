@@ -32,6 +32,7 @@ from rota.ports.forecasts import ForecastStore
 from rota.ports.limits import LimitStore
 from rota.ports.places import LineStore
 from rota.ports.records import (
+    Claimed,
     Counts,
     DueSchedule,
     EndedWait,
@@ -71,7 +72,6 @@ from rota.ports.work import (
     Progress,
     Start,
     StartAnswer,
-    Work,
 )
 
 
@@ -229,10 +229,11 @@ class RunStore(Protocol):
 
     async def claim(
         self, session: SessionId, slots: int, stream: int = 1, runs: Sequence[str] = ()
-    ) -> list[Work]:
+    ) -> Claimed:
         """Give up to `slots` queued runs to a session, each a new attempt.
 
-        `runs` go first, as far as they are queued and fit, then others in order of service.
+        `runs` go first, as far as they are queued and fit, then others in order of service. For its
+        first second a run is left to the worker with room where it leaves least over.
         `StaleStream` if the worker has connected anew since: only its latest server may claim.
         """
         ...

@@ -274,7 +274,7 @@ class Scene:
     async def claim(
         self, session: SessionId, slots: int = 100, *, stream: int = 1, runs: Sequence[str] = ()
     ) -> list[Work]:
-        return await self.store.claim(session, slots, stream, runs)
+        return (await self.store.claim(session, slots, stream, runs)).works
 
     async def start(self, session: SessionId, attempts: Iterable[Fence | Work]) -> StartAnswer:
         """Ask for the permit to execute, or tell that it has begun."""

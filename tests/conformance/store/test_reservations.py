@@ -15,6 +15,7 @@ from rota.testing.builders import MINUTE, Scene
 pytestmark = pytest.mark.anyio
 
 ALL = 8  # of the memory of a worker
+SECOND = timedelta(seconds=1)  # so old, a run is not left to a worker that it fits better
 
 
 async def ask(
@@ -117,6 +118,7 @@ async def test_it_ends_when_another_worker_takes_the_run(scene: Scene) -> None:
 async def test_it_ends_with_its_worker(scene: Scene) -> None:
     leaving, staying = await worker(scene, "leaving"), await worker(scene, "staying")
     await ask(scene, "early", 2, 2)
+    scene.advance(SECOND)
     for session in (leaving, staying):
         await scene.claim(session, 1)
     [large] = await ask(scene, "large", ALL)
@@ -136,6 +138,7 @@ async def test_it_is_prolonged_while_it_is_for_the_best_run(scene: Scene) -> Non
     await ask(scene, "early", 2, minutes=60)
     running = await scene.claim(here)
     await ask(scene, "early too", 2, minutes=60)
+    scene.advance(SECOND)
     await scene.claim(other)
     [large] = await ask(scene, "large", ALL)
     await ask(scene, "small", 1, 20)
@@ -153,10 +156,11 @@ async def test_one_that_nobody_prolongs_is_over_after_a_minute(scene: Scene) -> 
     await ask(scene, "early", 2, minutes=60)
     await scene.claim(silent)
     await ask(scene, "early too", 2, minutes=60)
+    scene.advance(SECOND)
     running = await scene.claim(other)
     [large] = await ask(scene, "large", ALL)
     await given(scene, silent)
-    scene.advance(MINUTE + timedelta(seconds=1))
+    scene.advance(MINUTE + SECOND)
     await given(scene, other)
     await ask(scene, "small", 1, 20)
 

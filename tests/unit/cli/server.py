@@ -77,7 +77,7 @@ class Server:
         hello = Hello(worker="worker-1", pool="default", slots=100, resources={"cpu": 4_000})
         session, _ = await serving.register(self.backends, hello, _LEASE)
         self._sessions.append(session.id)
-        [work] = await serving.claim(self.backends, session.id, 1)
+        [work] = (await serving.claim(self.backends, session.id, 1)).works
         now = micros(await self.backends.store.now())
         await serving.start(self.backends, session.id, [Start(work.run, work.attempt, now)])
         return work

@@ -17,8 +17,9 @@ from rota.domain.errors import HeldTooLong, NotFound
 from rota.domain.ids import RunId, SessionId
 from rota.operations.backends import Backends
 from rota.ports.queue import CANCELLED
+from rota.ports.records import Claimed
 from rota.ports.store import Store
-from rota.ports.work import Cancel, Dispatch, Fence, Order, Welcome, Work
+from rota.ports.work import Cancel, Dispatch, Fence, Order, Welcome
 from rota.testing.builders import Scene, hello
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +44,7 @@ class DisturbedStore:
             await self.before_cancels[session]()
         return fences
 
-    async def claim(self, session: SessionId, *wish: Any) -> list[Work]:
+    async def claim(self, session: SessionId, *wish: Any) -> Claimed:
         if self.held_up.get(session, 0):
             self.held_up[session] -= 1
             raise HeldTooLong("others are changing the same")

@@ -14,9 +14,10 @@ import pytest
 from rota.adapters.queue.local import LocalQueue
 from rota.dispatcher.floor import Floor, FloorConfig
 from rota.domain.errors import HeldTooLong
+from rota.domain.resources import UNIT
 from rota.domain.spec import Overlap
 from rota.operations.backends import Backends
-from rota.ports.queue import Ticket
+from rota.ports.queue import FAVOURED, Ticket
 from rota.ports.work import Beat, Dispatch, Fence, Welcome
 from rota.testing.builders import Scene, hello, outcome
 
@@ -167,3 +168,44 @@ async def test_a_ticket_without_names_is_passed_on_while_there_may_be_more(
         await floor.report(welcome.session, [outcome(Fence(run, 1)) for run in first])
         assert await dispatched(floor, welcome) == runs[2:]
         assert await hand_over(taker) == "done"
+
+
+async def test_a_run_that_fits_another_worker_better_is_given_to_that_one_at_once(
+    scene: Scene, backends: Backends, taker: SoleTaker
+) -> None:
+    here = replace(backends, queue=SoleQueue(taker))
+    floor, elsewhere = never_polling(here), never_polling(here)
+    big = await elsewhere.register(hello("big", resources={"memory": 64 * UNIT}))
+    async with fed(floor, resources={"memory": 4 * UNIT}) as small:
+        assert await hand_over(taker) == "done"  # it waits from now on
+        runs = await scene.trigger(await scene.job(resources={"memory": UNIT}))
+
+        assert await elsewhere.claim_for(big.session) == 0
+        assert await dispatched(floor, small) == runs
+
+
+async def test_a_ticket_for_what_was_left_to_another_does_not_come_back(
+    scene: Scene, backends: Backends, taker: SoleTaker
+) -> None:
+    queue = SoleQueue(taker)
+    floor = never_polling(replace(backends, queue=queue))
+    listener = queue.listen(FAVOURED)
+    small = await scene.worker("small", resources={"memory": 4 * UNIT})
+    async with fed(floor, resources={"memory": 64 * UNIT}):
+        runs = await scene.trigger(await scene.job(resources={"memory": UNIT}))
+
+        assert await hand_over(taker, runs) == "done"
+        assert await listener.wait(NEVER) == {small}
+
+
+async def test_a_ticket_that_is_also_for_others_is_passed_on(
+    scene: Scene, backends: Backends, taker: SoleTaker
+) -> None:
+    floor = never_polling(replace(backends, queue=SoleQueue(taker)))
+    await scene.worker("small", resources={"memory": 4 * UNIT})
+    await scene.worker("far", labels={"site": "fra"})
+    async with fed(floor, resources={"memory": 64 * UNIT}):
+        left = await scene.trigger(await scene.job(resources={"memory": UNIT}))
+        far = await scene.trigger(await scene.job("far", needs={"site": "fra"}))
+
+        assert await hand_over(taker, left + far) == "passed on"

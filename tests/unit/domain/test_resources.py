@@ -1,6 +1,15 @@
 from __future__ import annotations
 
-from rota.domain.resources import best_fit, dominant_share, fits, lacking, minus, plus, total
+from rota.domain.resources import (
+    best_fit,
+    dominant_share,
+    fits,
+    lacking,
+    minus,
+    plus,
+    tighter_fit,
+    total,
+)
 
 
 class TestFitting:
@@ -47,3 +56,10 @@ class TestBestFit:
 
     def test_first_of_equals_wins(self) -> None:
         assert best_fit({"cpu": 1}, {"a": {"cpu": 2}, "b": {"cpu": 2}}) == "a"
+
+    def test_the_order_in_which_workers_write_their_offers_does_not_matter(self) -> None:
+        demand = {"slots": 1_000, "memory": 1_000}
+        here = {"slots": 5_000, "memory": 9_000, "gpu": 5_000, "cpu": 6_000}
+        other = {"slots": 5_000, "gpu": 5_000, "cpu": 6_000, "memory": 9_000}
+
+        assert tighter_fit(demand, here, {"other": other}) is None

@@ -108,7 +108,7 @@ class Worker:
 
     async def claim(self) -> list[Work]:
         """Take all that is queued, and start it."""
-        work = await serving.claim(self.backends, self.session, 100)
+        work = (await serving.claim(self.backends, self.session, 100)).works
         now = micros(await self.backends.store.now())
         starts = [Start(each.run, each.attempt, now) for each in work]
         await serving.start(self.backends, self.session, starts)

@@ -32,7 +32,8 @@ async def test_a_run_that_waits_gets_another_priority(served: Served) -> None:
 
     assert (moved.status_code, moved.json()["priority"]) == (200, 9)
     session = (await served.worker()).session
-    assert [work.run for work in await serving.claim(served.backends, session, 1)] == [second]
+    claimed = await serving.claim(served.backends, session, 1)
+    assert [work.run for work in claimed.works] == [second]
 
 
 @pytest.mark.parametrize(

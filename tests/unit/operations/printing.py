@@ -117,6 +117,6 @@ async def _claimed_run(backends: Backends) -> tuple[SessionId, RunId]:
     run = new_run_id(_NOW)
     await store.submit([NewRun(run, job.id, 1, Trigger.MANUAL, "test")])
     session, _ = await store.register(Hello("w", "default", 1), timedelta(minutes=5))
-    [work] = await store.claim(session.id, 1)
+    [work] = (await store.claim(session.id, 1)).works
     assert work.run == run
     return session.id, run

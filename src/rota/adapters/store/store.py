@@ -55,7 +55,7 @@ from rota.ports import records as port
 from rota.ports.calendars import NewCalendar, StoredCalendar
 from rota.ports.carts import NO_TEMPLATES, TemplateChanges
 from rota.ports.tokens import NewToken, Token
-from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer, Work
+from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer
 
 T = TypeVar("T")
 _NOTE_USE_EVERY = timedelta(minutes=1)  # a token's last use is known this exactly
@@ -191,7 +191,7 @@ class SqlStore(JoinedVerbs, CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, Wai
 
     async def claim(
         self, session: SessionId, slots: int, stream: int = 1, runs: Sequence[str] = ()
-    ) -> list[Work]:
+    ) -> port.Claimed:
         wish = claiming.Wish(slots, stream, runs)
         return await self._write(
             lambda now: claiming.claim(now, session, wish, self._memory), Urgency.CLAIM

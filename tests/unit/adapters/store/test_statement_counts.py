@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from rota.adapters.store.sqlite import driver
 from rota.adapters.store.sqlite.connection import connect
 from rota.adapters.store.sqlite.opening import open_sqlite
+from rota.domain.ids import JobId
 from rota.ports.records import Room
 from rota.testing.builders import LEASE, MINUTE, Scene, firing_of, hello
 from rota.testing.clock import FakeTicker
@@ -56,3 +58,21 @@ async def test_a_run_that_is_due_begins_after_few_statements(
 
     assert len(fired.claimed) == 1
     assert len(statements) <= MOST, statements
+
+
+async def test_others_are_looked_at_only_for_a_young_run_that_asks_for_resources(
+    scene: Scene, statements: list[str]
+) -> None:
+    worker = await scene.worker(resources={"cpu": 8_000})
+    asking = await scene.job("asking", resources={"cpu": 1_000})
+
+    async def looks(job: JobId, age: timedelta) -> int:
+        await scene.trigger(job)
+        scene.advance(age)
+        statements.clear()
+        assert len(await scene.claim(worker)) == 1
+        return sum("AS near" in statement for statement in statements)
+
+    assert await looks(await scene.job("plain"), timedelta()) == 0
+    assert await looks(asking, timedelta(seconds=1)) == 0
+    assert await looks(asking, timedelta(milliseconds=999)) == 1

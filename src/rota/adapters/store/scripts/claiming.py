@@ -21,7 +21,7 @@ from rota.domain.errors import StaleStream
 from rota.domain.order import cost_of, entitled
 from rota.domain.resources import Vector
 from rota.domain.shape import unmet
-from rota.ports.records import Room
+from rota.ports.records import Claimed, Room, Wakes
 from rota.ports.work import Work
 
 _ROUNDS = 3  # looks at the queue in one claim
@@ -36,15 +36,15 @@ class Wish:
     runs: Sequence[str] = ()  # those a ticket named
 
 
-def claim(now: int, session_id: str, wish: Wish, memory: Memory) -> Script[list[Work]]:
+def claim(now: int, session_id: str, wish: Wish, memory: Memory) -> Script[Claimed]:
     """Up to as many runs as wished for a session with room, each as a new attempt."""
     session = yield from present(now, session_id, wish.stream)
     if session is None:
-        return []
+        return Claimed([])
     effects = Effects(memory=memory)
     works = yield from _take_in_time(now, session, wish, effects)
-    yield from effects.conclude()
-    return works
+    wakes = yield from effects.conclude()
+    return Claimed(works, frozenset(effects.left), Wakes(favoured=wakes.favoured))
 
 
 def present(now: int, session_id: str, stream: int) -> Script[Row | None]:

@@ -28,6 +28,7 @@ class Effects:
     keys: bool = False
     memory: Memory = field(default_factory=Memory)  # of claims
     lines: Lines = field(default_factory=Lines)
+    left: dict[str, str] = field(default_factory=dict)  # runs by the session that is to claim them
     served: Counter[str] = field(default_factory=Counter)  # by pool
     offers: set[str] = field(default_factory=set)  # pools whose workers came or went
     ends: Counter[tuple[str, str]] = field(default_factory=Counter)  # by job and state
@@ -45,6 +46,7 @@ class Effects:
         for run in runs:
             for waiting in self.pools.values():
                 waiting.pop(run, None)
+            self.left.pop(run, None)
 
     def conclude(self) -> Script[Wakes]:
         """Write what many transactions write to, as the last thing; returns whom to wake."""
@@ -73,6 +75,7 @@ class Effects:
             followed=self.followed,
             workers=bool(self.offers),
             keys=self.keys,
+            favoured=frozenset(SessionId(session) for session in self.left.values()),
         )
 
 

@@ -20,7 +20,7 @@ def add_up(pool: str) -> Script[None]:
     """
     yield query("hold_pool", pool=pool)
     offers = yield query("offers", pool=pool)
-    totals = total(_times(row["workers"], capacity_in(row)) for row in offers)
+    totals = total(times(row["workers"], capacity_in(row)) for row in offers)
     yield query("set_totals", pool=pool, totals=to_json(totals))
 
 
@@ -32,10 +32,10 @@ def used_by(sessions: Rows) -> Script[dict[str, Vector]]:
         return used
     for row in (yield query("held_shapes", sessions=capacities)):
         demand = demand_of(row["shape"]).on(capacities[row["session"]])
-        taken = _times(row["attempts"], demand)
+        taken = times(row["attempts"], demand)
         used[row["session"]] = plus(used.get(row["session"], {}), taken)
     return used
 
 
-def _times(count: int, vector: Vector) -> Vector:
+def times(count: int, vector: Vector) -> Vector:
     return {name: amount * count for name, amount in vector.items()}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from rota.adapters.store.script import Row, Rows, Script, query
 from rota.adapters.store.scripts.effects import Effects
+from rota.adapters.store.scripts.neighbours import Neighbours
 from rota.adapters.store.scripts.picking import Picked, Queue, named_runs, oldest_runs
 from rota.adapters.store.scripts.reserving import Standing, Wanted, reserved_run, standing
 from rota.domain.order import allot, cost_of
@@ -32,11 +33,13 @@ def place(now: int, session: Row, queue: Queue, effects: Effects) -> Script[tupl
     """Runs that fit what the worker has left, in order of service; and what is to be reserved."""
     held = yield query("held_demands", session=session["id"])
     found = yield from standing(now, queue.pool, session)
-    room = _Room(now, queue, found, _placement(now, held, found), held)
-    room.offer_all((yield from reserved_run(found.here, room.placement.free)))
-    room.offer_all((yield from oldest_runs(queue, room.fitting_shapes())))
-    room.offer_all((yield from named_runs(queue, room.slots)))
+    others = Neighbours(now, queue.pool, session["id"], found.kept_free)
+    room = _Room(now, queue, found, _placement(now, held, found), held, others)
+    yield from _offer_all(room, (yield from reserved_run(found.here, room.placement.free)))
+    yield from _offer_all(room, (yield from oldest_runs(queue, room.fitting_shapes())))
+    yield from _offer_all(room, (yield from named_runs(queue, room.slots)))
     yield from _serve_by_rank(room, effects)
+    effects.left.update(others.left.values())
     return room.picked, Wanted(found, room.best, room.behind)
 
 
@@ -60,6 +63,7 @@ class _Room:
     found: Standing
     placement: Placement
     held: Rows
+    others: Neighbours
     picked: Picked = field(default_factory=dict)
     full: set[str] = field(default_factory=set)  # shapes that get no place any more
     best: Row | None = None  # the first by rank that does not fit now
@@ -74,10 +78,15 @@ class _Room:
         free = self.placement.free
         return [shape for shape in self.queue.shapes if fits(self._demand(shape), free)]
 
-    def offer_all(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            if self.slots and row["seq"] not in self.picked:
-                self.offer(row)
+    def is_decided(self, row: Row) -> bool:
+        return row["seq"] in self.picked or row["seq"] in self.others.left
+
+    def leaves(self, row: Row) -> Script[bool]:
+        """Whether it would fit here, but is left to a worker that it fits better."""
+        free = self.placement.free
+        if self.found.is_for([row["seq"]]) or not fits(self._demand(row["shape"]), free):
+            return False
+        return (yield from self.others.gets(row, free))
 
     def offer(self, row: Row) -> Verdict:
         ends_at, latest = _ends_at(self.now, row), _latest_end(self.now, row)
@@ -108,6 +117,12 @@ class _Room:
         return demand_of(shape).on(self.placement.capacity)
 
 
+def _offer_all(room: _Room, rows: Iterable[Row]) -> Script[None]:
+    for row in rows:
+        if room.slots and not room.is_decided(row) and not (yield from room.leaves(row)):
+            room.offer(row)
+
+
 def _serve_by_rank(room: _Room, effects: Effects) -> Script[None]:
     """Serve the line whose turn it is, one run at a time."""
     queue = room.queue
@@ -120,6 +135,8 @@ def _serve_by_rank(room: _Room, effects: Effects) -> Script[None]:
         row = yield from heads.next(chain)
         if row is None:
             heapq.heappop(turns)
+            continue
+        if (yield from room.leaves(row)):
             continue
         verdict = room.offer(row)
         if verdict is Verdict.TAKEN:
@@ -147,7 +164,7 @@ class _Heads:
             rows = self._rows.setdefault(chain, deque())
             while rows:
                 row = rows.popleft()
-                if row["shape"] not in self.room.full and row["seq"] not in self.room.picked:
+                if row["shape"] not in self.room.full and not self.room.is_decided(row):
                     return row
             found = yield from self._read(chain)
             if not found:

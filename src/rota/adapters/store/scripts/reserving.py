@@ -33,6 +33,11 @@ class Standing:
             return None
         return Reservation(self.seen["seq"], demand_of(self.seen["shape"]).on(self.capacity))
 
+    @property
+    def kept_free(self) -> str | None:
+        """The session whose worker it is."""
+        return self.seen["session"] if self.seen is not None and self.counts else None
+
     def is_for(self, runs: Collection[int]) -> bool:
         """Whether it holds for one of these."""
         return self.seen is not None and self.counts and self.seen["seq"] in runs

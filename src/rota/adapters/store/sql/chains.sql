@@ -123,13 +123,13 @@ GROUP BY line.value ->> 'id';
 
 -- name: chain_heads
 -- The oldest runs of a line that fit.
-SELECT seq, chain, shape, keys, expected, timeout FROM run
+SELECT seq, id, chain, shape, keys, expected, timeout, queued_at FROM run
 WHERE state = 'QUEUED' AND chain = :chain AND seq >= :first AND shape = ANY(:shapes)
 ORDER BY seq LIMIT :limit;
 
 -- name: oldest_runs
 -- The oldest runs of a pool that fit, found among the oldest of each of its lines.
-SELECT run.seq, run.chain, run.shape, run.keys, run.expected, run.timeout
+SELECT run.seq, run.id, run.chain, run.shape, run.keys, run.expected, run.timeout, run.queued_at
 FROM json_each(:lines) AS line JOIN run ON run.seq IN (
     SELECT head.seq FROM run AS head
     WHERE head.state = 'QUEUED' AND head.chain = line.value ->> 'id'

@@ -170,7 +170,7 @@ RETURNING seq, id, attempt, job_id, job_version, due_at, deadline_at, inputs, ca
 
 -- name: named_runs
 -- Which of these runs a worker of a pool may take now.
-SELECT seq, chain, shape, keys, expected, timeout FROM run
+SELECT seq, id, chain, shape, keys, expected, timeout, queued_at FROM run
 WHERE id = ANY(:ids) AND state = 'QUEUED' AND pool = :pool AND shape = ANY(:shapes)
 ORDER BY id LIMIT :limit;
 

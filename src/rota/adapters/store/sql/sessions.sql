@@ -79,6 +79,17 @@ WHERE session = :session AND state IN ('CLAIMED', 'PROCESSING');
 SELECT session, shape, count(*) AS attempts FROM run
 WHERE session = ANY(:sessions) AND state IN ('CLAIMED', 'PROCESSING') GROUP BY session, shape;
 
+-- name: neighbours
+-- Other workers of a pool that may get work, each as often as it holds different demands.
+SELECT near.id, near.slots, near.resources, near.labels, near.functions,
+    run.shape, count(run.seq) AS attempts
+FROM (SELECT id, slots, resources, labels, functions FROM session
+    WHERE pool = :pool AND alive = 1 AND stopping = 0 AND expires_at > :now AND id <> :session
+        AND NOT EXISTS (SELECT 1 FROM drained_worker WHERE drained_worker.name = session.worker)
+    LIMIT :limit) AS near
+LEFT JOIN run ON run.session = near.id AND run.state IN ('CLAIMED', 'PROCESSING')
+GROUP BY near.id, near.slots, near.resources, near.labels, near.functions, run.shape;
+
 -- name: select_sessions
 -- Workers, the newest first.
 SELECT session.*, (SELECT count(*) FROM run WHERE run.session = session.id

@@ -19,6 +19,7 @@ from rota.domain.retry import Ending, attempt_ended
 from rota.domain.run import AttemptResult, Trigger
 from rota.domain.states import LEASED_STATES, RunEvent, RunState
 from rota.ports.records import (
+    Claimed,
     DueSchedule,
     Finished,
     Fired,
@@ -32,7 +33,7 @@ from rota.ports.records import (
     Submitted,
     Wakes,
 )
-from rota.ports.work import Fence, Hello, Outcome, Start, StartAnswer, Work
+from rota.ports.work import Fence, Hello, Outcome, Start, StartAnswer
 from rota.testing.clock import START
 from rota.testing.universes.catalogue import PROJECT, KnownJob
 from rota.testing.universes.memory.claiming import Claims
@@ -144,14 +145,14 @@ class MemoryStore:
 
     async def claim(
         self, session: SessionId, slots: int, stream: int = 1, runs: Sequence[str] = ()
-    ) -> list[Work]:
+    ) -> Claimed:
         found = self._sessions[session]
         if not found.alive or found.expires_at <= self._clock.now():
-            return []
+            return Claimed([])
         if found.stream != stream:
             raise StaleStream(f"the worker of session {session} has connected anew")
         taken = self._claims.take(found, slots, self._clock.now())
-        return [run.as_work() for run in taken]
+        return Claimed([run.as_work() for run in taken])
 
     async def start(self, session: SessionId, starts: Sequence[Start]) -> StartAnswer:
         granted: list[Fence] = []
@@ -183,7 +184,7 @@ class MemoryStore:
             (accepted if is_own else fenced).append(fence)
         found = self._sessions[session]
         may_claim = claim > 0 and found.stream == stream
-        works = await self.claim(session, claim, stream) if may_claim else []
+        works = (await self.claim(session, claim, stream)).works if may_claim else []
         return Finished(tuple(accepted), tuple(fenced), _QUIET, tuple(works))
 
     def _end(self, run: StoredRun, result: AttemptResult, *, counts: bool = True) -> None:

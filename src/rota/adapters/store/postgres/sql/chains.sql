@@ -38,14 +38,15 @@ CROSS JOIN LATERAL (
 
 -- name: chain_heads
 -- The oldest runs of a line that fit and that nobody else is about to change.
-SELECT seq, chain, shape, keys, expected, timeout FROM run
+SELECT seq, id, chain, shape, keys, expected, timeout, queued_at FROM run
 WHERE state = 'QUEUED' AND chain >= :chain AND chain <= :chain AND (chain, seq) >= (:chain, :first)
     AND shape = ANY(:shapes)
 ORDER BY chain, seq LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: oldest_runs
 -- The oldest runs of a pool that fit, found among the oldest of each of its lines.
-SELECT seq, chain, shape, keys, expected, timeout FROM run WHERE state = 'QUEUED' AND seq IN (
+SELECT seq, id, chain, shape, keys, expected, timeout, queued_at
+FROM run WHERE state = 'QUEUED' AND seq IN (
     SELECT head.seq
     FROM json_to_recordset(CAST(:lines AS TEXT)::json) AS line (id text, first bigint)
     CROSS JOIN LATERAL (

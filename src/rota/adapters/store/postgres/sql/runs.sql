@@ -79,7 +79,7 @@ WHERE run.id = over.id AND coalesce(run.state, '') IN ('SCHEDULED', 'BLOCKED', '
 
 -- name: named_runs
 -- Which of these runs a worker of a pool may take now; what somebody else has in hand is his.
-SELECT seq, chain, shape, keys, expected, timeout FROM run
+SELECT seq, id, chain, shape, keys, expected, timeout, queued_at FROM run
 WHERE id = ANY(:ids) AND state = 'QUEUED' AND pool = :pool AND shape = ANY(:shapes)
 ORDER BY id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED;
 
