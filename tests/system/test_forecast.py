@@ -19,11 +19,11 @@ SECOND = timedelta(seconds=1)
 AHEAD = 20 * SECOND
 TICKS = [f"tick-{number}" for number in range(5)]
 DUE = 3 * len(TICKS)  # starts: each of them is due four times, the last perhaps too late
-BACKLOG = {"call": 6, "licensed": 3, "slow": 2, "batch": 12, "big": 1}
+BACKLOG = {"call": 6, "licensed": 5, "slow": 2, "batch": 8, "big": 1}
 ITEM, FLAKY = "item", "flaky"
 JOBS = (
     *(job(name, "sleep 0.4", schedule="every 5s", priority=9) for name in TICKS),
-    job("batch", "sleep 1", resources={"memory": "2GiB"}),
+    job("batch", "sleep 2", resources={"memory": "2GiB"}),
     job("big", "sleep 2", resources={"memory": "8GiB"}),  # all that the worker has
     job("call", "true", rate_limits=["api"]),
     job("licensed", "sleep 1", resources={"licence": 1}),
@@ -64,14 +64,14 @@ def begin(client: Client) -> None:
     client.drain_worker("only")
     for name, count in BACKLOG.items():
         client.trigger_many(name, [{}] * count)
-    items = [{"key": str(number)} for number in range(3)]
-    client.submit_cart({"name": "rollout", "job": ITEM}, items)
+    items = [{"key": str(number)} for number in range(5)]
+    client.submit_cart({"name": "rollout", "job": ITEM, "order": "serial"}, items)
     client.resume_worker("only")
 
 
 def foretold(client: Client) -> tuple[datetime, Mapping[str, list[ForecastStart]]]:
     """When the forecast was made, and the starts of each job that it has in the time ahead."""
-    names = (*TICKS, *BACKLOG, ITEM, FLAKY)
+    names = (*BACKLOG, ITEM, FLAKY, *TICKS)  # those first that might all begin meanwhile
     made = {name: client.forecast(AHEAD, job=name) for name in names}
     starts = {name: [run for run in made[name].runs if run.start_at] for name in names}
     return min(forecast.made_at for forecast in made.values()), starts

@@ -12,6 +12,8 @@ import pytest
 from tests.pooler import pooler_before
 from tests.system.jobs import apply, job, runs_of
 
+from rota.domain.ids import ServerId
+from rota.domain.shards import assignment
 from rota.runtime import tokens
 from rota.runtime.settings import Settings
 from rota.sdk import calls
@@ -49,6 +51,12 @@ class Site:
         shards = client.list_shards()
         return servers | workers | {(str(s.number), str(s.owner), str(s.epoch)) for s in shards}
 
+    def is_at_rest(self) -> bool:
+        """Whether each shard is where it belongs."""
+        client = self.clients[0]
+        wanted = assignment([ServerId(each.id) for each in client.list_servers()])
+        return wanted == {each.number: each.owner for each in client.list_shards()}
+
     def ended(self, name: str) -> int:
         return len(runs_of(self.clients[1], name, "COMPLETED"))
 
@@ -81,7 +89,9 @@ def site(postgres: PostgresServer, tmp_path: Path) -> Iterator[Site]:
             worker = WorkerNode(name, tmp_path / name, clients[0], **settings)
             until.callback(worker.close)
             worker.start()
-        yield Site(clients, pooler)
+        site = Site(clients, pooler)
+        eventually(site.is_at_rest, PATIENCE)
+        yield site
 
 
 def _server(name: str, folder: Path, settings: dict[str, str]) -> ServerNode:

@@ -31,6 +31,7 @@ class TestLease:
     def test_nothing_dies_before_the_deadline(self, guarded: Guarded) -> None:
         guarded.spawn("a", "sleep", "100")
         guarded.heard("started", "a")
+        eventually(guarded.living, "the job is not there")  # in an exec it shows no mark
         deadline = guarded.lease(0.3)
 
         eventually(lambda: not guarded.living(), "the job outlived its lease")
