@@ -77,6 +77,7 @@ def parts(marks: Sequence[Mark], owners: Mapping[str, str]) -> dict[str, float]:
     return {user: seconds / sum(used.values()) for user, seconds in used.items()}
 
 
+@pytest.mark.campaign
 class TestWeights:
     def test_resource_time_goes_by_weight_and_a_newcomer_is_served_next(
         self, up: Up, evidence: Evidence, as_user: AsUser
@@ -103,8 +104,9 @@ class TestWeights:
 
         entitled = {user: weight / sum(WEIGHTS.values()) for user, weight in WEIGHTS.items()}
         assert parts(marks, owners) == pytest.approx(entitled, abs=TOLERANCE)
-        # But for a slot that is the oldest run's, and one of the line with which it stands level.
-        assert len(served_before(rota.client, newcomer)) <= 2
+        # But for the run that a place is kept for, one that is the oldest of all, and one of the
+        # line with which it stands level.
+        assert len(served_before(rota.client, newcomer)) <= 3
 
 
 def backlog(client: Client, jobs: Sequence[str]) -> list[str]:

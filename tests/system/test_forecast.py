@@ -13,17 +13,17 @@ from rota.sdk.client import Client
 from rota.sdk.forecast_answers import ForecastStart
 from rota.testing.waiting import eventually
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.campaign, pytest.mark.timeout(180)]
 
 SECOND = timedelta(seconds=1)
 AHEAD = 20 * SECOND
 TICKS = [f"tick-{number}" for number in range(5)]
 DUE = 3 * len(TICKS)  # starts: each of them is due four times, the last perhaps too late
-BACKLOG = {"call": 6, "licensed": 5, "slow": 2, "batch": 8, "big": 1}
+BACKLOG = {"call": 6, "licensed": 3, "slow": 2, "batch": 12, "big": 1}
 ITEM, FLAKY = "item", "flaky"
 JOBS = (
     *(job(name, "sleep 0.4", schedule="every 5s", priority=9) for name in TICKS),
-    job("batch", "sleep 2", resources={"memory": "2GiB"}),
+    job("batch", "sleep 1", resources={"memory": "2GiB"}),
     job("big", "sleep 2", resources={"memory": "8GiB"}),  # all that the worker has
     job("call", "true", rate_limits=["api"]),
     job("licensed", "sleep 1", resources={"licence": 1}),
@@ -46,7 +46,8 @@ def test_nine_of_ten_starts_come_when_they_were_predicted(up: Up) -> None:
     made_at, predicted = foretold(client)
 
     assert sum(len(predicted[name]) for name in TICKS) >= DUE
-    assert all(predicted.values())  # of every kind, though some have begun
+    begun = [name for name, starts in predicted.items() if not starts]
+    assert len(begun) <= 2, begun  # all that there were of these, before the forecast was made
     assert sum(len(predicted[name]) for name in BACKLOG) >= sum(BACKLOG.values()) / 2
     told = [
         (name, (start - made_at) / SECOND, (actual - made_at) / SECOND)
@@ -64,8 +65,8 @@ def begin(client: Client) -> None:
     client.drain_worker("only")
     for name, count in BACKLOG.items():
         client.trigger_many(name, [{}] * count)
-    items = [{"key": str(number)} for number in range(5)]
-    client.submit_cart({"name": "rollout", "job": ITEM, "order": "serial"}, items)
+    items = [{"key": str(number)} for number in range(3)]
+    client.submit_cart({"name": "rollout", "job": ITEM}, items)
     client.resume_worker("only")
 
 
