@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from rota.adapters.clock import SystemClock
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobType
 from rota.domain.states import RunState
-from rota.ports.clock import Clock
 from rota.ports.executor import Assignment
 from rota.ports.link import WorkerLink
 from rota.ports.work import (
@@ -32,6 +30,7 @@ from rota.ports.work import (
     Welcome,
 )
 from rota.testing.builders import hello, outcome
+from rota.testing.guards import NoGuard
 from rota.worker.attempts import Attempts
 from rota.worker.session import WorkerSession
 from rota.worker.spool import OutputSpool
@@ -107,12 +106,6 @@ class AtOnce:
         raise AssertionError("nothing is to be cancelled")
 
     async def close(self) -> None: ...
-
-
-class NoGuard:
-    def prolong(self, deadline: float) -> None: ...
-
-    async def keep_watch(self, clock: Clock, silence: timedelta) -> None: ...
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])

@@ -14,7 +14,6 @@ from tests.unit.worker.test_spool import FIRST, chunks
 from rota.adapters.clock import SystemClock
 from rota.domain.errors import Unavailable
 from rota.domain.spec import JobType
-from rota.ports.clock import Clock
 from rota.ports.work import (
     Beat,
     BeatAnswer,
@@ -29,6 +28,7 @@ from rota.ports.work import (
     StartAnswer,
     Welcome,
 )
+from rota.testing.guards import NoGuard
 from rota.worker.attempts import Attempts
 from rota.worker.delivery import DeliveryPacing, OutputDeliverer
 from rota.worker.session import SessionConfig, WorkerSession
@@ -83,12 +83,6 @@ class Link:
         self.heard.append("left")
 
     async def close(self) -> None: ...
-
-
-class NoGuard:
-    def prolong(self, deadline: float) -> None: ...
-
-    async def keep_watch(self, clock: Clock, silence: timedelta) -> None: ...
 
 
 class Worker:
