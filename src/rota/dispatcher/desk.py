@@ -29,12 +29,16 @@ class Desk:
     known_specs: set[Ref] = field(default_factory=set)
     has_backlog: bool = True  # the latest claim left runs behind, as far as is known
     takes_nothing: bool = False  # the worker stops, or is drained, or is not settled
+    is_retiring: bool = False  # our server stops
     is_held_up: bool = False  # the latest claim could not be made, which has been told
     is_settled: bool = True  # whether it is known what its former connections left behind
     has_room: asyncio.Event = field(default_factory=asyncio.Event)
     taking_report: asyncio.Lock = field(default_factory=asyncio.Lock)
     watched: set[str] = field(default_factory=set)  # runs that somebody follows, here or elsewhere
     _orders: asyncio.Queue[Order | None] = field(default_factory=asyncio.Queue)
+    _is_sending: bool = False  # the latest order that was asked for
+    _is_closed: bool = False
+    _has_moved_on: asyncio.Event = field(default_factory=asyncio.Event)  # towards having sent all
     _sent: int = 0  # items of work
     _claims_begun: int = 0
     _open_claims: set[int] = field(default_factory=set)  # not yet dispatched, by their number
@@ -52,7 +56,9 @@ class Desk:
 
     def free(self, after: int = 0) -> int:
         """Slots that are free, or will be after that many attempts have ended."""
-        return 0 if self.takes_nothing else self.session.slots - len(self.held) + after
+        if self.takes_nothing or self.is_retiring:
+            return 0
+        return self.session.slots - len(self.held) + after
 
     def room(self, most: int) -> Room | None:
         """Up to so many of the free slots; None: there are none."""
@@ -84,6 +90,18 @@ class Desk:
             yield
         finally:
             self._open_claims.discard(number)
+            self._has_moved_on.set()
+
+    async def retire(self) -> None:
+        """Take no more work; returns when all that was claimed is with the worker, or cannot be."""
+        self.is_retiring = True
+        while (self._open_claims or self._has_unsent) and not self._is_closed:
+            self._has_moved_on.clear()
+            await self._has_moved_on.wait()
+
+    @property
+    def _has_unsent(self) -> bool:
+        return self._is_sending or not self._orders.empty()
 
     def never_arrived(self, ours: frozenset[Fence], beat: Beat) -> frozenset[Fence]:
         """Those of the worker's attempts that a beat does not name and that will not arrive.
@@ -131,7 +149,10 @@ class Desk:
 
     async def next_order(self) -> Order:
         """Work that was taken back while it waited here is left out."""
+        self._is_sending = False  # whoever asks for the next one has sent the one before
+        self._has_moved_on.set()
         order = await self._orders.get()
+        self._is_sending = True
         if order is None:
             raise moved(self.session.id)
         return self._counted(order) if isinstance(order, Dispatch) else order
@@ -147,6 +168,8 @@ class Desk:
 
     def close(self) -> None:
         """Whoever waits for orders hears that none will come."""
+        self._is_closed = True
+        self._has_moved_on.set()
         self._orders.put_nowait(None)
 
 

@@ -58,6 +58,7 @@ class FloorConfig:
     poll_interval: timedelta = timedelta(seconds=2)  # how often an idle worker is looked at anyway
     batch_size: int = 500  # runs claimed in one transaction
     known_specs: int = KNOWN_SPECS  # job versions that a worker is thought to know
+    retiring: timedelta = timedelta(seconds=3)  # for claims under way when the server stops
 
 
 class Floor:
@@ -74,6 +75,7 @@ class Floor:
         self._desks: dict[str, Desk] = {}
         self._ended: deque[str] = deque(maxlen=_REMEMBERED_ENDS)  # the latest runs
         self._changed = asyncio.Event()
+        self._is_retiring = False
 
     # --- what workers say
 
@@ -84,7 +86,9 @@ class Floor:
         former = self._desks.get(session.id)
         if former is None or former.session.stream < session.stream:
             self._dismiss(former)
-            self._desks[session.id] = Desk.resumed(session) if hello.resumes else Desk(session)
+            desk = Desk.resumed(session) if hello.resumes else Desk(session)
+            desk.is_retiring = self._is_retiring
+            self._desks[session.id] = desk
             self._changed.set()
         return welcome
 
@@ -193,6 +197,17 @@ class Floor:
                 for desk in desks - feeders.keys():
                     feeders[desk] = group.create_task(self._feed(desk))
 
+    async def retire(self) -> None:
+        """Claim no more; returns when what was claimed is with its workers, or after a grace.
+
+        What a server has claimed and not sent when it stops costs the run an attempt that never
+        began.
+        """
+        self._is_retiring = True
+        with suppress(TimeoutError):  # the workers' next server takes back what has not arrived
+            async with asyncio.timeout(self._config.retiring.total_seconds()):
+                await asyncio.gather(*(desk.retire() for desk in self._desks.values()))
+
     async def _feed(self, desk: Desk) -> None:
         """Claim for one worker whenever there is work and it has room."""
         taker = self._backends.queue.takes(desk.session.pool)
@@ -245,7 +260,7 @@ class Floor:
 
     async def _is_useful(self, ticket: Ticket, desk: Desk, claimed: Claimed) -> bool:
         if not ticket.runs:
-            return desk.has_backlog
+            return desk.has_backlog or desk.is_retiring
         # Who is to have the runs that this claim left has been told: it needs no ticket.
         rest = set(ticket.runs) - {item.run for item in claimed.works} - claimed.left
         return bool(rest) and await serving.any_queued(self._backends, tuple(rest))

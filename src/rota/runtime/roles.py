@@ -78,6 +78,11 @@ class Roles:
         """Let other servers fire from here on."""
         await self._keeper.hand_over()
 
+    async def stop_claiming(self) -> None:
+        """Leave all waiting runs to the workers of other servers."""
+        if self.floor is not None:
+            await self.floor.retire()
+
     async def leave(self) -> None:
         """Say goodbye; nothing of `services` may run any more."""
         await self._keeper.leave()

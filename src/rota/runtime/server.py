@@ -144,6 +144,7 @@ class Server:
         if self._machine is not None:
             await self._machine.worker.stop()
         if rpc is not None:
+            await roles.stop_claiming()
             await rpc.close()
 
 

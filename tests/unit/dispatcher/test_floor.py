@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import Sequence
 
 import pytest
 
 from rota.dispatcher.floor import Floor, FloorConfig
 from rota.domain.errors import NotFound, StaleStream
 from rota.domain.ids import JobId, SessionId
-from rota.domain.run import AttemptResult
-from rota.domain.spec import JobSpec, Overlap
+from rota.domain.spec import Overlap
 from rota.operations.backends import Backends
-from rota.operations.specs import Ref, SpecBook
-from rota.ports.store import Store
-from rota.ports.work import Beat, Dispatch, Fence, Welcome, Work
+from rota.ports.work import Beat, Dispatch, Fence, Welcome
 from rota.testing.builders import Scene, hello, outcome
 
 pytestmark = pytest.mark.anyio
@@ -172,152 +167,6 @@ class TestResumedWorker:
         await floor.beat(welcome.session, Beat())
 
         assert (before, await floor.claim_for(welcome.session)) == (0, 1)
-
-
-class SlowSpecs(SpecBook):
-    """Finds specs only when a test allows it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = asyncio.Event()
-        self.allowed = asyncio.Event()
-
-    async def find(self, store: Store, refs: Collection[Ref]) -> dict[Ref, JobSpec]:
-        self.asked.set()
-        await self.allowed.wait()
-        return await super().find(store, refs)
-
-
-class TestSlowDispatch:
-    """Between the claim and the dispatch the definition is read, which may take many beats."""
-
-    @pytest.fixture
-    def specs(self) -> SlowSpecs:
-        return SlowSpecs()
-
-    @pytest.fixture
-    def floor(self, backends: Backends, specs: SlowSpecs) -> Floor:
-        return Floor(replace(backends, specs=specs))
-
-    @asynccontextmanager
-    async def claim_under_way(
-        self, floor: Floor, specs: SlowSpecs, welcome: Welcome
-    ) -> AsyncIterator[None]:
-        """A claim that is done in the store; it is dispatched at the end."""
-        claim = asyncio.create_task(floor.claim_for(welcome.session))
-        async with asyncio.timeout(10):
-            await specs.asked.wait()
-            yield
-            specs.allowed.set()
-            await claim
-
-    async def dispatched(self, floor: Floor, welcome: Welcome) -> tuple[Work, ...]:
-        order = await floor.next_order(welcome.session, welcome.stream)
-        assert isinstance(order, Dispatch)
-        return order.work
-
-    async def test_what_is_not_on_its_way_yet_is_not_lost(
-        self, scene: Scene, floor: Floor, specs: SlowSpecs
-    ) -> None:
-        [run] = await scene.trigger(await scene.job())
-        welcome = await floor.register(hello())
-
-        async with self.claim_under_way(floor, specs, welcome):
-            for _ in range(3):
-                await floor.beat(welcome.session, Beat())
-        await floor.beat(welcome.session, Beat())
-
-        assert [each.result for each in await scene.store.attempts(run)] == [None]
-        assert [work.run for work in await self.dispatched(floor, welcome)] == [run]
-
-    async def test_a_worker_that_does_not_count_loses_what_was_sent_and_is_missing_twice(
-        self, scene: Scene, floor: Floor, specs: SlowSpecs
-    ) -> None:
-        [run] = await scene.trigger(await scene.job())
-        welcome = await floor.register(hello())
-
-        async with self.claim_under_way(floor, specs, welcome):
-            await floor.beat(welcome.session, Beat())
-        await self.dispatched(floor, welcome)
-        await floor.beat(welcome.session, Beat())
-        assert [each.result for each in await scene.store.attempts(run)] == [None]
-
-        await floor.beat(welcome.session, Beat())
-
-        assert [each.result for each in await scene.store.attempts(run)] == [AttemptResult.LOST]
-
-    async def test_a_worker_that_counts_loses_what_reached_it_and_is_missing(
-        self, scene: Scene, floor: Floor, specs: SlowSpecs
-    ) -> None:
-        [run] = await scene.trigger(await scene.job())
-        welcome = await floor.register(hello())
-        async with self.claim_under_way(floor, specs, welcome):
-            pass
-        await self.dispatched(floor, welcome)
-        before = Beat(received=0, stream=welcome.stream)
-
-        for _ in range(3):
-            await floor.beat(welcome.session, before)
-        assert [each.result for each in await scene.store.attempts(run)] == [None]
-        await floor.beat(welcome.session, Beat(received=1, stream=welcome.stream))
-
-        assert [each.result for each in await scene.store.attempts(run)] == [AttemptResult.LOST]
-
-    async def test_what_waits_for_a_slow_stream_is_not_lost(
-        self, scene: Scene, floor: Floor, specs: SlowSpecs
-    ) -> None:
-        [run] = await scene.trigger(await scene.job())
-        welcome = await floor.register(hello())
-
-        async with self.claim_under_way(floor, specs, welcome):
-            pass
-        for beat in (Beat(), Beat(), Beat(received=0), Beat(received=9)):
-            await floor.beat(welcome.session, beat)
-
-        assert [work.run for work in await self.dispatched(floor, welcome)] == [run]
-
-    async def test_what_was_taken_back_meanwhile_is_not_sent(
-        self, scene: Scene, floor: Floor, specs: SlowSpecs
-    ) -> None:
-        [run] = await scene.trigger(await scene.job())
-        welcome = await floor.register(hello())
-
-        async with self.claim_under_way(floor, specs, welcome):
-            await scene.store.lose(SessionId(welcome.session), [Fence(run, 1)])
-            await floor.beat(welcome.session, Beat())
-
-        assert await self.dispatched(floor, welcome) == ()
-
-    async def test_what_is_taken_back_while_it_waits_for_the_stream_is_not_sent(
-        self, scene: Scene, floor: Floor, specs: SlowSpecs
-    ) -> None:
-        [run] = await scene.trigger(await scene.job())
-        welcome = await floor.register(hello())
-
-        async with self.claim_under_way(floor, specs, welcome):
-            pass
-        await scene.store.lose(SessionId(welcome.session), [Fence(run, 1)])
-        await floor.beat(welcome.session, Beat())
-
-        assert await self.dispatched(floor, welcome) == ()
-
-    async def test_a_claim_whose_answer_was_lost_is_given_again_although_others_go_on(
-        self, scene: Scene, floor: Floor, specs: SlowSpecs
-    ) -> None:
-        [mislaid] = await scene.trigger(await scene.job("mislaid"))
-        welcome = await floor.register(hello(slots=2))
-        await scene.store.claim(SessionId(welcome.session), 1)
-        await scene.trigger(await scene.job("other"))
-
-        async with self.claim_under_way(floor, specs, welcome):
-            await floor.beat(welcome.session, Beat())
-        [other] = await self.dispatched(floor, welcome)
-        for _ in range(2):
-            await floor.beat(welcome.session, Beat(held=(other.fence,)))
-
-        assert [each.message for each in await scene.store.attempts(mislaid)] == [
-            "it never reached its worker"
-        ]
 
 
 class TestSpecs:
