@@ -16,8 +16,9 @@ from rota.domain.shards import SCHEDULER
 from rota.domain.spec import Misfire
 from rota.operations.firing import MISFIRE_GRACE, plan_firing
 from rota.ports.records import NewServer, Ownership
-from rota.ports.store import ScheduleStore, ServerStore
+from rota.ports.store import ScheduleStore, ServerStore, Store
 
+_MOMENT = timedelta(microseconds=1)
 _PAYLOAD = "x" * 200  # a schedule is never alone in its row
 
 
@@ -25,7 +26,7 @@ class Steps(Protocol):
     """A scheduler's step, to be taken again and again."""
 
     async def make_due(self, numbers: Iterable[int], due: datetime) -> None:
-        """Bring the next due time of these schedules to an instant."""
+        """Bring the next due time of these schedules to an instant, as if it had been near."""
         ...
 
     async def step(self, now: datetime, limit: int) -> int:
@@ -52,6 +53,12 @@ async def fire_due(
     return len((await store.fire(firings, ownership)).accepted)
 
 
+async def look_ahead(store: Store, ownership: Ownership, due: datetime, limit: int) -> None:
+    """What the scheduler has done some seconds before a due time: it knows what is due."""
+    upcoming = await store.due_schedules(due + _MOMENT, limit, ownership.epochs)
+    await store.documents([(each.job_id, each.job_version) for each in upcoming])
+
+
 def rules_of(table: Timetable) -> FiringRules:
     return FiringRules(table, Misfire(), MISFIRE_GRACE)
 
@@ -59,9 +66,7 @@ def rules_of(table: Timetable) -> FiringRules:
 class RotaSteps:
     """Rota's store, as the scheduler uses it."""
 
-    def __init__(
-        self, store: ScheduleStore, ownership: Ownership, path: Path, table: Timetable
-    ) -> None:
+    def __init__(self, store: Store, ownership: Ownership, path: Path, table: Timetable) -> None:
         self._store = store
         self._ownership = ownership
         self._connection = sqlite3.connect(path)  # beside the store, to prepare the steps
@@ -71,6 +76,7 @@ class RotaSteps:
         rows = [(micros(due), job_id(number)) for number in numbers]
         with self._connection:
             self._connection.executemany("UPDATE schedule SET next_at = ? WHERE job_id = ?", rows)
+        await look_ahead(self._store, self._ownership, due, len(rows))
 
     async def step(self, now: datetime, limit: int) -> int:
         return await fire_due(self._store, self._ownership, self._rules, now, limit)

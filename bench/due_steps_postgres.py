@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import asyncpg
 
-from bench.due_steps import Steps, fire_due, own_all_shards, rules_of
+from bench.due_steps import Steps, fire_due, look_ahead, own_all_shards, rules_of
 from bench.schedules import FAR_AWAY, TABLES, copies, define_one, job_id, timetable
 from rota.adapters.store.postgres.opening import open_postgres
 from rota.domain.firing import FiringRules
@@ -39,11 +39,13 @@ class PostgresRotaSteps:
         self._rules = rules
 
     async def make_due(self, numbers: Iterable[int], due: datetime) -> None:
+        jobs = [job_id(number) for number in numbers]
         await self._beside.execute(
             "UPDATE schedule SET next_at = $1 WHERE job_id = ANY($2)",
             micros(due),
-            [job_id(number) for number in numbers],
+            jobs,
         )
+        await look_ahead(self._store, self._ownership, due, len(jobs))
 
     async def step(self, now: datetime, limit: int) -> int:
         return await fire_due(self._store, self._ownership, self._rules, now, limit)

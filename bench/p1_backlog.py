@@ -14,7 +14,7 @@ from bench.functions import app, noop
 from bench.layers import per_run
 from bench.peers import environment, node_environment
 from bench.postgres import new_database, postgres
-from bench.redis_server import is_installed, redis_server
+from bench.redis_server import install_redis, redis_server
 from bench.rota_cluster import rota_cluster
 from bench.rota_up import Home, temporary_home, wait_until_done
 from rota.testing.servers.postgres import PostgresServer
@@ -53,7 +53,8 @@ _PEERS = (
 
 def run(plan: Plan) -> list[Comparison]:
     total = plan.pick(full=50_000, quick=10_000)
-    peers = [peer for peer in _PEERS if is_installed() or not peer.has_redis]
+    has_redis = install_redis()
+    peers = [peer for peer in _PEERS if has_redis or not peer.has_redis]
     if len(peers) < len(_PEERS):
         print("   without Celery: it needs a redis-server, which is not here", flush=True)
     with postgres() as server:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +13,13 @@ from bench.contest import wait_for
 from bench.peers import environment
 from rota.testing.servers.ports import free_ports
 
+_INSTALLER = Path(__file__).parents[1] / "tools" / "system_packages.py"
 _START_SECONDS = 20.0
 
 
-def is_installed() -> bool:
+def install_redis() -> bool:
+    """Whether there is one now: where it is missing, root gets it from Debian."""
+    subprocess.run([sys.executable, _INSTALLER, "redis-server"], check=True)
     return shutil.which("redis-server") is not None
 
 
