@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -347,6 +347,8 @@ class RunQuery:
     job_id: JobId | None = None
     job_like: str | None = None  # with `*` wildcards
     states: Sequence[RunState] = ()
+    # The pools with workers: a run that is QUEUED elsewhere counts as BLOCKED. None: as it is kept.
+    served: Collection[str] | None = None
     trigger: Trigger | None = None
     backfill: BackfillId | None = None
     cart: CartId | None = None

@@ -325,6 +325,10 @@ class SessionStore(Protocol):
         """For people to read: the newest thousand."""
         ...
 
+    async def served_pools(self) -> frozenset[str]:
+        """The pools that have workers which do not stop."""
+        ...
+
     async def heartbeats(self) -> list[Heartbeat]:
         """Of all live sessions."""
         ...

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rota.domain.ids import RunId
+from rota.domain.ids import RunId, instant
 from rota.domain.run import AttemptResult, Trigger
 from rota.domain.states import RunState
 from rota.ports.records import RunQuery
@@ -47,6 +47,44 @@ async def test_runs_are_found_by_job_state_trigger_and_time(scene: Scene) -> Non
     assert await ids(scene, since=later) == [third]
     assert await ids(scene, until=later) == [second, first]
     assert await ids(scene, project="other") == []
+
+
+async def test_what_is_queued_where_nobody_serves_counts_as_blocked_for_who_asks_so(
+    scene: Scene,
+) -> None:
+    one, other = await scene.job("one"), await scene.job("other", pool="other")
+    (done, here), [there] = await scene.trigger(one, 2), await scene.trigger(other)
+    [blocked] = await scene.trigger(await scene.job("held"))
+    await scene.store.hold_run(blocked, actor="operator")
+    worker = await scene.worker(slots=1)
+    await scene.finish(worker, await scene.claim(worker))
+    served = frozenset({"default"})
+
+    for place in ({}, {"job_like": "*"}, {"since": instant(0)}):
+        assert await ids(scene, states=[RunState.QUEUED], **place) == [there, here]
+        assert await ids(scene, states=[RunState.QUEUED], served=served, **place) == [here]
+        assert await ids(scene, states=[RunState.BLOCKED], served=served, **place) == [
+            blocked,
+            there,
+        ]
+    ended = [RunState.COMPLETED]
+    assert await ids(scene, states=[*ended, RunState.QUEUED], served=served) == [here, done]
+    assert await ids(scene, states=[*ended, RunState.BLOCKED], served=served, job_id=one) == [done]
+    assert await ids(scene, states=ended, served=()) == [done]
+    both = [RunState.QUEUED, RunState.BLOCKED]
+    assert await ids(scene, states=both, served=()) == [blocked, there, here]
+
+
+async def test_pools_are_served_while_a_worker_is_there_that_does_not_stop(scene: Scene) -> None:
+    assert await scene.store.served_pools() == frozenset()
+
+    worker, other = await scene.worker("a", pool="x"), await scene.worker("c", pool="y")
+    await scene.worker("b", pool="x")
+    assert await scene.store.served_pools() == {"x", "y"}
+
+    await scene.store.renew(other, stopping=True)
+    await scene.store.end_session(worker)
+    assert await scene.store.served_pools() == {"x"}
 
 
 async def test_runs_are_found_by_id_and_by_its_beginning(scene: Scene) -> None:

@@ -317,7 +317,7 @@ def test_trigger_stores_a_run_and_says_where_it_is(rota: Console, server: Server
     ended = rota("trigger", "greet", "--input", "name=Ada", "--priority", "9")
 
     run = rota("run", "list", "--json").json["items"][0]
-    assert ended.out == f"run {run['id']} queued\n"
+    assert ended.out == f"run {run['id']} blocked: no worker serves pool default\n"
     assert f"{server.url}/runs/{run['id']}" in ended.err
     assert (run["inputs"], run["priority"]) == ({"name": "Ada"}, 9)
 

@@ -99,7 +99,7 @@ def test_waiting_run_says_why(rota: Console, server: Server) -> None:
     ended = rota("why", run)
 
     assert ended.code == 0
-    assert ended.lines[0].startswith(f"{run} tidy · queued for ")
+    assert ended.lines[0].startswith(f"{run} tidy · blocked for ")
     assert ended.lines[0].endswith(" · start unknown")
     assert "  1 worker  no worker serves pool default" in ended.lines
     assert "no worker serves pool default" in rota("run", "list").out
@@ -286,7 +286,7 @@ def test_watching_gives_up_after_its_time_and_says_the_run_goes_on(
     ended = rota("trigger", "tidy", "--watch", "--timeout", "100ms")
 
     assert ended.code == 12
-    assert "queued" in ended.out
+    assert "blocked: no worker serves pool default" in ended.out
     assert "is still going" in ended.err
 
 
@@ -300,7 +300,7 @@ def test_interrupted_watching_says_the_run_goes_on(
 
     assert ended.code == 130
     assert f"stopped watching; {run} goes on" in ended.err
-    assert rota("run", "show", run, "--json").json["state"] == "QUEUED"
+    assert rota("run", "show", run, "--json").json["state"] == "BLOCKED"
 
 
 def _interrupt(_: float) -> None:

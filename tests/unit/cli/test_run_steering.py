@@ -19,7 +19,7 @@ def test_run_is_held_and_released(rota: Console, server: Server) -> None:
     again = rota("run", "release", "tidy")
     free = rota("run", "release", run)
 
-    assert looked.err == f"would hold {run}, queued now\n"
+    assert looked.err == f"would hold {run}, blocked now\n"
     assert held.err.startswith(f"{run} is blocked now, priority 5: ")
     assert again.code == 0
     assert free.code == 5
@@ -31,6 +31,6 @@ def test_run_gets_another_priority(rota: Console, server: Server) -> None:
     moved = rota("run", "reprioritise", run, "9")
     too_high = rota("run", "reprioritise", run, "10")
 
-    assert moved.err == f"{run} is queued now, priority 9: it waits for a worker\n"
+    assert moved.err == f"{run} is blocked now, priority 9: no worker serves pool default\n"
     assert rota("run", "show", run, "--json").json["priority"] == 9
     assert too_high.code == 2

@@ -137,7 +137,7 @@ def test_runs_to_cancel_are_completed_from_the_server(rota: Console, server: Ser
     server.define(TIDY)
     run = rota("trigger", "tidy", "-o", "name").out.strip()
 
-    assert f"{run}\ttidy queued" in rota("__complete", "run", "cancel", "r_").lines
+    assert f"{run}\ttidy blocked" in rota("__complete", "run", "cancel", "r_").lines
 
 
 def test_completion_without_a_server_is_silent(rota: Console) -> None:

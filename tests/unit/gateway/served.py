@@ -86,9 +86,12 @@ class Served:
         return dict(answer.json())
 
     async def worker(
-        self, name: str = "worker-1", resources: Mapping[str, int] | None = None
+        self,
+        name: str = "worker-1",
+        resources: Mapping[str, int] | None = None,
+        pool: str = "default",
     ) -> Worker:
-        hello = Hello(worker=name, pool="default", slots=100, resources=resources or {})
+        hello = Hello(worker=name, pool=pool, slots=100, resources=resources or {})
         session, _ = await serving.register(self.backends, hello, _LEASE)
         return Worker(self.backends, session.id)
 

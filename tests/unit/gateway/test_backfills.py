@@ -48,6 +48,7 @@ async def finished(served: Served, *results: str) -> None:
 
 
 async def test_due_times_of_the_past_run_one_after_another(served: Served) -> None:
+    await served.worker()
     await served.apply(HOURLY)
     upcoming = await next_hour(served)
 
@@ -67,6 +68,7 @@ async def test_due_times_of_the_past_run_one_after_another(served: Served) -> No
 
 
 async def test_max_parallel_lets_several_go_at_once(served: Served) -> None:
+    await served.worker()
     await served.apply(HOURLY)
 
     made = (await asked(served, 4, max_parallel=3)).json()

@@ -21,7 +21,7 @@ async def test_triggering_makes_a_run_and_says_where_it_is(served: Served) -> No
     run = answer.json()
     assert answer.status_code == 202
     assert answer.headers["location"] == f"/api/v1/runs/{run['id']}"
-    assert (run["state"], run["trigger"], run["created_by"]) == ("QUEUED", "manual", "operator")
+    assert (run["state"], run["trigger"], run["created_by"]) == ("BLOCKED", "manual", "operator")
     assert run["url"] == f"/runs/{run['id']}"
 
 

@@ -56,22 +56,57 @@ async def test_an_unknown_run_is_not_found(served: Served) -> None:
     assert answer.json()["code"] == "run_not_found"
 
 
-async def test_a_run_of_a_pool_without_workers_tells_so_wherever_it_is_shown(
-    served: Served,
-) -> None:
-    await served.apply(job("alone"))
-    run = await served.trigger("alone")
+class TestPoolWithoutWorkers:
+    """To whoever looks its runs are blocked, and as soon as there is a worker they are queued."""
 
-    [listed] = (await served.get("runs")).json()["items"]
-    [of_job] = (await served.get("jobs/alone/runs")).json()["items"]
-    shown = (await served.get(f"runs/{run['id']}")).json()
-    told = (await served.get(f"runs/{run['id']}/why")).json()
+    async def looks(self, served: Served, run: str) -> list[Any]:
+        """The run wherever it is shown."""
+        [listed] = (await served.get("runs")).json()["items"]
+        [of_job] = (await served.get("jobs/alone/runs")).json()["items"]
+        last = (await served.get("job_status/alone")).json()["last_run"]
+        shown = (await served.get(f"runs/{run}")).json()
+        told = (await served.get(f"runs/{run}/why")).json()
+        return [listed, of_job, last, shown, told]
 
-    assert {each["waiting"] for each in (listed, of_job, shown)} == {
-        "no worker serves pool default"
-    }
-    keys = [each["reasons"][0]["key"] for each in (listed, of_job, shown, told)]
-    assert set(keys) == {"no_worker:default"}
+    async def test_its_runs_are_blocked_wherever_they_are_shown(self, served: Served) -> None:
+        await served.apply(job("alone"))
+        run = await served.trigger("alone")
+
+        looks = [run, *await self.looks(served, run["id"])]
+
+        assert {each["state"] for each in looks} == {"BLOCKED"}
+        assert {each["reasons"][0]["key"] for each in looks} == {"no_worker:default"}
+        assert {each["waiting"] for each in looks[:-1]} == {"no worker serves pool default"}
+        assert looks[-1]["summary"] == "blocked: no worker serves pool default"
+
+    async def test_they_are_queued_as_soon_as_it_has_one(self, served: Served) -> None:
+        await served.apply(job("alone"))
+        run = await served.trigger("alone")
+
+        await served.worker("one")
+
+        assert {each["state"] for each in await self.looks(served, run["id"])} == {"QUEUED"}
+
+    async def test_they_are_found_by_the_state_that_they_are_shown_in(self, served: Served) -> None:
+        await served.apply(job("alone"), job("elsewhere", pool="other"))
+        here, there = await served.trigger("alone"), await served.trigger("elsewhere")
+        await served.worker("one", pool="other")
+
+        blocked = (await served.get("runs", params={"state": "blocked"})).json()["items"]
+        queued = (await served.get("runs", params={"where": "state:queued"})).json()["items"]
+
+        assert [each["id"] for each in blocked] == [here["id"]]
+        assert [each["id"] for each in queued] == [there["id"]]
+
+    async def test_it_is_so_too_with_another_priority_and_for_a_retry(self, served: Served) -> None:
+        await served.apply(job("alone"))
+        run = await served.trigger("alone")
+
+        moved = (await served.post(f"runs/{run['id']}:reprioritise", json={"priority": 9})).json()
+        await served.post(f"runs/{run['id']}:cancel")
+        again = (await served.post(f"runs/{run['id']}:retry")).json()
+
+        assert [each["state"] for each in (moved, again)] == ["BLOCKED", "BLOCKED"]
 
 
 async def test_runs_are_filtered_by_words_and_by_single_terms(served: Served) -> None:
@@ -120,7 +155,7 @@ async def test_why_names_the_gate_and_what_to_do(served: Served) -> None:
 
     answer = (await served.get(f"runs/{run['id']}/why")).json()
 
-    assert answer["state"] == "QUEUED"
+    assert answer["state"] == "BLOCKED"
     assert answer["reasons"][0]["gate"] == "worker"
     assert answer["reasons"][0]["action"] == "rota worker list"
     assert "pause" in answer["passed"]

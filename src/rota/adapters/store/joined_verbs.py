@@ -38,6 +38,7 @@ class JoinedVerbs:
         self._jobs_by_id = Joining(self._look_together(glancing.jobs_by_id), _MOST)
         self._jobs_by_name = Joining(self._look_together(glancing.jobs_by_name), _MOST)
         self._runs_by_id = Joining(self._look_together(glancing.runs_by_id), _MOST)
+        self._served_pools = Joining(self._look_together(glancing.served_pools), _MOST)
         self._found_tokens = Joining(self._find_token, _MOST)
         self._clock = Joining(self._look_at_clock, _MOST)
 
@@ -69,6 +70,9 @@ class JoinedVerbs:
             return await self._runs_by_id.ask(query.project, query)
         return await self._driver.read(lambda _: reading.runs(query))
 
+    async def served_pools(self) -> frozenset[str]:
+        return await self._served_pools.ask(None, None)
+
     async def now(self) -> datetime:
         return await self._clock.ask(None, None)
 
@@ -80,6 +84,7 @@ class JoinedVerbs:
             self._jobs_by_id.close(),
             self._jobs_by_name.close(),
             self._runs_by_id.close(),
+            self._served_pools.close(),
             self._found_tokens.close(),
             self._clock.close(),
         )
@@ -95,9 +100,7 @@ class JoinedVerbs:
             lambda now: submitting.submit_and_show(now, requests, book, memory), Urgency.API
         )
 
-    def _look_together(
-        self, look: Callable[[Sequence[T]], Script[list[list[U]]]]
-    ) -> AnswerAll[T, list[U]]:
+    def _look_together(self, look: Callable[[Sequence[T]], Script[Sequence[U]]]) -> AnswerAll[T, U]:
         return lambda queries: self._driver.read(lambda _: look(queries))
 
     async def _find_token(self, digests: Sequence[str]) -> list[FoundToken | None]:

@@ -6,6 +6,7 @@ from rota.gateway.auth import Operator
 from rota.gateway.shapes.run import PriorityBody, RunShape
 from rota.gateway.wiring import NamedRun, UsedBackends, api_router
 from rota.operations import steering_runs
+from rota.operations.explaining import shown
 
 router = api_router("runs")
 
@@ -28,4 +29,4 @@ async def reprioritise_run(
 ) -> RunShape:
     """Give a run that waits another priority."""
     moved = await steering_runs.set_priority(backends, run, body.priority, actor=actor.name)
-    return RunShape.of(moved)
+    return RunShape.of(await shown(backends, moved))

@@ -21,6 +21,7 @@ from rota.gateway.shapes.plan import SubmissionShape
 from rota.gateway.shapes.run import RunShape
 from rota.gateway.wiring import IdempotencyKey, NamedJob, UsedBackends, api_router
 from rota.operations.backends import Backends
+from rota.operations.explaining import find_shown
 from rota.operations.previewing import next_starts
 from rota.operations.submitting import submit_file
 from rota.ports.records import RunQuery
@@ -87,5 +88,5 @@ async def show_status(backends: UsedBackends, job: NamedJob) -> JobStatus:
 
 
 async def _last_run(backends: Backends, job: Job) -> Run | None:
-    found = await backends.store.runs(RunQuery(project=job.project, job_id=job.id, limit=1))
+    found = await find_shown(backends, RunQuery(project=job.project, job_id=job.id, limit=1))
     return found[0] if found else None

@@ -32,6 +32,7 @@ from rota.gateway.rpc.upcoming_messages import upcoming_job
 from rota.gateway.settings import GatewaySettings
 from rota.operations import definitions, runs
 from rota.operations.backends import Backends
+from rota.operations.explaining import find_shown, shown
 from rota.operations.following import follow_events
 from rota.operations.forecasting import upcoming_jobs
 from rota.operations.submitting import submit_file
@@ -163,7 +164,7 @@ class SchedulerService(SchedulerServicer):
         options = _trigger_options(request)
         job = await self._job(request.project, request.job)
         run, _ = await runs.trigger(self._backends, job, options, actor=caller.name)
-        return pb.TriggerJobResponse(run=run_message(run))
+        return pb.TriggerJobResponse(run=run_message(await shown(self._backends, run)))
 
     @needs(Role.OPERATOR)
     async def UpdateRunStatus(
@@ -220,7 +221,7 @@ class SchedulerService(SchedulerServicer):
             before_seq=decode_cursor("runs", page.token or None, MAX_INTEGER),
             limit=size + 1,
         )
-        found = await self._backends.store.runs(query)
+        found = await find_shown(self._backends, query)
         more = encode_cursor("runs", found[size - 1].seq) if len(found) > size else ""
         return found[:size], more
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from rota.domain.run import Reason, Run
 from rota.domain.states import RunState
 from rota.operations.backends import Backends
+from rota.operations.explaining.empty_pools import shown
 from rota.operations.explaining.explanation import Explanation, Obstacle, OrderOfService
 from rota.operations.explaining.gates import passed_gates
 from rota.operations.explaining.jobs import job_obstacle, upstream_obstacle
@@ -70,9 +71,10 @@ async def _waits(backends: Backends, run: Run) -> Explanation:
         obstacles = await _at_gates(backends, run, place)
     message = obstacles[0].reason.message if obstacles else "it goes on in a moment"
     gates = [obstacle.reason.gate for obstacle in obstacles]
+    seen = await shown(backends, run)
     return Explanation(
-        run,
-        f"{run.state.lower()}: {message}",
+        seen,
+        f"{seen.state.lower()}: {message}",
         tuple(obstacles),
         passed_gates(run, place.keys, gates),
         since=_since(run),

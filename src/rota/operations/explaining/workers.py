@@ -20,7 +20,7 @@ def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
     present = [session for session in sessions if not session.stopping]
     crew = [session for session in present if session.pool == pool]
     if not crew:
-        return no_worker(pool, served_pools(present))
+        return no_worker(pool, {session.pool for session in present})
     lacks = [unmet(shape, s.labels, s.functions, s.capacity) for s in crew]
     if all(lacks):
         missing = "; ".join(sorted({", ".join(each) for each in lacks}))
@@ -31,11 +31,6 @@ def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
     if not taking:
         return _all_draining(sorted({session.worker for session in fitting}))
     return Reason(WORKER, _room(run, shape, taking), action="rota run list --active")
-
-
-def served_pools(sessions: Sequence[Session]) -> set[str]:
-    """The pools that have workers."""
-    return {session.pool for session in sessions if not session.stopping}
 
 
 def no_worker(pool: str, served: Collection[str]) -> Reason:

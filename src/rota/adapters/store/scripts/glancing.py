@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from rota.adapters.store.script import Script
+from rota.adapters.store.script import Script, query
 from rota.adapters.store.scripts import reading
 from rota.domain.job import Job
 from rota.domain.run import Run
@@ -35,6 +35,12 @@ def runs_by_id(queries: Sequence[RunQuery]) -> Script[list[list[Run]]]:
     wanted = [each.ids or () for each in queries]
     found = yield from reading.runs(replace(queries[0], ids=_all(wanted)))
     return _of_each({run.id: run for run in found}, wanted)
+
+
+def served_pools(callers: Sequence[None]) -> Script[list[frozenset[str]]]:
+    """The pools that have workers, for all who ask."""
+    rows = yield query("served_pools")
+    return [frozenset(row["pool"] for row in rows)] * len(callers)
 
 
 def _all(wanted: Iterable[Iterable[Id]]) -> list[Id]:

@@ -27,7 +27,7 @@ from rota.adapters.store.scripts.offers import used_by
 from rota.domain.ids import JobId, RunId, SessionId, instant, micros
 from rota.domain.job import Job
 from rota.domain.run import Attempt, LateResult, Run
-from rota.domain.states import FINAL_STATES
+from rota.domain.states import FINAL_STATES, RunState
 from rota.ports.records import (
     Counts,
     DueSchedule,
@@ -167,7 +167,7 @@ def _runs_query(wanted: RunQuery) -> Query:
     filters = {
         "project": wanted.project,
         "before_seq": sys.maxsize if wanted.before_seq is None else wanted.before_seq,
-        "states": wanted.states,
+        **_states(wanted),
         "trigger": wanted.trigger,
         "since": optional_micros(wanted.since),
         "until": optional_micros(wanted.until),
@@ -198,6 +198,15 @@ def _runs_query(wanted: RunQuery) -> Query:
     if wanted.job_id is not None:
         return query("select_runs_of_job", job=wanted.job_id, any_state=any_state, **filters)
     return query("select_runs", job_like=job_like, any_state=any_state, **filters)
+
+
+def _states(wanted: RunQuery) -> dict[str, Any]:
+    """Which states, and where the queued ones of them: some may count as blocked."""
+    states = set(wanted.states)
+    if wanted.served is None or (RunState.QUEUED in states) == (RunState.BLOCKED in states):
+        return {"states": states, "queued": "anywhere", "served": ()}
+    queued = "served" if RunState.QUEUED in states else "elsewhere"
+    return {"states": states | {RunState.QUEUED}, "queued": queued, "served": wanted.served}
 
 
 def attempts(run: RunId) -> Script[list[Attempt]]:

@@ -4,6 +4,7 @@ SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.sess
 WHERE run.project = :project AND run.seq < :before_seq
     AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
     AND (:any_state = 1 OR run.state = ANY(:states))
+    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:served)) = (:queued = 'served'))
     AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
     AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
     AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
@@ -14,6 +15,7 @@ ORDER BY run.seq DESC LIMIT :limit;
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
 WHERE run.job_id = :job AND run.project = :project AND run.seq < :before_seq
     AND (:any_state = 1 OR run.state = ANY(:states))
+    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:served)) = (:queued = 'served'))
     AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
     AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
     AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
@@ -26,6 +28,7 @@ WHERE run.backfill = :backfill AND run.project = :project AND run.seq < :before_
     AND (CAST(:job AS TEXT) IS NULL OR run.job_id = :job)
     AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
     AND (:any_state = 1 OR run.state = ANY(:states))
+    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:served)) = (:queued = 'served'))
     AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
     AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
     AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
@@ -38,6 +41,7 @@ WHERE run.cart = :cart AND run.project = :project AND run.seq < :before_seq
     AND (CAST(:job AS TEXT) IS NULL OR run.job_id = :job)
     AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
     AND (:any_state = 1 OR run.state = ANY(:states))
+    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:served)) = (:queued = 'served'))
     AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
     AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
     AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
@@ -48,6 +52,7 @@ ORDER BY run.seq DESC LIMIT :limit;
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
 WHERE run.seq IN (SELECT seq FROM active_run)
     AND run.project = :project AND run.seq + 0 < :before_seq AND run.state = ANY(:states)
+    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:served)) = (:queued = 'served'))
     AND (CAST(:job AS TEXT) IS NULL OR run.job_id = :job)
     AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
     AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)

@@ -97,6 +97,10 @@ SELECT session.*, (SELECT count(*) FROM run WHERE run.session = session.id
     (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining
 FROM session WHERE (:any = 1 OR alive = 1) ORDER BY registered_at DESC, id LIMIT :limit;
 
+-- name: served_pools
+-- The pools that have workers.
+SELECT DISTINCT pool FROM session WHERE alive = 1 AND stopping = 0;
+
 -- name: heartbeats
 -- How often each live session was renewed.
 SELECT id, beats, lease FROM session WHERE alive = 1;
