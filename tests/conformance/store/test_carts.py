@@ -123,7 +123,13 @@ class TestOrder:
         run = await scene.show(str(item.run))
 
         assert (run.cart, run.item, run.trigger) == (cart, "item-0", Trigger.CART)
-        assert (item.state, item.run_state, item.runs) == (ItemState.OPEN, RunState.QUEUED, 1)
+        assert (item.state, item.run_state, item.runs) == (ItemState.OPEN, RunState.BLOCKED, 1)
+        assert (await scene.store.cells(cart))[0] == RunState.BLOCKED  # there is no worker
+
+        await scene.worker()
+        [item, *_] = await carts.items(cart)
+        assert item.run_state is RunState.QUEUED
+        assert (await scene.store.cells(cart))[0] == RunState.QUEUED
 
 
 class TestFailures:

@@ -159,6 +159,6 @@ class TestLooking:
 
         first = rota("cart", "items", cart).lines[1].split()
 
-        assert first[:3] == ["db-0", "1", "queued"]
+        assert first[:3] == ["db-0", "1", "blocked"]  # there is no worker
         shown = [line.split() for line in rota("run", "show", first[3]).lines]
         assert ["cart", cart, "·", "db-0"] in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import grpc
 import pytest
@@ -376,6 +377,11 @@ async def test_a_watcher_without_a_position_sees_what_is_to_come(calls: Calls) -
     stream.cancel()
 
 
+async def read_all(stream: Any) -> None:
+    while await stream.read():
+        pass
+
+
 async def test_a_watcher_whose_token_is_revoked_sees_no_more(
     calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,8 +394,7 @@ async def test_a_watcher_whose_token_is_revoked_sees_no_more(
     await store.revoke_token(token_id, actor="test")
 
     with pytest.raises(grpc.aio.AioRpcError) as refusal:
-        while await stream.read():  # some may have been on their way
-            pass
+        await read_all(stream)  # some may have been on their way
 
     assert problem_of(refusal.value)[0] is grpc.StatusCode.UNAUTHENTICATED
 
