@@ -1,5 +1,6 @@
 PYTHON ?= python3
-TEST_PROCESSES ?= 2
+# More than there are cores on a small machine: many tests wait for a process or a lease.
+TEST_PROCESSES ?= 3
 
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest --numprocesses=$(TEST_PROCESSES)

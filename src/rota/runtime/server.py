@@ -143,8 +143,8 @@ class Server:
                 await roles.hand_over()
         if self._machine is not None:
             await self._machine.worker.stop()
+        await roles.stop_claiming()
         if rpc is not None:
-            await roles.stop_claiming()
             await rpc.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,16 @@ def compose() -> dict[str, Any]:
 
 def rota_services(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {name: each for name, each in compose["services"].items() if each["image"] == "rota"}
+
+
+def by_schema(file: Path) -> subprocess.CompletedProcess[str]:
+    """What the schema of compose files says; it comes with the checker."""
+    return subprocess.run(
+        [sys.executable, "-m", "check_jsonschema", "--builtin-schema=vendor.compose-spec", file],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 class TestCompose:
@@ -73,6 +84,18 @@ class TestCompose:
 
         assert "password:" not in text.replace("postgres-password:", "")
         assert "${s3_secret_key:?" in text
+
+    def test_is_what_its_schema_says(self, tmp_path: Path) -> None:
+        wrong = tmp_path / "compose.yaml"
+        text = (DEPLOY / "compose.yaml").read_text()
+        wrong.write_text(text.replace("healthcheck:", "health_check:"))
+
+        right = by_schema(DEPLOY / "compose.yaml")
+        refused = by_schema(wrong)
+
+        assert right.returncode == 0, right.stdout
+        assert refused.returncode == 1
+        assert "'health_check' was unexpected" in refused.stdout
 
     def test_docker_understands_it(self) -> None:
         docker = shutil.which("docker")
