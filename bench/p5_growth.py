@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import AsyncIterator, Callable
@@ -115,6 +116,7 @@ async def _on_postgres(server: PostgresServer, count: int) -> AsyncIterator[Both
 
 async def _take_turns(store: str, count: int, plan: Plan, rota: Steps, bare: Steps) -> Growth:
     chosen = random.Random(_SEED).sample(range(count), _DUE * plan.pick(_STEPS, 3))  # noqa: S311 (no secret)
+    os.sync()  # what the filling left to be written is written
     wait_until_quiet(plan.patience_seconds)
     before = read_cpu()
     times: list[tuple[float, float]] = []

@@ -73,7 +73,7 @@ def new_server_id() -> ServerId:
 
 def scheduled_run_id(job: JobId, due_at: datetime) -> RunId:
     """The one id a job's run at this due time can have: the primary key is the uniqueness."""
-    return RunId("r_" + _base32(micros(due_at), _TIME_CHARS) + _digits_of(job))
+    return RunId("r_" + _time_digits(due_at) + _digits_of(job))
 
 
 def following_run_id(job: JobId, upstream: RunId) -> RunId:
@@ -84,7 +84,7 @@ def following_run_id(job: JobId, upstream: RunId) -> RunId:
 
 @lru_cache(maxsize=100)
 def _time_digits(when: datetime) -> str:
-    """Thousands of runs are asked for at one instant."""
+    """Thousands of runs are asked for, or due, at one instant."""
     return _base32(micros(when), _TIME_CHARS)
 
 
