@@ -26,7 +26,7 @@ class Steps(Protocol):
     """A scheduler's step, to be taken again and again."""
 
     async def make_due(self, numbers: Iterable[int], due: datetime) -> None:
-        """Bring the next due time of these schedules to an instant, as if it had been near."""
+        """Bring their next due time to an instant; what a scheduler reads before it is read."""
         ...
 
     async def step(self, now: datetime, limit: int) -> int:
@@ -45,7 +45,10 @@ async def own_all_shards(store: ServerStore) -> Ownership:
 async def fire_due(
     store: ScheduleStore, ownership: Ownership, rules: FiringRules, now: datetime, limit: int
 ) -> int:
-    """What the scheduler does at a due time; returns how many schedules moved on."""
+    """Find, plan and fire; returns how many schedules moved on.
+
+    The scheduler has found them before, and fires a hundred at once.
+    """
     firings = [
         plan_firing(due, rules, rules.timetable.next_after(due.next_at), now)
         for due in await store.due_schedules(now, limit, ownership.epochs)
@@ -54,7 +57,7 @@ async def fire_due(
 
 
 async def look_ahead(store: Store, ownership: Ownership, due: datetime, limit: int) -> None:
-    """What the scheduler has done some seconds before a due time: it knows what is due."""
+    """Read what the scheduler reads some seconds before a due time. The step looks for it again."""
     upcoming = await store.due_schedules(due + _MOMENT, limit, ownership.epochs)
     await store.documents([(each.job_id, each.job_version) for each in upcoming])
 

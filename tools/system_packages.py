@@ -1,4 +1,4 @@
-"""Install commands that are missing from Debian: `python3 tools/system_packages.py COMMAND…`.
+"""Get missing commands from Debian: `python3 tools/system_packages.py COMMAND…`.
 
 Without root or apt-get nothing is done but to say so. Tests that need such a command are skipped
 then, except in CI, where they fail; a benchmark goes without that peer.
@@ -16,7 +16,7 @@ PLACES = f"{os.environ['PATH']}:/usr/sbin"  # where a user looks, and where daem
 
 
 def main(*commands: str) -> None:
-    """Install the packages of commands that are missing, if this user can; both have one name."""
+    """Install those that are missing, if this user can; each has a package of its name."""
     missing = [command for command in commands if not shutil.which(command, path=PLACES)]
     if not missing:
         return

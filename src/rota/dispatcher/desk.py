@@ -36,7 +36,7 @@ class Desk:
     taking_report: asyncio.Lock = field(default_factory=asyncio.Lock)
     watched: set[str] = field(default_factory=set)  # runs that somebody follows, here or elsewhere
     _orders: asyncio.Queue[Order | None] = field(default_factory=asyncio.Queue)
-    _is_sending: bool = False  # the latest order that was asked for
+    _is_sending: bool = False  # the order handed out last may not be written yet
     _is_closed: bool = False
     _has_moved_on: asyncio.Event = field(default_factory=asyncio.Event)  # towards having sent all
     _sent: int = 0  # items of work

@@ -58,7 +58,7 @@ class FloorConfig:
     poll_interval: timedelta = timedelta(seconds=2)  # how often an idle worker is looked at anyway
     batch_size: int = 500  # runs claimed in one transaction
     known_specs: int = KNOWN_SPECS  # job versions that a worker is thought to know
-    retiring: timedelta = timedelta(seconds=3)  # for claims under way when the server stops
+    retire_within: timedelta = timedelta(seconds=3)  # to send what was claimed when it stops
 
 
 class Floor:
@@ -205,7 +205,7 @@ class Floor:
         """
         self._is_retiring = True
         with suppress(TimeoutError):  # the workers' next server takes back what has not arrived
-            async with asyncio.timeout(self._config.retiring.total_seconds()):
+            async with asyncio.timeout(self._config.retire_within.total_seconds()):
                 await asyncio.gather(*(desk.retire() for desk in self._desks.values()))
 
     async def _feed(self, desk: Desk) -> None:

@@ -81,7 +81,7 @@ class Item:
     inputs: Mapping[str, Any] | None
     state: ItemState
     run: RunId | None  # its latest
-    run_state: RunState | None
+    run_state: RunState | None  # as shown: BLOCKED if it is queued where nobody serves
     runs: int
     cause: str  # of a failure: its message without what differs
     message: str  # of its latest run
@@ -348,7 +348,7 @@ class CartStore(Protocol):
         ...
 
     async def cells(self, cart: CartId) -> list[str]:
-        """The state of each item by number, that of its run while it is open."""
+        """The state of each item by number, that of its run as shown while it is open."""
         ...
 
     async def command_cart(self, cart: CartId, command: Command, *, actor: str) -> Commanded:

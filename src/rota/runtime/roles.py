@@ -79,7 +79,7 @@ class Roles:
         await self._keeper.hand_over()
 
     async def stop_claiming(self) -> None:
-        """Leave all waiting runs to the workers of other servers."""
+        """Claim no more; returns when what was claimed is with its workers, or after a grace."""
         if self.floor is not None:
             await self.floor.retire()
 

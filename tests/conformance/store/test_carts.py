@@ -125,6 +125,9 @@ class TestOrder:
         assert (run.cart, run.item, run.trigger) == (cart, "item-0", Trigger.CART)
         assert (item.state, item.run_state, item.runs) == (ItemState.OPEN, RunState.BLOCKED, 1)
         assert (await scene.store.cells(cart))[0] == RunState.BLOCKED  # there is no worker
+        for states, found in (([RunState.BLOCKED], 1), ([RunState.QUEUED], 0)):
+            query = RunQuery(cart=cart, states=states, served=())
+            assert len(await scene.store.runs(query)) == found
 
         await scene.worker()
         [item, *_] = await carts.items(cart)

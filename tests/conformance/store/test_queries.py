@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rota.domain.ids import RunId, instant
+from rota.domain.ids import RunId
 from rota.domain.run import AttemptResult, Trigger
 from rota.domain.states import RunState
 from rota.ports.records import RunQuery
@@ -60,19 +60,26 @@ async def test_what_is_queued_where_nobody_serves_counts_as_blocked_for_who_asks
     await scene.finish(worker, await scene.claim(worker))
     served = frozenset({"default"})
 
-    for place in ({}, {"job_like": "*"}, {"since": instant(0)}):
-        assert await ids(scene, states=[RunState.QUEUED], **place) == [there, here]
-        assert await ids(scene, states=[RunState.QUEUED], served=served, **place) == [here]
-        assert await ids(scene, states=[RunState.BLOCKED], served=served, **place) == [
-            blocked,
-            there,
-        ]
+    assert await ids(scene, states=[RunState.QUEUED]) == [there, here]
+    assert await ids(scene, states=[RunState.QUEUED], served=served) == [here]
+    assert await ids(scene, states=[RunState.BLOCKED], served=served) == [blocked, there]
     ended = [RunState.COMPLETED]
     assert await ids(scene, states=[*ended, RunState.QUEUED], served=served) == [here, done]
     assert await ids(scene, states=[*ended, RunState.BLOCKED], served=served, job_id=one) == [done]
     assert await ids(scene, states=ended, served=()) == [done]
     both = [RunState.QUEUED, RunState.BLOCKED]
     assert await ids(scene, states=both, served=()) == [blocked, there, here]
+
+
+async def test_so_it_is_for_the_runs_of_a_backfill(scene: Scene) -> None:
+    job = await scene.job(next_at=scene.clock.instant)
+    made = await scene.backfill(job, [scene.clock.instant - MINUTE])
+    only = {"backfill": made.backfill.id, "served": frozenset({"other"})}
+
+    [run] = await ids(scene, states=[RunState.BLOCKED], **only)
+
+    assert await ids(scene, states=[RunState.QUEUED], **only) == []
+    assert (await scene.show(run)).state is RunState.QUEUED
 
 
 async def test_pools_are_served_while_a_worker_is_there_that_does_not_stop(scene: Scene) -> None:

@@ -170,6 +170,17 @@ async def test_a_ticket_without_names_is_passed_on_while_there_may_be_more(
         assert await hand_over(taker) == "done"
 
 
+async def test_a_ticket_that_comes_while_the_server_stops_is_passed_on(
+    scene: Scene, backends: Backends, taker: SoleTaker
+) -> None:
+    floor = never_polling(replace(backends, queue=SoleQueue(taker)))
+    async with fed(floor):
+        assert await hand_over(taker) == "done"  # it waits from now on
+        await floor.retire()
+
+        assert await hand_over(taker) == "passed on"
+
+
 async def test_a_run_that_fits_another_worker_better_is_given_to_that_one_at_once(
     scene: Scene, backends: Backends, taker: SoleTaker
 ) -> None:

@@ -237,7 +237,7 @@ class TestRetiring:
     async def test_what_cannot_be_sent_is_waited_for_only_so_long(
         self, scene: Scene, backends: Backends
     ) -> None:
-        floor = Floor(backends, FloorConfig(retiring=timedelta(0)))
+        floor = Floor(backends, FloorConfig(retire_within=timedelta(0)))
         await scene.trigger(await scene.job())
         welcome = await floor.register(hello())
         await floor.claim_for(welcome.session)

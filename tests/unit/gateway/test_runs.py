@@ -63,7 +63,9 @@ class TestPoolWithoutWorkers:
         """The run wherever it is shown."""
         [listed] = (await served.get("runs")).json()["items"]
         [of_job] = (await served.get("jobs/alone/runs")).json()["items"]
-        last = (await served.get("job_status/alone")).json()["last_run"]
+        status = (await served.get("job_status/alone")).json()
+        last = status["last_run"]
+        assert status["job"]["last_state"] == last["state"]
         shown = (await served.get(f"runs/{run}")).json()
         told = (await served.get(f"runs/{run}/why")).json()
         return [listed, of_job, last, shown, told]

@@ -28,7 +28,7 @@ from rota.gateway.shapes.models import Listing
 from rota.gateway.shapes.run import BatchBody, BatchShape, RunShape, TriggerBody
 from rota.gateway.wiring import IdempotencyKey, NamedJob, UsedBackends, api_router
 from rota.operations import runs
-from rota.operations.explaining import find_shown, shown
+from rota.operations.explaining import see_run, see_runs
 from rota.operations.submitting import trigger_batch
 from rota.ports.records import RunQuery
 
@@ -49,7 +49,7 @@ async def list_history(
         before_seq=decode_cursor("runs", cursor, MAX_INTEGER),
         limit=limit + 1,
     )
-    found = await find_shown(backends, query)
+    found = await see_runs(backends, query)
     return listing(found, limit, RunShape.of, lambda run: encode_cursor("runs", run.seq))
 
 
@@ -70,7 +70,7 @@ async def trigger_run(
     response.headers["Location"] = f"{API}/runs/{run.id}"
     if is_repeat:
         response.status_code = 200
-    return RunShape.of(await shown(backends, run))
+    return RunShape.of(await see_run(backends, run))
 
 
 @router.post("/jobs/{job}/runs:batch", status_code=202, responses={200: {"model": BatchShape}})

@@ -6,7 +6,7 @@ from rota.gateway.auth import Operator
 from rota.gateway.shapes.run import PriorityBody, RunShape
 from rota.gateway.wiring import NamedRun, UsedBackends, api_router
 from rota.operations import steering_runs
-from rota.operations.explaining import shown
+from rota.operations.explaining import see_run
 
 router = api_router("runs")
 
@@ -20,7 +20,8 @@ async def hold_run(actor: Operator, backends: UsedBackends, run: NamedRun) -> Ru
 @router.post("/runs/{run}:release")
 async def release_run(actor: Operator, backends: UsedBackends, run: NamedRun) -> RunShape:
     """End a hold: the run waits again like any other."""
-    return RunShape.of(await steering_runs.let_go(backends, run, actor=actor.name))
+    released = await steering_runs.let_go(backends, run, actor=actor.name)
+    return RunShape.of(await see_run(backends, released))
 
 
 @router.post("/runs/{run}:reprioritise")
@@ -29,4 +30,4 @@ async def reprioritise_run(
 ) -> RunShape:
     """Give a run that waits another priority."""
     moved = await steering_runs.set_priority(backends, run, body.priority, actor=actor.name)
-    return RunShape.of(await shown(backends, moved))
+    return RunShape.of(await see_run(backends, moved))

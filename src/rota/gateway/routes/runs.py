@@ -26,7 +26,7 @@ from rota.gateway.shapes.why import WhyShape
 from rota.gateway.wiring import NamedRun, Project, Settings, UsedBackends, api_router
 from rota.operations import runs
 from rota.operations.carts import find_cart
-from rota.operations.explaining import find_shown, shown, why
+from rota.operations.explaining import see_run, see_runs, why
 from rota.ports.records import RunQuery
 
 router = api_router("runs")
@@ -75,7 +75,7 @@ async def list_runs(
     if wanted.cart is not None:
         cart_named = await find_cart(backends, wanted.cart, project=project)
         wanted = replace(wanted, cart=cart_named.id)
-    found = await find_shown(backends, _query(project, wanted, before, limit + 1))
+    found = await see_runs(backends, _query(project, wanted, before, limit + 1))
     return listing(found, limit, RunShape.of, lambda run: encode_cursor("runs", run.seq))
 
 
@@ -99,7 +99,7 @@ async def show_run(backends: UsedBackends, run: NamedRun) -> RunDetail:
     """A run with its attempts."""
     attempts = await backends.store.attempts(run.id)
     late_results = await backends.store.late_results(run.id)
-    return RunDetail.with_attempts(await shown(backends, run), attempts, late_results)
+    return RunDetail.with_attempts(await see_run(backends, run), attempts, late_results)
 
 
 @router.get("/runs/{run}/why")
@@ -140,7 +140,7 @@ async def retry_run(
     """A new run like one that has ended, with the same inputs."""
     new = await runs.retry(backends, run, actor=actor.name)
     response.headers["Location"] = f"{API}/runs/{new.id}"
-    return RunShape.of(await shown(backends, new))
+    return RunShape.of(await see_run(backends, new))
 
 
 @router.post("/runs/{run}:resolve")
@@ -149,4 +149,5 @@ async def resolve_run(
 ) -> RunShape:
     """Say what became of an UNKNOWN run."""
     state = _RESOLUTIONS[body.outcome]
-    return RunShape.of(await runs.resolve(backends, run, state, actor=actor.name))
+    resolved = await runs.resolve(backends, run, state, actor=actor.name)
+    return RunShape.of(await see_run(backends, resolved))

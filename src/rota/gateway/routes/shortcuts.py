@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Query
@@ -21,7 +22,7 @@ from rota.gateway.shapes.plan import SubmissionShape
 from rota.gateway.shapes.run import RunShape
 from rota.gateway.wiring import IdempotencyKey, NamedJob, UsedBackends, api_router
 from rota.operations.backends import Backends
-from rota.operations.explaining import find_shown
+from rota.operations.explaining import see_runs
 from rota.operations.previewing import next_starts
 from rota.operations.submitting import submit_file
 from rota.ports.records import RunQuery
@@ -82,11 +83,12 @@ async def show_status(backends: UsedBackends, job: NamedJob) -> JobStatus:
     """A job and how it last went."""
     run = await _last_run(backends, job)
     next_at = await next_starts(backends, [job])
-    return JobStatus(
-        job=JobShape.of(job, next_at[job.id]), last_run=None if run is None else RunShape.of(run)
-    )
+    if run is None:
+        return JobStatus(job=JobShape.of(job, next_at[job.id]), last_run=None)
+    seen = replace(job, last_state=run.state)
+    return JobStatus(job=JobShape.of(seen, next_at[job.id]), last_run=RunShape.of(run))
 
 
 async def _last_run(backends: Backends, job: Job) -> Run | None:
-    found = await find_shown(backends, RunQuery(project=job.project, job_id=job.id, limit=1))
+    found = await see_runs(backends, RunQuery(project=job.project, job_id=job.id, limit=1))
     return found[0] if found else None

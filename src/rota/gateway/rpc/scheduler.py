@@ -32,7 +32,7 @@ from rota.gateway.rpc.upcoming_messages import upcoming_job
 from rota.gateway.settings import GatewaySettings
 from rota.operations import definitions, runs
 from rota.operations.backends import Backends
-from rota.operations.explaining import find_shown, shown
+from rota.operations.explaining import see_run, see_runs
 from rota.operations.following import follow_events
 from rota.operations.forecasting import upcoming_jobs
 from rota.operations.submitting import submit_file
@@ -164,7 +164,7 @@ class SchedulerService(SchedulerServicer):
         options = _trigger_options(request)
         job = await self._job(request.project, request.job)
         run, _ = await runs.trigger(self._backends, job, options, actor=caller.name)
-        return pb.TriggerJobResponse(run=run_message(await shown(self._backends, run)))
+        return pb.TriggerJobResponse(run=run_message(await see_run(self._backends, run)))
 
     @needs(Role.OPERATOR)
     async def UpdateRunStatus(
@@ -177,7 +177,7 @@ class SchedulerService(SchedulerServicer):
         run_id = requests.reference(request.run, "run")
         run = await runs.find_run(self._backends, run_id, project=project)
         run = await runs.resolve(self._backends, run, state, actor=caller.name)
-        return pb.UpdateRunStatusResponse(run=run_message(run))
+        return pb.UpdateRunStatusResponse(run=run_message(await see_run(self._backends, run)))
 
     async def Watch(self, request: pb.WatchRequest, context: Context) -> None:
         began = time.perf_counter()
@@ -221,7 +221,7 @@ class SchedulerService(SchedulerServicer):
             before_seq=decode_cursor("runs", page.token or None, MAX_INTEGER),
             limit=size + 1,
         )
-        found = await find_shown(self._backends, query)
+        found = await see_runs(self._backends, query)
         more = encode_cursor("runs", found[size - 1].seq) if len(found) > size else ""
         return found[:size], more
 

@@ -4,7 +4,7 @@ Each gate of a waiting run is looked at as it stands now; what was written down 
 it says only which gates these are.
 """
 
-from rota.operations.explaining.empty_pools import all_shown, find_shown, shown
+from rota.operations.explaining.empty_pools import see_run, see_runs
 from rota.operations.explaining.explanation import (
     Explanation,
     Holder,
@@ -20,9 +20,8 @@ __all__ = [
     "NotReason",
     "Obstacle",
     "OrderOfService",
-    "all_shown",
-    "find_shown",
     "in_short",
-    "shown",
+    "see_run",
+    "see_runs",
     "why",
 ]

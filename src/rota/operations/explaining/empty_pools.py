@@ -6,7 +6,7 @@ there are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 from rota.domain.run import Run
@@ -16,28 +16,22 @@ from rota.operations.explaining.workers import no_worker
 from rota.ports.records import RunQuery
 
 
-async def find_shown(backends: Backends, query: RunQuery) -> list[Run]:
+async def see_runs(backends: Backends, query: RunQuery) -> list[Run]:
     """The runs of a query as people see them, also in what it says about states."""
     served = await backends.store.served_pools()
     found = await backends.store.runs(replace(query, served=served))
-    return [_seen(run, served) for run in found]
+    return [see(run, served) for run in found]
 
 
-async def all_shown(backends: Backends, runs: Sequence[Run]) -> list[Run]:
-    """The same runs as people see them."""
-    if not any(run.state is RunState.QUEUED for run in runs):
-        return [*runs]
-    served = await backends.store.served_pools()
-    return [_seen(run, served) for run in runs]
-
-
-async def shown(backends: Backends, run: Run) -> Run:
+async def see_run(backends: Backends, run: Run) -> Run:
     """The same run as people see it."""
-    [seen] = await all_shown(backends, [run])
-    return seen
+    if run.state is not RunState.QUEUED:
+        return run
+    return see(run, await backends.store.served_pools())
 
 
-def _seen(run: Run, served: Collection[str]) -> Run:
+def see(run: Run, served: Collection[str]) -> Run:
+    """A run as people see it while these pools have workers."""
     if run.state is not RunState.QUEUED or run.pool in served:
         return run
     return replace(run, state=RunState.BLOCKED, reasons=(no_worker(run.pool, served),))

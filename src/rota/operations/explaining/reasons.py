@@ -7,7 +7,7 @@ from datetime import datetime
 from rota.domain.run import Reason, Run
 from rota.domain.states import RunState
 from rota.operations.backends import Backends
-from rota.operations.explaining.empty_pools import shown
+from rota.operations.explaining.empty_pools import see_run
 from rota.operations.explaining.explanation import Explanation, Obstacle, OrderOfService
 from rota.operations.explaining.gates import passed_gates
 from rota.operations.explaining.jobs import job_obstacle, upstream_obstacle
@@ -64,14 +64,13 @@ async def _waits(backends: Backends, run: Run) -> Explanation:
     place = await backends.store.place_of(run.id)
     if place is None:  # it has gone on since it was read
         return Explanation(run, f"{run.state.lower()}: it goes on this very moment")
-    order = order_of_service(place)
+    order, seen = order_of_service(place), await see_run(backends, run)
     if run.state is RunState.QUEUED:
-        obstacles = await _to_a_worker(backends, run, place, order)
+        obstacles = await _to_a_worker(backends, seen, place, order)
     else:
         obstacles = await _at_gates(backends, run, place)
     message = obstacles[0].reason.message if obstacles else "it goes on in a moment"
     gates = [obstacle.reason.gate for obstacle in obstacles]
-    seen = await shown(backends, run)
     return Explanation(
         seen,
         f"{seen.state.lower()}: {message}",
@@ -115,7 +114,7 @@ async def _to_a_worker(
     """What a queued run waits for."""
     sessions = await backends.store.sessions(alive_only=True)
     reasons = (
-        worker_reason(run, place.shape, sessions),
+        run.reasons[0] if run.reasons else worker_reason(run, place.shape, sessions),
         turn_reason(order),
         reservation_reason(run.id, order.reservation),
     )

@@ -15,12 +15,12 @@ _LOOK = "rota worker list"
 
 
 def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
-    """Why no worker has taken a run of this shape, as they are now."""
+    """Why no worker of its pool has taken a run of this shape, as they are now."""
     pool = run.pool
     present = [session for session in sessions if not session.stopping]
     crew = [session for session in present if session.pool == pool]
     if not crew:
-        return no_worker(pool, {session.pool for session in present})
+        return Reason(WORKER, "it waits for a worker", action=_LOOK)
     lacks = [unmet(shape, s.labels, s.functions, s.capacity) for s in crew]
     if all(lacks):
         missing = "; ".join(sorted({", ".join(each) for each in lacks}))

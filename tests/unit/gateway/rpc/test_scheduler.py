@@ -50,6 +50,8 @@ async def test_a_job_without_a_schedule_runs_at_once(calls: Calls) -> None:
     due = await calls("GetDueJobs", pb.GetDueJobsRequest())
     assert [run.id for run in due.runs] == [answer.jobs[0].run_id]
     assert due.runs[0].state == pb.RUN_STATE_BLOCKED  # there is no worker
+    again = await calls("TriggerJob", pb.TriggerJobRequest(job="now"))
+    assert again.run.state == pb.RUN_STATE_BLOCKED
 
 
 async def test_a_function_is_a_code_location_too(calls: Calls) -> None:

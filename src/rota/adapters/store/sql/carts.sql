@@ -246,8 +246,7 @@ WHERE cart = :cart AND number = :number AND state = 'PENDING';
 -- name: select_items
 -- Items of a cart, by number. What is queued where nobody serves is shown as blocked.
 SELECT cart_item.*, run.message, job.name AS job, CASE
-    WHEN run.state = 'QUEUED' AND run.pool NOT IN (SELECT pool FROM session WHERE alive = 1 AND stopping = 0)
-    THEN 'BLOCKED' ELSE run.state END AS run_state
+    WHEN run.state = 'QUEUED' AND NOT (run.pool = ANY(:served)) THEN 'BLOCKED' ELSE run.state END AS run_state
 FROM cart_item JOIN job ON job.id = cart_item.job_id LEFT JOIN run ON run.id = cart_item.run
 WHERE cart_item.cart = :cart AND cart_item.number > :after
     AND (:any_state = 1 OR cart_item.state = ANY(:states))
@@ -290,9 +289,9 @@ ORDER BY failure.count DESC, failure.cause LIMIT :limit;
 
 -- name: select_cells
 -- The states of items by number, that of its run while one is open; in a row there may be several.
+-- What is queued where nobody serves is shown as blocked.
 SELECT CASE WHEN cart_item.state <> 'OPEN' THEN cart_item.state
-    WHEN run.state = 'QUEUED' AND run.pool NOT IN (SELECT pool FROM session WHERE alive = 1 AND stopping = 0)
-    THEN 'BLOCKED' ELSE run.state END AS states
+    WHEN run.state = 'QUEUED' AND NOT (run.pool = ANY(:served)) THEN 'BLOCKED' ELSE run.state END AS states
 FROM cart_item LEFT JOIN run ON run.id = cart_item.run AND cart_item.state = 'OPEN'
 WHERE cart_item.cart = :cart ORDER BY cart_item.number;
 

@@ -14,6 +14,7 @@ from rota.adapters.store.rows import (
     optional_instant,
 )
 from rota.adapters.store.script import Query, Script, query
+from rota.adapters.store.scripts.glancing import served_pools
 from rota.domain.carts.states import ItemState
 from rota.domain.ids import CartId, JobId, micros
 from rota.domain.states import RunState
@@ -63,6 +64,7 @@ def _carts_query(wanted: CartQuery) -> Query:
 
 
 def items(wanted: ItemQuery) -> Script[list[Item]]:
+    [served] = yield from served_pools([None])
     rows = yield query(
         "select_items",
         cart=wanted.cart,
@@ -74,6 +76,7 @@ def items(wanted: ItemQuery) -> Script[list[Item]]:
         only_attempted=int(wanted.only_attempted),
         any_key=int(wanted.keys is None),
         keys=wanted.keys or (),
+        served=served,
         limit=wanted.limit,
     )
     return [item_from(row) for row in rows]
@@ -131,7 +134,8 @@ def failure_groups(cart: CartId, limit: int) -> Script[list[FailureGroup]]:
 
 
 def cells(cart: CartId) -> Script[list[str]]:
-    rows = yield query("select_cells", cart=cart)
+    [served] = yield from served_pools([None])
+    rows = yield query("select_cells", cart=cart, served=served)
     return [state for row in rows for state in row["states"].split()]
 
 
