@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -34,6 +35,8 @@ from rota.runtime.supervision import Service, supervise
 from rota.runtime.web import WebServer, bind, url_of
 
 log = structlog.get_logger()
+
+_ARRIVING = timedelta(milliseconds=300)  # for what is on its way to workers when a server stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +144,12 @@ class Server:
         if not self._settings.is_alone:
             with suppress(Unavailable):
                 await roles.hand_over()
+        await roles.stop_claiming()
         if self._machine is not None:
             await self._machine.worker.stop()
-        await roles.stop_claiming()
         if rpc is not None:
+            # A worker that writes while its stream ends does not read what was sent before.
+            await self._clock.sleep(_ARRIVING)
             await rpc.close()
 
 

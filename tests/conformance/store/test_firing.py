@@ -151,9 +151,11 @@ async def test_due_times_without_a_run_are_kept_as_a_stretch(scene: Scene) -> No
     ledger = await scene.store.ledger(job.id, now, now + 20 * MINUTE, 10)
     assert [(entry.state, entry.cause, entry.count) for entry in ledger] == [
         ("MISSED", "downtime", 10),
-        ("QUEUED", "", 1),
+        ("BLOCKED", "", 1),  # there is no worker
     ]
     assert (ledger[0].first, ledger[0].last, ledger[0].run) == (missed.first, missed.last, None)
+    await scene.worker()
+    assert (await scene.store.ledger(job.id, now, now + 20 * MINUTE, 10))[1].state == "QUEUED"
 
 
 async def test_jitter_keeps_a_due_run_scheduled_until_its_release(scene: Scene) -> None:

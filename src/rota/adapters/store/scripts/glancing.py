@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from rota.adapters.store.script import Script, query
+from rota.adapters.store.script import Script
 from rota.adapters.store.scripts import reading
 from rota.domain.job import Job
 from rota.domain.run import Run
@@ -39,8 +39,7 @@ def runs_by_id(queries: Sequence[RunQuery]) -> Script[list[list[Run]]]:
 
 def served_pools(callers: Sequence[None]) -> Script[list[frozenset[str]]]:
     """The pools that have workers, for all who ask."""
-    rows = yield query("served_pools")
-    return [frozenset(row["pool"] for row in rows)] * len(callers)
+    return [(yield from reading.served_pools())] * len(callers)
 
 
 def _all(wanted: Iterable[Iterable[Id]]) -> list[Id]:

@@ -44,6 +44,7 @@ from rota.ports.tokens import Token
 from rota.ports.work import ChunkMeta, Fence
 
 _MAX_SESSIONS = 1_000
+_NO_POOL = ("",)  # one value, as lists of one are looked for fastest in SQLite
 _LOOKED_AT = 10  # times as many runs as are wanted: most may have been skipped
 
 
@@ -127,13 +128,29 @@ def next_eligible_at() -> Script[datetime | None]:
     return optional_instant(row["eligible_at"])
 
 
+def served_pools() -> Script[frozenset[str]]:
+    """The pools that have workers."""
+    rows = yield query("served_pools")
+    return frozenset(row["pool"] for row in rows)
+
+
+def _seen(state: str, pool: str, served: Collection[str]) -> str:
+    return RunState.BLOCKED if state == RunState.QUEUED and pool not in served else state
+
+
 def ledger(job: JobId, since: datetime, until: datetime, limit: int) -> Script[list[LedgerEntry]]:
     bounds = {"job": job, "since": micros(since), "until": micros(until), "limit": limit}
     runs = yield query("select_ledger_runs", **bounds)
+    served = yield from served_pools()
     stretches = yield query("select_unanswered", **bounds)
     entries = [
         LedgerEntry(
-            instant(r["due_at"]), instant(r["due_at"]), 1, r["state"], r["cause"], RunId(r["id"])
+            instant(r["due_at"]),
+            instant(r["due_at"]),
+            1,
+            _seen(r["state"], r["pool"], served),
+            r["cause"],
+            RunId(r["id"]),
         )
         for r in runs
     ]
@@ -148,11 +165,27 @@ def ledger(job: JobId, since: datetime, until: datetime, limit: int) -> Script[l
 
 
 def runs(wanted: RunQuery) -> Script[list[Run]]:
-    rows = yield _runs_query(wanted)
+    states = yield from _states(wanted)
+    rows = yield _runs_query(wanted, states)
     return [run_from(row) for row in rows]
 
 
-def _runs_query(wanted: RunQuery) -> Query:
+def _states(wanted: RunQuery) -> Script[Mapping[str, Any]]:
+    """Which states, and where the queued ones of them: some may count as blocked."""
+    states = set(wanted.states)
+    kept = {"states": states, "queued": "anywhere", "unserved": _NO_POOL}
+    if wanted.served is None or (RunState.QUEUED in states) == (RunState.BLOCKED in states):
+        return kept
+    rows = yield query("waiting_pools")
+    unserved = {row["pool"] for row in rows}.difference(wanted.served)
+    if not unserved:
+        return kept
+    if RunState.QUEUED in states:
+        return {**kept, "queued": "served", "unserved": unserved}
+    return {"states": states | {RunState.QUEUED}, "queued": "unserved", "unserved": unserved}
+
+
+def _runs_query(wanted: RunQuery, states: Mapping[str, Any]) -> Query:
     """Each way to look has its own statement, so that an index leads."""
     if wanted.ids is not None:
         return query("select_runs_by_id", ids=wanted.ids, project=wanted.project)
@@ -167,7 +200,7 @@ def _runs_query(wanted: RunQuery) -> Query:
     filters = {
         "project": wanted.project,
         "before_seq": sys.maxsize if wanted.before_seq is None else wanted.before_seq,
-        **_states(wanted),
+        **states,
         "trigger": wanted.trigger,
         "since": optional_micros(wanted.since),
         "until": optional_micros(wanted.until),
@@ -198,15 +231,6 @@ def _runs_query(wanted: RunQuery) -> Query:
     if wanted.job_id is not None:
         return query("select_runs_of_job", job=wanted.job_id, any_state=any_state, **filters)
     return query("select_runs", job_like=job_like, any_state=any_state, **filters)
-
-
-def _states(wanted: RunQuery) -> dict[str, Any]:
-    """Which states, and where the queued ones of them: some may count as blocked."""
-    states = set(wanted.states)
-    if wanted.served is None or (RunState.QUEUED in states) == (RunState.BLOCKED in states):
-        return {"states": states, "queued": "anywhere", "served": ()}
-    queued = "served" if RunState.QUEUED in states else "elsewhere"
-    return {"states": states | {RunState.QUEUED}, "queued": queued, "served": wanted.served}
 
 
 def attempts(run: RunId) -> Script[list[Attempt]]:

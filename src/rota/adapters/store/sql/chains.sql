@@ -1,3 +1,7 @@
+-- name: waiting_pools
+-- The pools that have lines with runs in them.
+SELECT DISTINCT pool FROM chain WHERE active = 1;
+
 -- name: active_chains
 -- The lines of a pool that have runs.
 SELECT id, priority, share, tag, weight, group_weight FROM chain WHERE pool = :pool AND active = 1;

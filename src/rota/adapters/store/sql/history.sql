@@ -4,7 +4,7 @@ SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.sess
 WHERE run.project = :project AND run.seq < :before_seq
     AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
     AND (:any_state = 1 OR run.state = ANY(:states))
-    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:served)) = (:queued = 'served'))
+    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:unserved)) = (:queued = 'unserved'))
     AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
     AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
     AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
@@ -15,7 +15,7 @@ ORDER BY run.seq DESC LIMIT :limit;
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
 WHERE run.job_id = :job AND run.project = :project AND run.seq < :before_seq
     AND (:any_state = 1 OR run.state = ANY(:states))
-    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:served)) = (:queued = 'served'))
+    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:unserved)) = (:queued = 'unserved'))
     AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
     AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
     AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
@@ -28,7 +28,7 @@ WHERE run.backfill = :backfill AND run.project = :project AND run.seq < :before_
     AND (CAST(:job AS TEXT) IS NULL OR run.job_id = :job)
     AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
     AND (:any_state = 1 OR run.state = ANY(:states))
-    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:served)) = (:queued = 'served'))
+    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:unserved)) = (:queued = 'unserved'))
     AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
     AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
     AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
@@ -41,7 +41,7 @@ WHERE run.cart = :cart AND run.project = :project AND run.seq < :before_seq
     AND (CAST(:job AS TEXT) IS NULL OR run.job_id = :job)
     AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
     AND (:any_state = 1 OR run.state = ANY(:states))
-    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:served)) = (:queued = 'served'))
+    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:unserved)) = (:queued = 'unserved'))
     AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
     AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
     AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
@@ -52,7 +52,7 @@ ORDER BY run.seq DESC LIMIT :limit;
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
 WHERE run.seq IN (SELECT seq FROM active_run)
     AND run.project = :project AND run.seq + 0 < :before_seq AND run.state = ANY(:states)
-    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:served)) = (:queued = 'served'))
+    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:unserved)) = (:queued = 'unserved'))
     AND (CAST(:job AS TEXT) IS NULL OR run.job_id = :job)
     AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
     AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
@@ -115,7 +115,7 @@ WHERE first_started_at IS NOT NULL AND backfill IS NULL ORDER BY seq DESC LIMIT 
 
 -- name: select_ledger_runs
 -- The runs that a schedule asked for.
-SELECT id, due_at, state, cause FROM run
+SELECT id, due_at, pool, state, cause FROM run
 WHERE job_id = :job AND trigger = 'schedule' AND due_at >= :since AND due_at <= :until
 ORDER BY due_at LIMIT :limit;
 

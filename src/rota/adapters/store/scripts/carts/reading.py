@@ -14,7 +14,7 @@ from rota.adapters.store.rows import (
     optional_instant,
 )
 from rota.adapters.store.script import Query, Script, query
-from rota.adapters.store.scripts.glancing import served_pools
+from rota.adapters.store.scripts.reading import served_pools
 from rota.domain.carts.states import ItemState
 from rota.domain.ids import CartId, JobId, micros
 from rota.domain.states import RunState
@@ -64,7 +64,7 @@ def _carts_query(wanted: CartQuery) -> Query:
 
 
 def items(wanted: ItemQuery) -> Script[list[Item]]:
-    [served] = yield from served_pools([None])
+    served = yield from served_pools()
     rows = yield query(
         "select_items",
         cart=wanted.cart,
@@ -134,7 +134,7 @@ def failure_groups(cart: CartId, limit: int) -> Script[list[FailureGroup]]:
 
 
 def cells(cart: CartId) -> Script[list[str]]:
-    [served] = yield from served_pools([None])
+    served = yield from served_pools()
     rows = yield query("select_cells", cart=cart, served=served)
     return [state for row in rows for state in row["states"].split()]
 
