@@ -88,3 +88,8 @@ LEASED_STATES = frozenset(_HELD_BY_WORKER)
 def is_final(state: RunState) -> bool:
     """Whether nothing can ever happen to a run in this state."""
     return state in FINAL_STATES
+
+
+def seen_state(state: RunState, *, is_served: bool) -> RunState:
+    """A state as people see it: what is queued in a pool without workers is blocked."""
+    return RunState.BLOCKED if state is RunState.QUEUED and not is_served else state

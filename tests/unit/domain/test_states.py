@@ -9,6 +9,7 @@ from rota.domain.states import (
     RunEvent,
     RunState,
     is_final,
+    seen_state,
 )
 
 
@@ -54,6 +55,17 @@ def test_every_state_belongs_to_somebody() -> None:
 def test_what_was_not_started_can_always_be_cancelled() -> None:
     for state in WAITING_STATES | LEASED_STATES:
         assert is_final(TRANSITIONS[state, RunEvent.CANCELLED])
+
+
+def test_only_what_is_queued_where_nobody_serves_is_seen_in_another_state() -> None:
+    differing = {
+        (state, is_served): seen
+        for state in RunState
+        for is_served in (True, False)
+        if (seen := seen_state(state, is_served=is_served)) is not state
+    }
+
+    assert differing == {(RunState.QUEUED, False): RunState.BLOCKED}
 
 
 def test_only_a_person_ends_the_doubt() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -31,7 +32,7 @@ from rota.domain.run import (
 from rota.domain.shape import demand_of
 from rota.domain.shards import Server, Shard
 from rota.domain.spec import Delivery
-from rota.domain.states import RunState
+from rota.domain.states import RunState, seen_state
 from rota.ports.calendars import StoredCalendar
 from rota.ports.carts import Cart, Item
 from rota.ports.records import Event, Role, Session
@@ -215,7 +216,10 @@ def cart_from(row: Row) -> Cart:
     )
 
 
-def item_from(row: Row) -> Item:
+def item_from(row: Row, served: Collection[str]) -> Item:
+    """An item, with the state of its run as people see it while these pools have workers."""
+    is_served = row["run_pool"] in served
+    state = None if row["run_state"] is None else RunState(row["run_state"])
     return Item(
         number=row["number"],
         key=row["key"],
@@ -226,7 +230,7 @@ def item_from(row: Row) -> Item:
         inputs=from_json(row["inputs"]),
         state=ItemState(row["state"]),
         run=row["run"],
-        run_state=None if row["run_state"] is None else RunState(row["run_state"]),
+        run_state=None if state is None else seen_state(state, is_served=is_served),
         runs=row["runs"],
         cause=row["cause"],
         message=row["message"] or "",

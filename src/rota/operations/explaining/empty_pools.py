@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from rota.domain.run import Run
-from rota.domain.states import RunState
+from rota.domain.states import RunState, seen_state
 from rota.operations.backends import Backends
 from rota.operations.explaining.workers import no_worker
 from rota.ports.records import RunQuery
@@ -32,6 +32,7 @@ async def see_run(backends: Backends, run: Run) -> Run:
 
 def see(run: Run, served: Collection[str]) -> Run:
     """A run as people see it while these pools have workers."""
-    if run.state is not RunState.QUEUED or run.pool in served:
+    state = seen_state(run.state, is_served=run.pool in served)
+    if state is run.state:
         return run
-    return replace(run, state=RunState.BLOCKED, reasons=(no_worker(run.pool, served),))
+    return replace(run, state=state, reasons=(no_worker(run.pool, served),))

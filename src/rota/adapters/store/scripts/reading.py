@@ -27,7 +27,7 @@ from rota.adapters.store.scripts.offers import used_by
 from rota.domain.ids import JobId, RunId, SessionId, instant, micros
 from rota.domain.job import Job
 from rota.domain.run import Attempt, LateResult, Run
-from rota.domain.states import FINAL_STATES, RunState
+from rota.domain.states import FINAL_STATES, RunState, seen_state
 from rota.ports.records import (
     Counts,
     DueSchedule,
@@ -134,10 +134,6 @@ def served_pools() -> Script[frozenset[str]]:
     return frozenset(row["pool"] for row in rows)
 
 
-def _seen(state: str, pool: str, served: Collection[str]) -> str:
-    return RunState.BLOCKED if state == RunState.QUEUED and pool not in served else state
-
-
 def ledger(job: JobId, since: datetime, until: datetime, limit: int) -> Script[list[LedgerEntry]]:
     bounds = {"job": job, "since": micros(since), "until": micros(until), "limit": limit}
     runs = yield query("select_ledger_runs", **bounds)
@@ -148,7 +144,7 @@ def ledger(job: JobId, since: datetime, until: datetime, limit: int) -> Script[l
             instant(r["due_at"]),
             instant(r["due_at"]),
             1,
-            _seen(r["state"], r["pool"], served),
+            seen_state(RunState(r["state"]), is_served=r["pool"] in served),
             r["cause"],
             RunId(r["id"]),
         )

@@ -244,9 +244,8 @@ UPDATE cart_item SET wave = :wave, inputs = :inputs, state = :state
 WHERE cart = :cart AND number = :number AND state = 'PENDING';
 
 -- name: select_items
--- Items of a cart, by number. What is queued where nobody serves is shown as blocked.
-SELECT cart_item.*, run.message, job.name AS job, CASE
-    WHEN run.state = 'QUEUED' AND NOT (run.pool = ANY(:served)) THEN 'BLOCKED' ELSE run.state END AS run_state
+-- Items of a cart, by number.
+SELECT cart_item.*, run.state AS run_state, run.pool AS run_pool, run.message, job.name AS job
 FROM cart_item JOIN job ON job.id = cart_item.job_id LEFT JOIN run ON run.id = cart_item.run
 WHERE cart_item.cart = :cart AND cart_item.number > :after
     AND (:any_state = 1 OR cart_item.state = ANY(:states))

@@ -76,10 +76,9 @@ def items(wanted: ItemQuery) -> Script[list[Item]]:
         only_attempted=int(wanted.only_attempted),
         any_key=int(wanted.keys is None),
         keys=wanted.keys or (),
-        served=served,
         limit=wanted.limit,
     )
-    return [item_from(row) for row in rows]
+    return [item_from(row, served) for row in rows]
 
 
 def selected(cart: CartId, selection: Selection) -> dict[str, object]:
