@@ -190,6 +190,7 @@ class TestRetiring:
             await floor.beat(welcome.session, Beat())
         assert not retiring.done()
         work = await dispatched(floor, welcome)
+        await floor.beat(welcome.session, Beat(held=tuple(each.fence for each in work)))
         assert not retiring.done()  # it was asked for, which is not yet sent
         asking = asyncio.create_task(floor.next_order(welcome.session, welcome.stream))
         await asyncio.wait_for(retiring, 10)

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from rota.adapters.clock import SystemClock
 from rota.adapters.store.sqlite.opening import open_sqlite
+from rota.dispatcher.floor import Floor
 from rota.domain.errors import Conflict, Invalid
+from rota.runtime.machine import Machine
+from rota.runtime.rpc import RpcDoor
 from rota.runtime.server import Running, Server
 from rota.runtime.settings import Settings
 from rota.testing.certificates import make_certificate
@@ -62,3 +66,52 @@ async def test_certificate_without_its_key_is_a_fault_of_the_settings(tmp_path: 
         with pytest.raises(Invalid, match="cannot be used") as refused:
             await Server(settings).run(ready)
         assert refused.value.code == "bad_settings"
+
+
+class Diary:
+    """Notes what is stopped, and when; in the place of a worker, too."""
+
+    name = "worker"
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[str, float]] = []
+
+    def note(self, what: str) -> None:
+        self.entries.append((what, asyncio.get_running_loop().time()))
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+    async def stop(self) -> None:
+        self.note("worker")
+
+
+async def test_claims_end_before_the_worker_and_what_was_sent_arrives_before_the_streams_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diary = Diary()
+    retire, close = Floor.retire, RpcDoor.close
+
+    async def retiring(floor: Floor) -> None:
+        diary.note("claims")
+        await retire(floor)
+
+    async def closing(door: RpcDoor) -> None:
+        diary.note("streams")
+        await close(door)
+
+    monkeypatch.setattr(Floor, "retire", retiring)
+    monkeypatch.setattr(RpcDoor, "close", closing)
+    settings = Settings(home=tmp_path, listen="127.0.0.1:0", grpc_listen="127.0.0.1:0")
+    machine = Machine(settings, SystemClock())
+    machine.worker = diary  # type: ignore[assignment]
+    server = Server(settings, machine=machine)
+    ready: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        group.create_task(server.run(ready))
+        await ready
+        server.stop()
+
+    (first, _), (second, stopped), (third, ended), *_ = diary.entries
+    assert (first, second, third) == ("claims", "worker", "streams")
+    assert ended - stopped > 0.29
