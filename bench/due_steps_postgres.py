@@ -13,13 +13,13 @@ import asyncpg
 
 from bench.due_steps import Steps, fire_due, look_ahead, own_all_shards, rules_of
 from bench.schedules import FAR_AWAY, TABLES, copies, define_one, job_id, timetable
-from rota.adapters.store.postgres.opening import open_postgres
 from rota.domain.firing import FiringRules
 from rota.domain.ids import instant, micros
 from rota.domain.schedule import Timetable
 from rota.ports.records import Ownership
 from rota.ports.store import Store
-from rota.testing.servers.postgres import PostgresServer
+from rota.store.postgres.opening import open_postgres
+from testkit.servers.postgres import PostgresServer
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 

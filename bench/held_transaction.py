@@ -16,7 +16,7 @@ from bench.functions import app, noop
 from bench.postgres import new_database, postgres
 from bench.rota_cluster import rota_cluster
 from bench.rota_up import temporary_home, wait_until_done
-from rota.testing.servers.postgres import PostgresServer
+from testkit.servers.postgres import PostgresServer
 
 _SLOTS = 100  # few, so that there are many claims
 _BATCH = 10_000  # the most that one call takes

@@ -13,7 +13,7 @@ from bench.peers import environment, node_environment
 from bench.postgres import new_database
 from bench.rota_cluster import rota_cluster
 from bench.rota_up import temporary_home
-from rota.testing.servers.postgres import PostgresServer
+from testkit.servers.postgres import PostgresServer
 
 Command = Callable[..., list[str]]  # given action, address, count, and perhaps the due times
 

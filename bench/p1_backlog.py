@@ -17,7 +17,7 @@ from bench.postgres import new_database, postgres
 from bench.redis_server import install_redis, redis_server
 from bench.rota_cluster import rota_cluster
 from bench.rota_up import Home, temporary_home, wait_until_done
-from rota.testing.servers.postgres import PostgresServer
+from testkit.servers.postgres import PostgresServer
 
 _SLOTS = 1_000  # functions that take microseconds: what bounds a batch is this
 _BATCH = 10_000  # the most that one call takes

@@ -20,8 +20,8 @@ from bench.machine import foreign_load, read_cpu, wait_until_quiet
 from bench.postgres import postgres
 from bench.rota_up import temporary_home
 from bench.schedules import FAR_AWAY, fill, timetable
-from rota.adapters.store.sqlite.opening import open_sqlite
-from rota.testing.servers.postgres import PostgresServer
+from rota.store.sqlite.opening import open_sqlite
+from testkit.servers.postgres import PostgresServer
 
 _DUE = 1_000
 _STEPS = 9  # with other schedules in each: 9,000 of the 10,000 of the smallest store

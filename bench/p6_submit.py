@@ -15,7 +15,7 @@ from bench.layers import Layers, per_run
 from bench.postgres import new_database, postgres
 from bench.rota_cluster import RotaCluster, rota_cluster
 from bench.rota_up import temporary_home
-from rota.testing.servers.postgres import PostgresServer
+from testkit.servers.postgres import PostgresServer
 
 _CLIENTS = 32
 _BATCH = 10_000  # the most that one call takes

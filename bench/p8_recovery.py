@@ -12,12 +12,12 @@ from pathlib import Path
 from bench.contest import Contestant, Figures, Plan, Result, take_turns
 from bench.figures import Comparison, Sample, at_most_times
 from rota.sdk import calls
-from rota.testing.chaos.bounds import SERVER_LEASE, Stopwatch
-from rota.testing.chaos.client import AnyServer
-from rota.testing.chaos.network import ProxiedCluster
-from rota.testing.chaos.workload import job_file, measured, scheduled
-from rota.testing.cluster import Size
-from rota.testing.evidence import Evidence
+from testkit.chaos.bounds import SERVER_LEASE, Stopwatch
+from testkit.chaos.client import AnyServer
+from testkit.chaos.network import ProxiedCluster
+from testkit.chaos.workload import job_file, measured, scheduled
+from testkit.cluster import Size
+from testkit.evidence import Evidence
 
 _SIZE = Size(servers=2, workers=2)
 _LEASE = timedelta(seconds=6)  # of workers; that of servers is fixed

@@ -14,15 +14,15 @@ from bench.contest import Plan
 from bench.figures import Comparison, Sample, at_most
 from bench.machine import foreign_load, read_cpu, wait_until_quiet
 from bench.rota_up import temporary_home
-from rota.adapters.queue.local import LocalQueue
-from rota.adapters.store.sqlite.opening import open_sqlite
 from rota.domain.jobfile import read_file
 from rota.operations import definitions
 from rota.operations.backends import Backends
+from rota.operations.forecasts import Outlook, Question, look_ahead
 from rota.operations.kept_forecast import KeptForecast
-from rota.operations.outlooks import Outlook, Question, look_ahead
 from rota.ports.blobs import Blobs
-from rota.testing.builders import hello
+from rota.queue.local import LocalQueue
+from rota.store.sqlite.opening import open_sqlite
+from testkit.builders import hello
 
 _SEED = 9
 _WORKERS, _SLOTS = 20, 50

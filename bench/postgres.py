@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.machine import counted_as_own
-from rota.testing.servers.postgres import PostgresServer, find_programs
+from testkit.servers.postgres import PostgresServer, find_programs
 
 _VERSIONS = (16, 15)  # the first that is there
 _SETTINGS = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.contest import wait_for
 from bench.peers import environment
-from rota.testing.servers.ports import free_ports
+from testkit.servers.ports import free_ports
 
 _INSTALLER = Path(__file__).parents[1] / "tools" / "system_packages.py"
 _START_SECONDS = 20.0

@@ -12,9 +12,9 @@ from bench.stamps import VARIABLE
 from rota.runtime import tokens
 from rota.runtime.settings import Settings
 from rota.sdk.client import Client
-from rota.testing.nodes import ServerNode, WorkerNode
-from rota.testing.servers.ports import free_ports
-from rota.testing.servers.postgres import PostgresServer
+from testkit.nodes import ServerNode, WorkerNode
+from testkit.servers.ports import free_ports
+from testkit.servers.postgres import PostgresServer
 
 
 class RotaCluster:

@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rota.adapters.blobs.files import open_files
-from rota.adapters.queue.local import LocalQueue
-from rota.adapters.store.sqlite.opening import open_sqlite
+from rota.blobs.files import open_files
 from rota.domain.ids import JobId, micros, shard_of
 from rota.domain.jobfile import read_file
 from rota.domain.schedule import Timetable
 from rota.operations import definitions, timetables
 from rota.operations.backends import Backends
 from rota.ports.store import Store
+from rota.queue.local import LocalQueue
+from rota.store.sqlite.opening import open_sqlite
 
 _JOB_FILE = 'jobs: [{name: job, schedule: "*/5 * * * *", steps: [{run: [/bin/true]}]}]'
 _SET = "bench"

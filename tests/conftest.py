@@ -10,8 +10,8 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from rota.testing.servers.azurite import Azurite
-    from rota.testing.servers.s3 import S3Server
+    from testkit.servers.azurite import Azurite
+    from testkit.servers.s3 import S3Server
 
 SYSTEM_TESTS = Path(__file__).parent / "system"
 # Fixtures, and parameters of those that know several adapters, behind which a real server runs.
@@ -52,7 +52,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A real S3 server for all tests of this process: each uses a prefix of its own."""
-    from rota.testing.servers.s3 import S3Server
+    from testkit.servers.s3 import S3Server
 
     with S3Server(tmp_path_factory.mktemp("s3")) as server:
         yield server
@@ -61,7 +61,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture(scope="session")
 def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
     """A stand-in for Azure for all tests of this process: each uses a prefix of its own."""
-    from rota.testing.servers.azurite import Azurite
+    from testkit.servers.azurite import Azurite
 
     with Azurite(tmp_path_factory.mktemp("azure")) as server:
         yield server

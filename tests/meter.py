@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.testing.servers.postgres import PostgresServer
+from testkit.servers.postgres import PostgresServer
 
 
 class Meter:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from rota.testing.servers.pgbouncer import PgBouncer, find_pgbouncer
-from rota.testing.servers.postgres import PostgresServer, server_folder
+from testkit.servers.pgbouncer import PgBouncer, find_pgbouncer
+from testkit.servers.postgres import PostgresServer, server_folder
 
 
 @contextmanager

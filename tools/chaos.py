@@ -14,8 +14,8 @@ import tempfile
 from datetime import timedelta
 from pathlib import Path
 
-from rota.testing.chaos.campaign import Plan, run_campaign
-from rota.testing.chaos.report import report
+from testkit.chaos.campaign import Plan, run_campaign
+from testkit.chaos.report import report
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from rota.testing.cluster import Cluster, Size
+from testkit.cluster import Cluster, Size
 
 JOBS = Path(__file__).resolve().parent.parent / "examples" / "welcome.yaml"
 

@@ -26,7 +26,7 @@ from cyclopts import App
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
-import rota.gateway.routes
+import rota.server.gateway.routes
 from rota.cli.commands import COMMANDS
 from rota.cli.main import main as run_rota
 from rota.cli.program import build
@@ -40,9 +40,9 @@ from rota.domain.states import (
     RunEvent,
     RunState,
 )
-from rota.gateway.openapi import role_of
 from rota.runtime.setting_values import shown
 from rota.runtime.settings import MEANINGS, Settings
+from rota.server.gateway.openapi import role_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -151,7 +151,7 @@ def _help_page(words: tuple[str, ...]) -> str:
 
 
 def _documented_routes() -> Iterator[APIRoute]:
-    package = rota.gateway.routes
+    package = rota.server.gateway.routes
     for found in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{found.name}")
         for router in vars(module).values():

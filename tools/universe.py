@@ -11,7 +11,7 @@ import sys
 
 import structlog
 
-from rota.testing.universes import WORLDS, Violation, explore, visit
+from testkit.universes import WORLDS, Violation, explore, visit
 
 
 def main() -> int:

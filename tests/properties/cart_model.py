@@ -12,9 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 from rota.domain.carts import commands
-from rota.domain.carts.budget import limit_of
 from rota.domain.carts.definition import CartRules, OnBreach, Scope, Share
-from rota.domain.carts.facts import CartFacts
+from rota.domain.carts.facts import CartFacts, limit_of
 from rota.domain.carts.states import (
     CANCELLING,
     FAILED_ITEM_STATES,

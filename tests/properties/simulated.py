@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from rota.domain.keys import Counted, Key, KeyRule
 from rota.domain.order import (
     Chain,
     PoolTags,
@@ -19,7 +20,6 @@ from rota.domain.order import (
 )
 from rota.domain.resources import SLOTS, UNIT, Vector, plus
 from rota.domain.shape import demand_of, unmet
-from rota.domain.shared_keys import Counted, Key, KeyRule
 from rota.domain.simulation import Observer, SimRun, SimWorker, Start
 
 EXPECTED, ACTUAL = 7.0, 20.0  # seconds of the runs in a `Book`

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.domain.schedule.builders import ANCHOR, timetable
 
 from rota.domain.backfill import BackfillPlan, DueRun, Only, due_times, plan_backfill
 from rota.domain.gates import SLOT_STATES, ActiveRun, BackfillRules, JobRules, backfill_room
@@ -14,6 +13,7 @@ from rota.domain.ids import BackfillId, JobId, RunId
 from rota.domain.run import Trigger
 from rota.domain.spec import Overlap
 from rota.domain.states import FINAL_STATES, RunState
+from tests.unit.domain.schedule.builders import ANCHOR, timetable
 
 HOUR = timedelta(hours=1)
 CHOICES = st.sampled_from([None, *Only])

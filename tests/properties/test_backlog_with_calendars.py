@@ -8,9 +8,6 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from tests.properties.test_calendars import several
-from tests.unit.domain.calendars.builders import blackout
-from tests.unit.domain.schedule.builders import timetable, utc
 
 from rota.domain.calendars import (
     Blackout,
@@ -23,6 +20,9 @@ from rota.domain.calendars import (
 from rota.domain.firing import Answers, FiringRules, SkippedRange, answer_due_times, next_start
 from rota.domain.schedule import DueRange, Timetable
 from rota.domain.spec import Misfire, MisfirePolicy
+from tests.properties.test_calendars import several
+from tests.unit.domain.calendars.builders import blackout
+from tests.unit.domain.schedule.builders import timetable, utc
 
 GRACE = timedelta(seconds=2)
 MICROSECOND = timedelta(microseconds=1)

@@ -16,11 +16,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rota.dispatcher.desk import Desk
 from rota.domain.ids import SessionId
 from rota.ports.records import Session
 from rota.ports.work import Beat, Dispatch, Fence, Work
-from rota.testing.clock import START
+from rota.server.dispatcher.desk import Desk
+from testkit.clock import START
 
 SLOTS = 6
 SESSION = Session(

@@ -8,8 +8,6 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.properties.clock_walk import DAY_MINUTES
-from tests.properties.window_walk import WEEKDAYS, ZONES, examples
 
 from rota.domain.calendars import (
     Blackout,
@@ -26,6 +24,8 @@ from rota.domain.calendars import (
 from rota.domain.errors import Invalid, Problem
 from rota.domain.firing import fold_into_window
 from rota.domain.jobfile.calendars import read_calendar
+from tests.properties.clock_walk import DAY_MINUTES
+from tests.properties.window_walk import WEEKDAYS, ZONES, examples
 
 MICROSECOND = timedelta(microseconds=1)
 # Together, three calendars of two such windows cannot fill a day.

@@ -7,10 +7,10 @@ from functools import lru_cache
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.properties.clock_walk import DAY_MINUTES, EPOCH, MINUTE, clock_changes, local_clock
-from tests.properties.window_walk import EXAMPLES, ZONES, Example, examples, walk
 
 from rota.domain.calendars import Blackout, Calendar, compile_calendar
+from tests.properties.clock_walk import DAY_MINUTES, EPOCH, MINUTE, clock_changes, local_clock
+from tests.properties.window_walk import EXAMPLES, ZONES, Example, examples, walk
 
 YEARS = range(2009, 2012)
 COMPARED = 2 * DAY_MINUTES  # on each side of a change

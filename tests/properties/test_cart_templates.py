@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema_rs import Draft202012Validator
 
-from rota.domain.carts.item_files import Demands, read_items
-from rota.domain.carts.template import CartItem, ItemsFile
+from rota.domain.carts.definition import CartItem, ItemsFile
+from rota.domain.carts.items import Demands, read_items
 from rota.domain.errors import Invalid, Problem
 from rota.domain.jobfile import cart_document, json_schema, read_cart, read_file, read_job, to_block
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM, ITEMS_FROM

@@ -14,10 +14,8 @@ from itertools import product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.properties.cart_model import NOON, ModelCart, ModelItem
 
 from rota.domain.carts import commands
-from rota.domain.carts.budget import limit_of
 from rota.domain.carts.commands import Approver
 from rota.domain.carts.definition import (
     MAX_ITEMS,
@@ -30,12 +28,12 @@ from rota.domain.carts.definition import (
     Share,
     parse_share,
 )
-from rota.domain.carts.failures import MAX_CAUSE, cause_of
-from rota.domain.carts.progress import Pace, eta
+from rota.domain.carts.facts import MAX_CAUSE, Pace, cause_of, eta, limit_of
+from rota.domain.carts.intake import wave_of_each, wave_sizes
 from rota.domain.carts.states import FINAL_ITEM_STATES, CartState, ItemState, PauseReason
-from rota.domain.carts.waves import wave_of_each, wave_sizes
 from rota.domain.errors import Conflict
 from rota.domain.states import RunState
+from tests.properties.cart_model import NOON, ModelCart, ModelItem
 
 PERCENTAGES = st.decimals(0, 100, places=3).map(lambda value: Share(value, is_percent=True))
 SHARES = st.integers(0, 6).map(Share) | PERCENTAGES

@@ -11,12 +11,12 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.scheduler.timeline import Timeline, open_timeline
 
 from rota.domain.run import Run
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState, is_final
-from rota.testing.clock import START
+from testkit.clock import START
+from tests.unit.server.scheduler.timeline import Timeline, open_timeline
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)

@@ -7,7 +7,6 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tests.properties.clock_walk import zones
 
 from rota.domain.errors import Invalid, Problem
 from rota.domain.ids import micros
@@ -20,6 +19,7 @@ from rota.domain.schedule import (
     describe,
 )
 from rota.domain.spec import Dst, Fold, Gap, Misfire, MisfirePolicy, Schedule
+from tests.properties.clock_walk import zones
 
 MICROSECOND = timedelta(microseconds=1)
 

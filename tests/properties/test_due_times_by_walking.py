@@ -6,6 +6,9 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 import pytest
+
+from rota.domain.schedule import Timetable, compile_schedule
+from rota.domain.spec import Dst, Fold, Gap, Schedule
 from tests.properties.clock_walk import (
     DAY_MINUTES,
     EPOCH,
@@ -15,9 +18,6 @@ from tests.properties.clock_walk import (
     walk,
     zones,
 )
-
-from rota.domain.schedule import Timetable, compile_schedule
-from rota.domain.spec import Dst, Fold, Gap, Schedule
 
 YEARS = range(1998, 2028)
 AROUND = 2 * DAY_MINUTES

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.domain.forecast.builders import job, runs, starts, workers
 
 from rota.domain.forecast.ahead import RunAhead, Setting
 from rota.domain.forecast.placing import Program, place
+from tests.unit.domain.forecast.builders import job, runs, starts, workers
 
 jobs = st.tuples(
     st.integers(1, 30),  # how long it takes

@@ -9,11 +9,11 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.properties.simulated import Ledger, worker
 
-from rota.domain.key_order import rank_of
-from rota.domain.shared_keys import SECOND, Counted, KeyRule, Rate
+from rota.domain.key_gates import rank_of
+from rota.domain.keys import SECOND, Counted, KeyRule, Rate
 from rota.domain.simulation import SimRun, World
+from tests.properties.simulated import Ledger, worker
 
 LONGEST = 8.0  # seconds for which a run has its keys, or a bucket takes to fill up
 LOCKS = ("resource:p/a", "resource:p/b", "resource:p/c")

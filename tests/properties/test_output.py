@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.domain.errors import Unavailable
-from rota.domain.output import OutputRecorder, Stream, find_records, read_records, to_raw, unpack
-from rota.domain.output.recorder import LINE_LIMIT
+from rota.domain.output import (
+    LINE_LIMIT,
+    OutputRecorder,
+    Stream,
+    find_records,
+    read_records,
+    to_raw,
+    unpack,
+)
 
 Feed = tuple[Stream, int, bytes]
 LIMIT = 1 << 40

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rota.domain.ids import SHARD_COUNT, ServerId
 from rota.domain.shards import Rebalance, Server, Shard, assignment, rebalance
-from rota.testing.clock import START
+from testkit.clock import START
 
 IDS = st.integers(0, 10**18).map(lambda number: ServerId(f"s_{number:x}"))
 SERVERS = st.sets(IDS, min_size=1, max_size=12)

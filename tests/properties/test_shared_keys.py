@@ -7,9 +7,8 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.domain.key_gates import KeyGate
-from rota.domain.key_order import BOOST, Waiter, Waiters, rank_of
-from rota.domain.shared_keys import SECOND, Bucket, Counted, KeyState, Rate
+from rota.domain.key_gates import BOOST, KeyGate, Waiter, Waiters, rank_of
+from rota.domain.keys import SECOND, Bucket, Counted, KeyState, Rate
 
 KEY = "rate:shop/s3-put"
 RATES = st.builds(

@@ -12,13 +12,13 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.properties.simulated import ACTUAL, EXPECTED, Book, Ledger, shape, worker
 
+from rota.domain.keys import Counted, KeyRule, Rate
 from rota.domain.order import BOOST_SECONDS, OLDEST_EVERY
 from rota.domain.resources import UNIT
 from rota.domain.shape import alone, demand_of
-from rota.domain.shared_keys import Counted, KeyRule, Rate
 from rota.domain.simulation import SimRun, World
+from tests.properties.simulated import ACTUAL, EXPECTED, Book, Ledger, shape, worker
 
 SEEDS = range(16)
 SIZES = (0.5, 1, 2, 4)  # cpus

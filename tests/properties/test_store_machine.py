@@ -26,7 +26,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rota.adapters.store.postgres.opening import open_postgres
 from rota.domain.backfill import Backfill
 from rota.domain.errors import Conflict
 from rota.domain.gates import SLOT_STATES
@@ -37,10 +36,11 @@ from rota.domain.states import LEASED_STATES, TRANSITIONS, WAITING_STATES, RunSt
 from rota.ports.records import Event, RunQuery
 from rota.ports.store import Store
 from rota.ports.work import Fence
-from rota.testing.builders import Scene
-from rota.testing.clock import FakeTicker
-from rota.testing.new_stores import open_new_sqlite
-from rota.testing.servers.postgres import PostgresServer, server_folder
+from rota.store.postgres.opening import open_postgres
+from testkit.builders import Scene
+from testkit.clock import FakeTicker
+from testkit.new_stores import open_new_sqlite
+from testkit.servers.postgres import PostgresServer, server_folder
 
 T = TypeVar("T")
 LEASE = timedelta(seconds=30)

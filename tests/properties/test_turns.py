@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.domain.order import Chain, allot
-from rota.domain.turns import QueuedLine, turns_before
+from rota.domain.order import Chain, QueuedLine, allot, turns_before
 
 COST = 1.0
 MANY = 200  # runs in each line: more than are ever served before one of the first ones

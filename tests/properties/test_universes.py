@@ -16,28 +16,28 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota.adapters.store.scripts import finishing, gatekeeper, steering
-from rota.adapters.store.scripts.carts import book as cart_book
-from rota.dispatcher.desk import Desk
 from rota.domain import retry
 from rota.domain.carts import commands, steps
 from rota.domain.carts.states import FINAL_CART_STATES, CartState, ItemState, item_state_of
 from rota.domain.gates import QUEUED, ActiveRun, without_worker
+from rota.domain.keys import SECOND, Bucket
 from rota.domain.placement import Placement, Verdict
-from rota.domain.shared_keys import SECOND, Bucket
 from rota.domain.spec import Delivery
 from rota.domain.states import LEASED_STATES, RunState
-from rota.testing.universes import Violation, explore, visit
-from rota.testing.universes import worker as universe_worker
-from rota.testing.universes.memory import cart_rows, gating
-from rota.testing.universes.memory import store as memory_store
-from rota.testing.universes.memory.cart_rows import StoredCart
-from rota.testing.universes.memory.carts import MemoryCarts
-from rota.testing.universes.memory.claiming import Claims
-from rota.testing.universes.memory.rows import StoredRun
-from rota.testing.universes.memory.waiting import MemoryWaiting
-from rota.testing.universes.memory.world import MemoryWorld
+from rota.server.dispatcher.desk import Desk
+from rota.store.scripts import finishing, gatekeeper, steering
+from rota.store.scripts.carts import book as cart_book
 from rota.worker.attempts import Attempts
+from testkit.universes import Violation, explore, visit
+from testkit.universes import worker as universe_worker
+from testkit.universes.memory import cart_rows, gating
+from testkit.universes.memory import store as memory_store
+from testkit.universes.memory.cart_rows import StoredCart
+from testkit.universes.memory.carts import MemoryCarts
+from testkit.universes.memory.claiming import Claims
+from testkit.universes.memory.rows import StoredRun
+from testkit.universes.memory.waiting import MemoryWaiting
+from testkit.universes.memory.world import MemoryWorld
 
 TOOL = Path(__file__).parents[2] / "tools" / "universe.py"
 # Without these a universe would prove little.
@@ -179,7 +179,7 @@ def _reap_early(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(session, lease=lease), wakes
 
     monkeypatch.setattr(memory_store.MemoryStore, "register", short_lease)
-    monkeypatch.setattr("rota.scheduler.lease_reaper.is_silent", lambda *_: True)
+    monkeypatch.setattr("rota.server.scheduler.lease_reaper.is_silent", lambda *_: True)
 
 
 def _fire_what_was_fired(monkeypatch: pytest.MonkeyPatch) -> None:

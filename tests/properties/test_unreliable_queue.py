@@ -6,9 +6,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.conformance.queue.crew import at_work
 
-from rota.testing.unreliable_queue import UnreliableQueue
+from testkit.unreliable_queue import UnreliableQueue
+from tests.conformance.queue.crew import at_work
 
 pytestmark = pytest.mark.anyio
 

@@ -11,11 +11,9 @@ from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.adapters.link import grpc_answers as answers
-from rota.adapters.link import grpc_requests as requests
 from rota.contracts import worker_pb2 as pb
 from rota.domain.errors import Invalid
-from rota.domain.output.chunks import CHUNK_LIMIT
+from rota.domain.output import CHUNK_LIMIT
 from rota.domain.run import AttemptResult
 from rota.domain.spec import (
     Delivery,
@@ -28,6 +26,8 @@ from rota.domain.spec import (
     Schedule,
     Step,
 )
+from rota.link import grpc_messages as answers
+from rota.link import grpc_messages as requests
 from rota.ports.work import (
     MAX_AMOUNT,
     MAX_NUMBER,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from hypothesis import strategies as st
+
 from tests.properties.clock_walk import DAY_MINUTES, LocalClock, Minute
 
 # Gaps and folds of an hour and of half an hour, around midnight, and of a whole day.

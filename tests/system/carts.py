@@ -8,16 +8,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.system.jobs import Document, job
-
 from rota.sdk import calls, cart_calls
 from rota.sdk.answers import Event, Run
 from rota.sdk.cart_answers import CartDetail, CartItem
 from rota.sdk.client import Client
-from rota.testing.cart_checker import ItemRun, check_cart
-from rota.testing.checker import check
-from rota.testing.evidence import Evidence
-from rota.testing.waiting import eventually
+from testkit.cart_checker import ItemRun, check_cart
+from testkit.checker import check
+from testkit.evidence import Evidence
+from testkit.waiting import eventually
+from tests.system.jobs import Document, job
 
 A_MINUTE = timedelta(minutes=1)  # for a thousand items on a busy machine
 RAMP = [1, 5, 20, "10%"]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from rota.sdk.client import Client
-from rota.testing.evidence import Evidence
-from rota.testing.processes import RotaUp
-from rota.testing.servers.postgres import PostgresServer, server_folder
+from testkit.evidence import Evidence
+from testkit.processes import RotaUp
+from testkit.servers.postgres import PostgresServer, server_folder
 
 Up = Callable[..., RotaUp]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.testing.wall_clock import WallClock, faketime_library
+from testkit.wall_clock import WallClock, faketime_library
 
 
 def wall_clock(file: Path) -> WallClock:

@@ -9,7 +9,7 @@ from typing import Any
 from rota.sdk import calls
 from rota.sdk.answers import Run, RunDetail
 from rota.sdk.client import Client
-from rota.testing.waiting import PATIENCE
+from testkit.waiting import PATIENCE
 
 Document = dict[str, Any]
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from tests.system.conftest import Up
-from tests.system.jobs import apply, job, log_of
-
 from rota.sdk import calls
 from rota.sdk.answers import Run
 from rota.sdk.client import Client
-from rota.testing.checker import check, most_at_once
-from rota.testing.evidence import Evidence
-from rota.testing.waiting import eventually
+from testkit.checker import check, most_at_once
+from testkit.evidence import Evidence
+from testkit.waiting import eventually
+from tests.system.conftest import Up
+from tests.system.jobs import apply, job, log_of
 
 HOUR = timedelta(hours=1)
 TENTH = timedelta(milliseconds=100)

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.system.conftest import Up
-from tests.system.jobs import apply, execute, job, settle
 
 from rota.sdk import calls
 from rota.sdk.client import Client
-from rota.testing.processes import RotaUp
-from rota.testing.proxy import Proxy
-from rota.testing.servers.s3 import S3Server
-from rota.testing.waiting import eventually
+from testkit.processes import RotaUp
+from testkit.proxy import Proxy
+from testkit.servers.s3 import S3Server
+from testkit.waiting import eventually
+from tests.system.conftest import Up
+from tests.system.jobs import apply, execute, job, settle
 
 # Prints numbered lines, and leaves the digest of what it printed as its output value.
 NUMBERED = "seq {first} {last} | tee -a numbers"

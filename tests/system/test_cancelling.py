@@ -6,14 +6,14 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.system.conftest import Up
-from tests.system.jobs import apply, job, log_of, settle
 
 from rota.sdk.client import Client
 from rota.sdk.errors import Conflict
-from rota.testing.evidence import Evidence
-from rota.testing.processes import processes_of
-from rota.testing.waiting import boottime, eventually
+from testkit.evidence import Evidence
+from testkit.processes import processes_of
+from testkit.waiting import boottime, eventually
+from tests.system.conftest import Up
+from tests.system.jobs import apply, job, log_of, settle
 
 GRACE = 1.0
 

@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.system.jobs import apply, job
 
 from rota import App, AsyncClient, CartPaused
 from rota.sdk import cart_calls
 from rota.sdk.cart_answers import CartItem
 from rota.sdk.client import Client
-from rota.testing.checker import check
-from rota.testing.evidence import Evidence
-from rota.testing.processes import RotaUp
+from testkit.checker import check
+from testkit.evidence import Evidence
+from testkit.processes import RotaUp
+from tests.system.jobs import apply, job
 
 ITEMS = 50
 FAILING = ("host-7", "host-8", "host-31")

@@ -10,6 +10,12 @@ from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
+
+from rota.sdk.client import Client
+from rota.sdk.errors import Conflict, Denied
+from testkit.evidence import Evidence
+from testkit.processes import RotaUp
+from testkit.waiting import eventually
 from tests.system.carts import (
     chains,
     check_evidence,
@@ -22,12 +28,6 @@ from tests.system.carts import (
 )
 from tests.system.conftest import Up
 from tests.system.jobs import apply, job
-
-from rota.sdk.client import Client
-from rota.sdk.errors import Conflict, Denied
-from rota.testing.evidence import Evidence
-from rota.testing.processes import RotaUp
-from rota.testing.waiting import eventually
 
 PRESSES = 150  # of each operator
 A_MOMENT = timedelta(seconds=10)

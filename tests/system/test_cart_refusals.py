@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from tests.system.jobs import Document, apply, job
 
 from rota.sdk.carts import MOST_ITEMS
-from rota.testing.processes import ROTA, RotaUp, environment
-from rota.testing.waiting import PATIENCE, eventually
+from testkit.processes import ROTA, RotaUp, environment
+from testkit.waiting import PATIENCE, eventually
+from tests.system.jobs import Document, apply, job
 
 ONE = {"key": "db-1", "with": {"host": "db-1"}}
 TWO = {"key": "db-2", "with": {"host": "db-2"}}

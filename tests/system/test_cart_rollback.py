@@ -6,6 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from rota.sdk.client import Client
+from testkit.evidence import Evidence
+from testkit.processes import RotaUp
+from testkit.waiting import eventually
 from tests.system.carts import (
     check_evidence,
     databases,
@@ -16,11 +21,6 @@ from tests.system.carts import (
     upgrade,
 )
 from tests.system.jobs import Document, apply, job
-
-from rota.sdk.client import Client
-from rota.testing.evidence import Evidence
-from rota.testing.processes import RotaUp
-from rota.testing.waiting import eventually
 
 CONFLICT = 5
 TWO = [{"key": "db-1"}, {"key": "db-2"}]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta
 
-from tests.system.carts import items_of, runs_of, settle
-from tests.system.conftest import Up
-from tests.system.jobs import job
-
 from rota.sdk import cart_calls
 from rota.sdk.cart_answers import Cart
 from rota.sdk.client import Client
-from rota.testing.checker import check, most_at_once
-from rota.testing.evidence import Evidence
-from rota.testing.waiting import eventually
+from testkit.checker import check, most_at_once
+from testkit.evidence import Evidence
+from testkit.waiting import eventually
+from tests.system.carts import items_of, runs_of, settle
+from tests.system.conftest import Up
+from tests.system.jobs import job
 
 SECOND = timedelta(seconds=1)
 

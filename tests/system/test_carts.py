@@ -9,6 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from rota.sdk import calls
+from rota.sdk.client import Client
+from testkit.evidence import Evidence
+from testkit.processes import RotaUp
 from tests.system.carts import (
     RAMP,
     TWICE,
@@ -29,11 +34,6 @@ from tests.system.thousand import (
     submit_thousand,
     wait_for_starts,
 )
-
-from rota.sdk import calls
-from rota.sdk.client import Client
-from rota.testing.evidence import Evidence
-from rota.testing.processes import RotaUp
 
 SLOTS = 8
 BUDGET = {"allow": "2%", "then": "pause"}

@@ -11,16 +11,16 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.system.conftest import Up
-from tests.system.jobs import apply, job
 
 from rota.sdk import calls
 from rota.sdk.answers import LedgerEntry, Run
 from rota.sdk.client import Client
-from rota.testing.checker import check
-from rota.testing.evidence import Evidence
-from rota.testing.processes import RotaUp
-from rota.testing.waiting import eventually
+from testkit.checker import check
+from testkit.evidence import Evidence
+from testkit.processes import RotaUp
+from testkit.waiting import eventually
+from tests.system.conftest import Up
+from tests.system.jobs import apply, job
 
 SECOND = timedelta(seconds=1)
 AS_IF_STOPPED_FOR_A_THOUSAND_INTERVALS = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.system.carts import settle
 from tests.system.conftest import Up
 

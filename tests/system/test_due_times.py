@@ -5,16 +5,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from tests.system.conftest import Up
-from tests.system.jobs import apply, job
-
 from rota.sdk import calls
 from rota.sdk.answers import Run
 from rota.sdk.client import Client
-from rota.testing.checker import check
-from rota.testing.evidence import Evidence
-from rota.testing.processes import RotaUp
-from rota.testing.waiting import eventually
+from testkit.checker import check
+from testkit.evidence import Evidence
+from testkit.processes import RotaUp
+from testkit.waiting import eventually
+from tests.system.conftest import Up
+from tests.system.jobs import apply, job
 
 SECOND = timedelta(seconds=1)
 LATEST_START = 10.0  # seconds: a bound for a busy machine, not an objective

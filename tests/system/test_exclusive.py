@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
+from testkit.checker import check, most_at_once
+from testkit.evidence import Evidence, Mark
+from testkit.waiting import eventually
 from tests.system.conftest import Up
 from tests.system.jobs import Document, all_completed, apply, job
-
-from rota.testing.checker import check, most_at_once
-from rota.testing.evidence import Evidence, Mark
-from rota.testing.waiting import eventually
 
 QUIET = timedelta(seconds=45)  # for a busy machine
 HOSTS = ("db-1", "db-2", "db-3")

@@ -8,16 +8,16 @@ from datetime import timedelta
 from itertools import islice
 
 import pytest
-from tests.system.conftest import Up
-from tests.system.jobs import apply, job, runs_of
 
 from rota.domain.order import OLDEST_EVERY
 from rota.sdk import calls
 from rota.sdk.answers import Run
 from rota.sdk.client import Client
-from rota.testing.evidence import Event, Evidence, Mark, of_event
-from rota.testing.processes import RotaUp
-from rota.testing.waiting import eventually
+from testkit.evidence import Event, Evidence, Mark, of_event
+from testkit.processes import RotaUp
+from testkit.waiting import eventually
+from tests.system.conftest import Up
+from tests.system.jobs import apply, job, runs_of
 
 pytestmark = pytest.mark.timeout(120)
 

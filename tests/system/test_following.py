@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-from tests.system.conftest import Up
-from tests.system.jobs import apply, job, runs_of
-
 from rota.sdk.answers import Run
 from rota.sdk.client import Client
-from rota.testing.checker import check
-from rota.testing.evidence import Evidence
-from rota.testing.waiting import eventually
+from testkit.checker import check
+from testkit.evidence import Evidence
+from testkit.waiting import eventually
+from tests.system.conftest import Up
+from tests.system.jobs import apply, job, runs_of
 
 QUIET = timedelta(seconds=45)  # the lease of the dead has to pass, on a busy machine
 GOOD, BAD = 20, 3  # upstream runs that complete, and that fail

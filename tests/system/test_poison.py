@@ -6,16 +6,15 @@ import sqlite3
 from contextlib import closing
 from datetime import timedelta
 
-from tests.system.conftest import Up
-from tests.system.jobs import apply, job, settle
-
 from rota.sdk import calls
 from rota.sdk.answers import Attempt, Run
 from rota.sdk.client import Client
-from rota.testing.checker import check
-from rota.testing.evidence import Evidence
-from rota.testing.processes import RotaUp
-from rota.testing.waiting import eventually
+from testkit.checker import check
+from testkit.evidence import Evidence
+from testkit.processes import RotaUp
+from testkit.waiting import eventually
+from tests.system.conftest import Up
+from tests.system.jobs import apply, job, settle
 
 SECOND = timedelta(seconds=1)
 # The guardian's first child is the worker.

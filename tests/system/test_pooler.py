@@ -9,8 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.pooler import pooler_before
-from tests.system.jobs import apply, job, runs_of
 
 from rota.domain.ids import ServerId
 from rota.domain.shards import assignment
@@ -18,14 +16,16 @@ from rota.runtime import tokens
 from rota.runtime.settings import Settings
 from rota.sdk import calls
 from rota.sdk.client import Client
-from rota.testing.checker import check
-from rota.testing.evidence import Evidence
-from rota.testing.load import Load
-from rota.testing.nodes import ServerNode, WorkerNode
-from rota.testing.servers.pgbouncer import PgBouncer
-from rota.testing.servers.ports import free_ports
-from rota.testing.servers.postgres import PostgresServer
-from rota.testing.waiting import eventually
+from testkit.checker import check
+from testkit.evidence import Evidence
+from testkit.load import Load
+from testkit.nodes import ServerNode, WorkerNode
+from testkit.servers.pgbouncer import PgBouncer
+from testkit.servers.ports import free_ports
+from testkit.servers.postgres import PostgresServer
+from testkit.waiting import eventually
+from tests.pooler import pooler_before
+from tests.system.jobs import apply, job, runs_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from rota.adapters.clock import SystemClock
-from rota.runtime import predecessor
-from rota.testing.processes import children_of
-from rota.testing.waiting import eventually
+from rota.clock import SystemClock
+from rota.runtime import worker
+from testkit.processes import children_of
+from testkit.waiting import eventually
 
 SESSION = "w_earlier"
 NOTER = """
@@ -29,7 +29,7 @@ time.sleep(100)
 
 
 def ended_session(folder: Path) -> str:
-    return asyncio.run(predecessor.ended_session(folder, SystemClock()))
+    return asyncio.run(worker.ended_session(folder, SystemClock()))
 
 
 def change_note(folder: Path, **fields: Any) -> None:
@@ -47,7 +47,7 @@ def end(earlier: subprocess.Popen[bytes]) -> None:
 def earlier(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A worker's earlier life, in a namespace of its own, that has left its note."""
     command = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
-    arguments = [str(tmp_path), SESSION, predecessor.vantage()]
+    arguments = [str(tmp_path), SESSION, worker.vantage()]
     process = subprocess.Popen([*command, sys.executable, "-c", NOTER, *arguments])
     try:
         eventually(lambda: (tmp_path / "namespace.json").exists() or process.poll() is not None)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from itertools import combinations
 
-from tests.system.conftest import Up
-from tests.system.jobs import all_completed, apply, job, runs_of
-
 from rota.sdk.answers import Run
 from rota.sdk.client import Client
-from rota.testing.waiting import eventually
+from testkit.waiting import eventually
+from tests.system.conftest import Up
+from tests.system.jobs import all_completed, apply, job, runs_of
 
 SECOND = timedelta(seconds=1)
 RATE, BURST = 10, 10  # tokens a second, tokens at once

@@ -10,14 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.system.jobs import apply, file_of, job, settle
 
 from rota.sdk.client import Client
 from rota.sdk.errors import Unavailable
-from rota.testing.checker import check
-from rota.testing.evidence import Evidence
-from rota.testing.processes import RotaUp, environment, run_rota
-from rota.testing.waiting import eventually
+from testkit.checker import check
+from testkit.evidence import Evidence
+from testkit.processes import RotaUp, environment, run_rota
+from testkit.waiting import eventually
+from tests.system.jobs import apply, file_of, job, settle
 
 Mount = Callable[..., Path]
 

@@ -6,16 +6,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.system.conftest import Up
-from tests.system.jobs import Document, apply, job, runs_of, settle
-
 from rota.sdk import calls
 from rota.sdk.client import Client
 from rota.sdk.why_answers import Reserved
-from rota.testing.checker import most_in_use
-from rota.testing.evidence import Event, Evidence
-from rota.testing.processes import RotaUp
-from rota.testing.waiting import eventually
+from testkit.checker import most_in_use
+from testkit.evidence import Event, Evidence
+from testkit.processes import RotaUp
+from testkit.waiting import eventually
+from tests.system.conftest import Up
+from tests.system.jobs import Document, apply, job, runs_of, settle
 
 OFFER = "cpu=64,memory=8GiB"
 SIZES = {"small": 2, "large": 8, "early": 6}  # GiB

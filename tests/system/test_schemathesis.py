@@ -25,7 +25,8 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from tests.unit.gateway.served import Served, job, serving_gateway
+
+from tests.unit.server.gateway.served import Served, job, serving_gateway
 
 pytestmark = pytest.mark.slow
 CHECKS = [

@@ -11,19 +11,19 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.system.jobs import apply, job, log_of, settle
 
 from rota.runtime import tokens
 from rota.runtime.settings import Settings
 from rota.sdk.client import Client
 from rota.sdk.errors import NotFound
-from rota.testing.certificates import make_certificate
-from rota.testing.checker import check
-from rota.testing.evidence import Evidence
-from rota.testing.nodes import Node, ServerNode, WorkerNode
-from rota.testing.processes import cmdline, processes_of, run_rota
-from rota.testing.servers.ports import free_ports
-from rota.testing.waiting import eventually
+from testkit.certificates import make_certificate
+from testkit.checker import check
+from testkit.evidence import Evidence
+from testkit.nodes import Node, ServerNode, WorkerNode
+from testkit.processes import cmdline, processes_of, run_rota
+from testkit.servers.ports import free_ports
+from testkit.waiting import eventually
+from tests.system.jobs import apply, job, log_of, settle
 
 Start = Callable[..., Any]
 

@@ -8,19 +8,19 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.system.jobs import apply, job
 
 from rota.runtime import tokens
 from rota.runtime.settings import Settings
 from rota.sdk.client import Client
-from rota.testing.checker import check
-from rota.testing.evidence import Evidence
-from rota.testing.load import Load
-from rota.testing.nodes import ServerNode, WorkerNode
-from rota.testing.proxy import Proxy
-from rota.testing.servers.ports import free_ports
-from rota.testing.servers.postgres import PostgresServer
-from rota.testing.waiting import boottime, eventually
+from testkit.checker import check
+from testkit.evidence import Evidence
+from testkit.load import Load
+from testkit.nodes import ServerNode, WorkerNode
+from testkit.proxy import Proxy
+from testkit.servers.ports import free_ports
+from testkit.servers.postgres import PostgresServer
+from testkit.waiting import boottime, eventually
+from tests.system.jobs import apply, job
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

@@ -7,17 +7,17 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.system.jobs import apply, job, log_of, settle
 
 from rota.runtime import tokens
 from rota.runtime.settings import Settings
 from rota.sdk.client import Client
-from rota.testing.nodes import ServerNode, WorkerNode
-from rota.testing.processes import run_rota
-from rota.testing.proxy import Proxy
-from rota.testing.servers.ports import free_ports
-from rota.testing.servers.postgres import PostgresServer
-from rota.testing.waiting import eventually
+from testkit.nodes import ServerNode, WorkerNode
+from testkit.processes import run_rota
+from testkit.proxy import Proxy
+from testkit.servers.ports import free_ports
+from testkit.servers.postgres import PostgresServer
+from testkit.waiting import eventually
+from tests.system.jobs import apply, job, log_of, settle
 
 StartServer = Callable[..., ServerNode]
 

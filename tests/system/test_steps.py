@@ -7,11 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.system.jobs import execute, log_of
 
 from rota.sdk.client import Client
-from rota.testing.processes import processes_of
-from rota.testing.waiting import boottime
+from testkit.processes import processes_of
+from testkit.waiting import boottime
+from tests.system.jobs import execute, log_of
 
 pytestmark = pytest.mark.timeout(60)
 

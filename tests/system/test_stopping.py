@@ -6,13 +6,13 @@ import signal
 from functools import partial
 
 import pytest
+
+from testkit.checker import check
+from testkit.evidence import Evidence
+from testkit.processes import RotaUp
+from testkit.waiting import boottime, eventually
 from tests.system.conftest import Up
 from tests.system.jobs import apply, job, settle
-
-from rota.testing.checker import check
-from rota.testing.evidence import Evidence
-from rota.testing.processes import RotaUp
-from rota.testing.waiting import boottime, eventually
 
 GRACE = 10.0  # seconds, unless a test asks for less
 FIRST_IS_ENDLESS = "[ $ROTA_ATTEMPT -gt 1 ] || while :; do note beat; sleep 0.05; done"

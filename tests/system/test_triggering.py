@@ -10,17 +10,17 @@ from datetime import timedelta
 from urllib.parse import urlsplit
 
 import pytest
-from tests.system.conftest import Up
-from tests.system.jobs import apply, execute, job, settle
 
 from rota.sdk import calls
 from rota.sdk.answers import Run
 from rota.sdk.client import Client
 from rota.sdk.errors import Conflict
-from rota.testing.checker import check, most_at_once
-from rota.testing.evidence import Evidence
-from rota.testing.processes import RotaUp
-from rota.testing.waiting import eventually
+from testkit.checker import check, most_at_once
+from testkit.evidence import Evidence
+from testkit.processes import RotaUp
+from testkit.waiting import eventually
+from tests.system.conftest import Up
+from tests.system.jobs import apply, execute, job, settle
 
 SECOND = timedelta(seconds=1)
 

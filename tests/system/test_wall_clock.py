@@ -11,14 +11,14 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
+
+from rota.sdk import calls
+from testkit.processes import RotaUp
+from testkit.waiting import eventually
+from testkit.wall_clock import WallClock
 from tests.system.conftest import Up
 from tests.system.faketime import wall_clock
 from tests.system.jobs import apply, job
-
-from rota.sdk import calls
-from rota.testing.processes import RotaUp
-from rota.testing.waiting import eventually
-from rota.testing.wall_clock import WallClock
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)

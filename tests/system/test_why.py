@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from testkit.processes import RotaUp
+from testkit.waiting import eventually
 from tests.system.conftest import Up
 from tests.system.jobs import job, settle
-
-from rota.testing.processes import RotaUp
-from rota.testing.waiting import eventually
 
 
 def until(file: Path) -> str:

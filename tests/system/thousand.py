@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
+from rota.sdk.answers import Event
+from rota.sdk.client import Client
+from testkit.evidence import Evidence
+from testkit.waiting import eventually
 from tests.system.carts import (
     RAMP,
     cart_events,
@@ -20,11 +24,6 @@ from tests.system.carts import (
     settle,
     submit,
 )
-
-from rota.sdk.answers import Event
-from rota.sdk.client import Client
-from rota.testing.evidence import Evidence
-from rota.testing.waiting import eventually
 
 ITEMS = databases(1000, broken=16, flaky=7)
 BROKEN = [item["key"] for item in ITEMS[15::16]]

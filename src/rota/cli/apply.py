@@ -1,10 +1,11 @@
-"""`rota apply`: create and update jobs, calendars and carts from files and apps."""
+"""`rota apply` and `rota validate`: jobs, calendars and carts from files and apps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 from msgspec import structs
@@ -12,19 +13,89 @@ from msgspec import structs
 from rota.cli import times
 from rota.cli.asking import Answered, ask
 from rota.cli.exits import CommandFailed, Exit
-from rota.cli.failures import FileRefused, counted
-from rota.cli.files import NamedText, read_text
-from rota.cli.inert import inert
-from rota.cli.items_of_carts import with_items
-from rota.cli.options import REMOTE, Format, Remote
-from rota.cli.plan_views import changed_count, write_plan
+from rota.cli.failures import FileRefused, counted, describe_problem
+from rota.cli.files import NamedText, read_text, with_items
+from rota.cli.options import DISPLAY, REMOTE, Display, Format, Remote
 from rota.cli.printing import print_data
-from rota.cli.terminal import MANY, Terminal
+from rota.cli.terminal import MANY, Terminal, inert, width_of
+from rota.runtime.offline import CheckedFile, CheckedItems, check_file
+from rota.runtime.offline import Problem as FileProblem
 from rota.sdk import calls
 from rota.sdk.answers import Problem
 from rota.sdk.client import Client
 from rota.sdk.errors import Invalid
-from rota.sdk.plan_answers import Plan
+from rota.sdk.plan_answers import Change, Plan, PlannedCalendar, PlannedCart, PlannedDeclaration
+
+_MARKS = {"new": "+", "changed": "~", "removed": "-", "unchanged": " "}
+_COLOURS = {"new": "green", "changed": "yellow", "removed": "red", "unchanged": "dim"}
+_KIND_WIDTH = len("unchanged")
+
+
+class _Entry(NamedTuple):
+    name: str
+    change: str
+    lines: list[str]  # the first beside the name, the others below
+
+
+def write_plan(terminal: Terminal, file: str, plan: Plan, present: datetime) -> None:
+    """A line for each thing in the file, its differences and notes below it.
+
+    Warnings go to standard error.
+    """
+    entries = [_entry("calendar", calendar) for calendar in plan.calendars]
+    entries += [_entry("limit", limit) for limit in plan.limits]
+    entries += [_entry("resource", resource) for resource in plan.resources]
+    entries += [_job_entry(change, present) for change in plan.changes]
+    entries += [_cart_entry(cart, present) for cart in plan.carts]
+    width = max((width_of(inert(entry.name)) for entry in entries), default=0)
+    for entry in entries:
+        _write_entry(terminal, entry, width)
+    for warning in plan.warnings:
+        terminal.tell(describe_problem(warning, file=file))
+
+
+def changed_count(plan: Plan) -> int:
+    """How many things of the file are not left as they are."""
+    changes = [change.change for change in plan.changes]
+    changes += [calendar.change for calendar in plan.calendars]
+    changes += [declared.change for declared in (*plan.limits, *plan.resources)]
+    changes += [cart.change for cart in plan.carts]
+    return sum(change != "unchanged" for change in changes)
+
+
+def _entry(kind: str, planned: PlannedCalendar | PlannedDeclaration) -> _Entry:
+    lines = [planned.words, *planned.differences]
+    return _Entry(f"{kind} {planned.name}", planned.change, lines)
+
+
+def _job_entry(change: Change, present: datetime) -> _Entry:
+    first = "history stays" if change.change == "removed" else _when(change, present)
+    return _Entry(change.name, change.change, [first, *change.differences, *change.notes])
+
+
+def _cart_entry(cart: PlannedCart, present: datetime) -> _Entry:
+    first = "carts made of it stay" if cart.change == "removed" else cart.words
+    if cart.next_at is not None:
+        first += f", next {times.due(cart.next_at, present)}"
+    return _Entry(f"cart {cart.name}", cart.change, [first, *cart.differences, *cart.notes])
+
+
+def _write_entry(terminal: Terminal, entry: _Entry, width: int) -> None:
+    name = inert(entry.name)
+    padded = name + " " * (width - width_of(name))
+    head = f"{_MARKS.get(entry.change, '?')} {padded}  {entry.change.ljust(_KIND_WIDTH)}"
+    first, *below = entry.lines
+    terminal.write(f"{terminal.colour(head, _COLOURS.get(entry.change, ''))}  {inert(first)}")
+    for line in below:
+        terminal.write(f"  {' ' * width}  {' ' * _KIND_WIDTH}  {inert(line)}")
+
+
+def _when(change: Change, present: datetime) -> str:
+    words = str(change.schedule or "on demand")
+    if change.next_at is None:
+        return words
+    return f"{words}, next {times.due(change.next_at, present)}"
+
 
 app = App(name="apply", usage="rota apply [OPTIONS] [FILE…]")
 
@@ -91,7 +162,7 @@ def _sources(files: tuple[Path, ...], app: str | None) -> list[NamedText]:
         raise CommandFailed("there is nothing to apply", code=Exit.USAGE, hint=hint)
     sources = [with_items(read_text(path), path.parent) for path in files]
     if app is not None:
-        from rota.cli.apps import read_app  # files do not wait for the SDK
+        from rota.cli.files import read_app  # files do not wait for the SDK
 
         sources.append(read_app(app))
     return sources
@@ -197,3 +268,85 @@ def _printed_as_data(remote: Remote, plans: list[Answered[Plan]]) -> bool:
             data = [plan.data for plan in plans]
             print_data(remote, data[0] if len(data) == 1 else data)
     return True
+
+
+Files = Annotated[tuple[Path, ...], Parameter(name="FILE…", help="Job files; - is standard input.")]
+
+
+def validate(file: Files, /, *, display: Display = DISPLAY) -> Exit:
+    """Check job files; every problem is told with its line and column."""
+    checked = []
+    for path in file:
+        source = read_text(path)
+        found = check_file(source.text, name=source.stem, folder=path.parent)
+        checked.append((source.label, found))
+    if display.format in (Format.JSON, Format.JSONL, Format.YAML):
+        print_data(display, [_document(label, result) for label, result in checked])
+    else:
+        for label, result in checked:
+            _tell(display, label, result)
+    return Exit.DONE if all(result.is_valid for _, result in checked) else Exit.INVALID_FILE
+
+
+def _tell(display: Display, label: str, checked: CheckedFile) -> None:
+    terminal = display.terminal()
+    for problem in checked.problems:
+        terminal.tell(describe_problem(problem, file=label))
+    for file in checked.item_files:
+        _tell_items(terminal, file)
+    errors = [problem for problem in checked.problems if not problem.warning]
+    if checked.is_valid:
+        terminal.write(f"{label}: valid, {_content(checked)}")
+    elif errors:
+        terminal.tell(f"{label}: {counted(len(errors), 'error')}")
+
+
+def _tell_items(terminal: Terminal, checked: CheckedItems) -> None:
+    for problem in checked.problems:
+        terminal.tell(describe_problem(problem, file=checked.label))
+    if not checked.is_valid:
+        terminal.tell(inert(f"{checked.label}: {checked.verdict}"))
+
+
+def _content(checked: CheckedFile) -> str:
+    others = (
+        (checked.carts, "cart"),
+        (checked.limits, "limit"),
+        (checked.resources, "resource"),
+    )
+    counts = [counted(len(names), what) for names, what in others if names]
+    return ", ".join([counted(len(checked.jobs), "job"), *counts])
+
+
+def _document(label: str, checked: CheckedFile) -> dict[str, object]:
+    return {
+        "file": label,
+        "valid": checked.is_valid,
+        "jobs": list(checked.jobs),
+        "carts": list(checked.carts),
+        "limits": list(checked.limits),
+        "resources": list(checked.resources),
+        "problems": list(map(_problem, checked.problems)),
+        "item_files": list(map(_item_file, checked.item_files)),
+    }
+
+
+def _item_file(checked: CheckedItems) -> dict[str, object]:
+    return {
+        "file": checked.label,
+        "cart": checked.cart,
+        "valid": checked.is_valid,
+        "items": checked.items,
+        "problems": list(map(_problem, checked.problems)),
+    }
+
+
+def _problem(problem: FileProblem) -> dict[str, object]:
+    return {
+        "path": problem.path,
+        "line": problem.line,
+        "column": problem.column,
+        "message": problem.message,
+        "hint": problem.hint,
+        "warning": problem.warning,
+    }

@@ -14,11 +14,10 @@ from rota.cli.asking import ask, ask_list
 from rota.cli.cart_views import actions, standing
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.failures import counted
-from rota.cli.inert import inert
 from rota.cli.options import DESTROYING, WRITING, Destroying, Writing
 from rota.cli.printing import print_one
 from rota.cli.references import CartReference, find_cart
-from rota.cli.terminal import MANY, Terminal
+from rota.cli.terminal import MANY, Terminal, inert
 from rota.sdk import cart_calls
 from rota.sdk.cart_answers import CartDetail, CommandedCart
 from rota.sdk.cart_calls import Select

@@ -8,10 +8,8 @@ from datetime import datetime
 
 from rota.cli import times
 from rota.cli.failures import counted
-from rota.cli.inert import inert
-from rota.cli.printing import ListView
-from rota.cli.table import Column, write_pairs
-from rota.cli.terminal import Terminal
+from rota.cli.printing import Column, ListView, write_pairs
+from rota.cli.terminal import Terminal, inert
 from rota.sdk.cart_answers import Cart, CartDetail, CartItem, CartPlan, FailureGroup
 
 _NOTHING = "–"

@@ -2,21 +2,103 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import TextIO
 
+from rota.cli import times
 from rota.cli.asking import ask
-from rota.cli.cart_progress import ProgressDisplay
-from rota.cli.cart_views import actions, verdict
+from rota.cli.cart_views import actions, standing, verdict
 from rota.cli.exits import Exit
 from rota.cli.options import Display, Format
 from rota.cli.printing import print_data
-from rota.cli.terminal import Terminal
+from rota.cli.terminal import Terminal, inert, width_of
 from rota.sdk import cart_calls
 from rota.sdk.cart_answers import CartDetail
 from rota.sdk.client import Client
 from rota.sdk.following import AWAY, Outage, Pauses
+
+_BAR = 20  # cells
+_STEPS = 20  # lines at most that progress alone is worth where nothing can be drawn over
+_TO_LINE_START, _CLEAR_REST = "\r", "\x1b[K"
+
+
+class ProgressDisplay:
+    """Remembers what has been shown, so that only what is new is written."""
+
+    def __init__(self, terminal: Terminal, stream: TextIO) -> None:
+        self._terminal = terminal
+        self._stream = stream
+        self._is_live = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._shown = ""
+        self._told: tuple[object, ...] = ()
+
+    def take(self, cart: CartDetail) -> None:
+        """Show how far the cart is, if that is new."""
+        line = progress_line(cart, times.now())
+        if not self._is_live and self._is_worth_a_line(cart):
+            self.write(line)
+        if self._is_live and line != self._shown:
+            self._draw(line)
+        self._shown = line
+
+    def end_line(self) -> None:
+        """Leave the line that was drawn as it is."""
+        if self._is_live and self._shown:
+            self._stream.write("\n")
+            self._stream.flush()
+            self._shown = ""
+
+    def write(self, line: str) -> None:
+        self._stream.write(self._terminal.plain(line) + "\n")
+        self._stream.flush()
+
+    def _draw(self, line: str) -> None:
+        text = self._terminal.plain(line)
+        while self._terminal.width and width_of(text) >= self._terminal.width:
+            text = text[:-1]
+        self._stream.write(f"{_TO_LINE_START}{text}{_CLEAR_REST}")
+        self._stream.flush()
+
+    def _is_worth_a_line(self, cart: CartDetail) -> bool:
+        share = cart.done * _STEPS // max(cart.items, 1)
+        # Of very many small waves not each is worth a line.
+        place = cart.place if _waves(cart) <= _STEPS else ""
+        told = (cart.state, cart.reason, place, share)
+        is_new, self._told = told != self._told, told
+        return is_new
+
+
+def progress_line(cart: CartDetail, present: datetime) -> str:
+    """`group 4/13  ██░░…  106/1,000  ✔ 103  ✖ 3  ▶ 20  ETA 03:52 UTC`."""
+    filled = cart.done * _BAR // max(cart.items, 1)
+    parts = [
+        f"group {cart.place.replace(' of ', '/')}" if cart.place else "",
+        "█" * filled + "░" * (_BAR - filled),
+        f"{cart.done:,}/{cart.items:,}",
+        f"✔ {cart.completed:,}",
+        f"✖ {cart.failed:,}",
+        f"▶ {cart.open:,}",
+        _ahead(cart, present),
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def _ahead(cart: CartDetail, present: datetime) -> str:
+    if cart.state != "RUNNING" or cart.reason:
+        return inert(standing(cart))
+    if cart.eta is None:
+        return ""
+    eta = cart.eta.astimezone(UTC)
+    is_today = eta.date() == present.astimezone(UTC).date()
+    return f"ETA {eta:%H:%M} UTC" if is_today else f"ETA {eta:%Y-%m-%d %H:%M} UTC"
+
+
+def _waves(cart: CartDetail) -> int:
+    _, _, total = cart.place.partition(" of ")
+    return int(total) if total.isdigit() else 0
 
 
 def watch(client: Client, cart: str, display: Display, *, timeout: timedelta | None) -> Exit:

@@ -10,10 +10,9 @@ from msgspec.json import encode
 
 from rota.cli import times
 from rota.cli.asking import ask_list
-from rota.cli.inert import inert, inert_json
-from rota.cli.options import REMOTE, Format, Limit, Remote
-from rota.cli.printing import ListView, print_list
-from rota.cli.table import Column
+from rota.cli.options import REMOTE, AtMost, Format, Remote
+from rota.cli.printing import Column, ListView, print_list
+from rota.cli.terminal import inert, inert_json
 from rota.sdk import calls
 from rota.sdk.answers import Event
 
@@ -60,7 +59,7 @@ def tail(
     follow: Annotated[
         bool, Parameter(name=["--follow", "-f"], help="Stay for events to come.")
     ] = False,
-    limit: Limit = 100,
+    limit: AtMost = 100,
     remote: Remote = REMOTE,
 ) -> None:
     """Print the latest events, or those past one, oldest first."""

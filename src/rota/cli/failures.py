@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from rota.cli.exits import CommandFailed, Exit, Problem
-from rota.cli.inert import inert
+from rota.cli.terminal import inert
+from rota.runtime.offline import Conflict, Denied, Invalid, NotFound, RotaError, Unavailable
 from rota.sdk import errors
 
 _EXITS: tuple[tuple[type[errors.RotaApiError], Exit], ...] = (
@@ -62,3 +64,25 @@ def describe_problem(problem: Problem, *, file: str = "", error_label: str = "")
 def counted(count: int, noun: str) -> str:
     """`1 error`, `2 errors`."""
     return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+_LOCAL_EXITS: tuple[tuple[type[RotaError], Exit], ...] = (
+    (NotFound, Exit.NOT_FOUND),
+    (Denied, Exit.DENIED),
+    (Conflict, Exit.CONFLICT),
+    (Invalid, Exit.USAGE),
+    (Unavailable, Exit.UNREACHABLE),
+)
+
+
+@contextmanager
+def told_as_failures() -> Iterator[None]:
+    """Turn errors of the domain into failures of the command."""
+    try:
+        yield
+    except RotaError as error:
+        problems = error.problems if isinstance(error, Invalid) else ()
+        code = next(
+            (code for kind, code in _LOCAL_EXITS if isinstance(error, kind)), Exit.UNEXPECTED
+        )
+        raise CommandFailed(error.message, code=code, hint=error.hint, problems=problems) from error

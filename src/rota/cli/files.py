@@ -1,13 +1,17 @@
-"""Files named on the command line; `-` is standard input."""
+"""Files and apps named on the command line; `-` is standard input."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rota.cli.exits import CommandFailed, Exit
+from rota.cli.failures import FileRefused
+from rota.sdk.app import load_app
 
 _STANDARD_INPUT = "-"
 
@@ -49,3 +53,45 @@ def nearest_file(path: Path) -> str:
         return ""
     near = get_close_matches(path.name, names, n=1)
     return f"did you mean {path.with_name(near[0])}?" if near else ""
+
+
+def with_items(source: NamedText, folder: Path) -> NamedText:
+    """The job file, and the items that lie beside it; `folder` is its own."""
+    if "items_from" not in source.text:
+        return source
+    return replace(source, items=tuple(_items(source, folder)))
+
+
+def _items(source: NamedText, folder: Path) -> Iterator[Mapping[str, object]]:
+    from rota.runtime.cart_files import items_beside  # slow to import, and not for every file
+    from rota.runtime.offline import Invalid
+
+    # What is wrong with the job file itself is told by the server.
+    for found in items_beside(source.text, name=source.stem, folder=folder):
+        try:
+            yield from found.documents()
+        except Invalid as error:
+            raise FileRefused(found.label, error.message, error.problems) from error
+
+
+def read_app(reference: str) -> NamedText:
+    """The jobs of `MODULE:app`, in a set that has the app's name."""
+    _look_in_this_folder()
+    try:
+        app = load_app(reference)
+        text = json.dumps({"set": app.name, "jobs": app.documents()})
+    except Exception as error:
+        told = traceback.format_exception_only(error)[-1].strip()
+        raise CommandFailed(
+            f"{reference} cannot be used: {told}",
+            code=Exit.INVALID_FILE,
+            hint="--app MODULE:app names a variable of a module here or of an installed package",
+        ) from error
+    return NamedText(reference, app.name, text, has_lines=False)
+
+
+def _look_in_this_folder() -> None:
+    """As workers do; the command itself was found somewhere else."""
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)

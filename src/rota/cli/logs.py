@@ -14,12 +14,11 @@ from msgspec import to_builtins
 from msgspec.json import encode
 
 from rota.cli.exits import CommandFailed, Exit
-from rota.cli.inert import inert, inert_json, inert_output
 from rota.cli.options import REMOTE, Format, Remote
-from rota.cli.paging import paged
 from rota.cli.printing import print_data
 from rota.cli.references import LatestRunReference, run_or_latest
-from rota.cli.steps import failed_steps
+from rota.cli.terminal import inert, inert_json, inert_output, paged
+from rota.cli.watching import failed_steps
 from rota.sdk import calls
 from rota.sdk.answers import LogLine, LogWindow
 from rota.sdk.client import Client

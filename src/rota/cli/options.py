@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 from rota.cli.terminal import Terminal
-from rota.cli.whole_numbers import WholeNumber
 from rota.sdk.client import Client
 
-Limit = Annotated[WholeNumber, Parameter(help="How many at most.", validator=Number(gte=1))]
+if TYPE_CHECKING:
+    from cyclopts import Token
+
+
+def _convert(_: type, tokens: Sequence[Token]) -> int:
+    text = tokens[0].value
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f'"{text}" is not a whole number') from None
+
+
+WholeNumber = Annotated[int, Parameter(converter=_convert, metavar="N")]
+
+
+AtMost = Annotated[WholeNumber, Parameter(help="How many at most.", validator=Number(gte=1))]
 
 _SHARED = Group("Shared options", sort_key=100)
 
@@ -87,3 +103,30 @@ DISPLAY = Display()
 REMOTE = Remote()
 WRITING = Writing()
 DESTROYING = Destroying()
+
+
+if TYPE_CHECKING:
+    from cyclopts import Token
+
+
+def _convert_duration(_: type, tokens: Sequence[Token]) -> timedelta:
+    from rota.runtime.offline import parse_duration  # not for those who give no length of time
+
+    return parse_duration(tokens[0].value)
+
+
+Duration = Annotated[timedelta, Parameter(converter=_convert_duration, metavar="TIME")]
+
+
+if TYPE_CHECKING:
+    from cyclopts import Token
+
+
+def _convert_instant(_: type, tokens: Sequence[Token]) -> str:
+    text = tokens[0].value
+    if not text[:1].isdigit():
+        raise ValueError(f'"{text}": write an ISO 8601 time, e.g. 2026-06-01T22:00+02:00')
+    return text
+
+
+Instant = Annotated[str, Parameter(converter=_convert_instant, metavar="TIME")]

@@ -1,19 +1,91 @@
-"""Answers in the format that was asked for."""
+"""Answers in the format that was asked for: tables, pages, JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from rota.cli.asking import Answered, Listing
-from rota.cli.inert import inert, inert_json
 from rota.cli.options import Display, Format
-from rota.cli.table import Column, write_table
-from rota.cli.terminal import Terminal
+from rota.cli.terminal import Terminal, inert, inert_json, width_of
+from rota.sdk.calendar_answers import CalendarChange
+from rota.sdk.limit_answers import DeclarationChange
 
 T = TypeVar("T")
+
+_GAP = "  "
+_NARROWEST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """One column: what it shows of each item."""
+
+    heading: str
+    text: Callable[[T], str]
+    is_state: bool = False
+    is_whole: bool = False  # never shortened: people copy it
+    only_wide: bool = False  # only with `-o wide`
+
+
+def write_table(
+    terminal: Terminal, columns: Sequence[Column[T]], items: Iterable[T], *, wide: bool = False
+) -> None:
+    """A heading, then a line per item. Only a terminal's width shortens a cell."""
+    shown = [column for column in columns if wide or not column.only_wide]
+    rows = [[inert(column.text(item)) for column in shown] for item in items]
+    cells = [[column.heading for column in shown], *rows]
+    widths = [max(width_of(row[index]) for row in cells) for index in range(len(shown))]
+    if terminal.width is not None:
+        room = terminal.width - len(_GAP) * (len(shown) - 1)
+        widths = _fitted(widths, [column.is_whole for column in shown], room)
+    terminal.write(terminal.colour(_line(cells[0], widths), "bold"))
+    for row in rows:
+        terminal.write(_line(row, widths, [_painter(terminal, column) for column in shown]))
+
+
+def write_pairs(terminal: Terminal, pairs: Iterable[tuple[str, str]]) -> None:
+    """Names and values of one thing, those without a value left out."""
+    shown = [(name, value) for name, value in pairs if value]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        terminal.write(f"{terminal.colour(name.ljust(width), 'dim')}{_GAP}{inert(value)}")
+
+
+def _painter(terminal: Terminal, column: Column[T]) -> Callable[[str], str]:
+    return terminal.state if column.is_state else str
+
+
+def _line(
+    cells: Sequence[str], widths: Sequence[int], painters: Sequence[Callable[[str], str]] = ()
+) -> str:
+    texts = [_cut(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    pads = [" " * (width - width_of(text)) for text, width in zip(texts, widths, strict=True)]
+    if painters:
+        texts = [paint(text) for paint, text in zip(painters, texts, strict=True)]
+    return _GAP.join(text + pad for text, pad in zip(texts, pads, strict=True)).rstrip()
+
+
+def _fitted(widths: Sequence[int], are_whole: Sequence[bool], room: int) -> list[int]:
+    """Widths cut down to the room, the widest first; narrow and whole columns are never cut."""
+    fitted = list(widths)
+    cuttable = [index for index, is_whole in enumerate(are_whole) if not is_whole]
+    while sum(fitted) > room:
+        widest = max(cuttable, key=fitted.__getitem__, default=None)
+        if widest is None or fitted[widest] <= _NARROWEST:
+            break
+        fitted[widest] -= 1
+    return fitted
+
+
+def _cut(text: str, width: int) -> str:
+    if width_of(text) <= width:
+        return text
+    while width_of(text) >= width:
+        text = text[:-1]
+    return text + "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +154,22 @@ def _print_table(
     write_table(terminal, view.columns, listing.items, wide=display.format is Format.WIDE)
     if listing.next_cursor is not None:
         terminal.tell(f"the first {len(listing.items):,}; more with --limit")
+
+
+_VERBS = {
+    ("new", True): "created",
+    ("changed", True): "changed",
+    ("new", False): "would create",
+    ("changed", False): "would change",
+}
+
+
+def write_change(terminal: Terminal, what: str, change: CalendarChange | DeclarationChange) -> None:
+    """`what` names the thing that was saved: `calendar weekends`."""
+    verb = _VERBS.get((change.change, change.applied))
+    if verb is None:
+        terminal.tell(inert(f"{what} is unchanged"))
+        return
+    terminal.tell(inert(f"{verb} {what}: {change.words}"))
+    for line in change.differences:
+        terminal.tell(inert(f"  {line}"))

@@ -9,12 +9,10 @@ from cyclopts import Parameter
 
 from rota import __version__
 from rota.cli.exits import Exit
-from rota.cli.failures import FileRefused
+from rota.cli.failures import FileRefused, told_as_failures
 from rota.cli.files import read_text
-from rota.cli.local_errors import told_as_failures
-from rota.cli.local_settings import load_settings
-from rota.cli.options import Display
-from rota.cli.whole_numbers import WholeNumber
+from rota.cli.options import Display, WholeNumber
+from rota.cli.setup import load_settings
 from rota.runtime import foreground
 from rota.runtime.offline import check_file
 from rota.runtime.server import Running

@@ -11,12 +11,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from rota.domain.cause import Cause
 from rota.domain.dependencies import Upstream
 from rota.domain.ids import BackfillId, CartId, JobId, RunId
 from rota.domain.run import Reason, Trigger
 from rota.domain.spec import DEFAULT_PROJECT, Overlap
-from rota.domain.states import RunState
+from rota.domain.states import Cause, RunState
 
 AFTER = "after:"  # what the keys of upstreams begin with
 # A run in one of these holds a slot of its job: it may be executing now, or at any moment.

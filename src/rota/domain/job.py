@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from rota.domain.cause import Cause
 from rota.domain.ids import JobId
 from rota.domain.resources import UNIT
 from rota.domain.run import Trigger
@@ -21,6 +20,7 @@ from rota.domain.spec import (
     Overlap,
     Retry,
 )
+from rota.domain.states import Cause
 
 
 @dataclass(frozen=True, slots=True)

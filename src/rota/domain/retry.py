@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rota.domain.cause import Cause
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Backoff, Delivery, Retry
-from rota.domain.states import TRANSITIONS, RunEvent, RunState
+from rota.domain.states import TRANSITIONS, Cause, RunEvent, RunState
 
 _MAX_DOUBLINGS = 40
 _FIRST_DOUBLED = timedelta(seconds=1)

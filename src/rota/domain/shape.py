@@ -7,9 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from rota.domain.amounts import format_amount
 from rota.domain.job import RunRules
-from rota.domain.resources import ONE_SLOT, SLOTS, UNIT, Vector, lacking
+from rota.domain.resources import ONE_SLOT, SLOTS, UNIT, Vector, format_amount, lacking
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 

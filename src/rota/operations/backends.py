@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from rota.domain.resources import Vector
 from rota.operations.idle_workers import IdleWorkers
-from rota.operations.kept_forecast import KeptForecast
-from rota.operations.shortages import ShortagesAhead
+from rota.operations.kept_forecast import KeptForecast, ShortagesAhead
 from rota.operations.specs import SpecBook
 from rota.ports.blobs import Blobs
 from rota.ports.queue import (

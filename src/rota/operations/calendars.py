@@ -24,9 +24,8 @@ from rota.domain.jobfile.calendars import calendar_document, unknown_calendars
 from rota.domain.spec import JobSpec
 from rota.operations.backends import Backends
 from rota.operations.differences import Change, differences, digest_of
-from rota.operations.stamps import stamp
-from rota.ports.calendars import NewCalendar, StoredCalendar
-from rota.ports.records import JobQuery
+from rota.operations.timetables import stamp
+from rota.ports.records import JobQuery, NewCalendar, StoredCalendar
 
 Ref = tuple[str, str]  # project and name
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from rota.domain.carts.template import CartItem, CartTemplate, ItemsFile, LiveWorkers
+from rota.domain.carts.definition import CartItem, CartTemplate, ItemsFile, LiveWorkers
 from rota.domain.errors import Invalid, NotFound
 from rota.domain.jobfile import read_cart, read_job
 from rota.operations import carts

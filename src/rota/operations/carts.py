@@ -1,29 +1,39 @@
-"""Carts as people and programs handle them: hand in, plan, look, and steer."""
+"""Carts as people and programs handle them: submit, plan, list, and look how far each one is."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from rota.domain.calendars import end_of_blackout
 from rota.domain.carts import commands
-from rota.domain.carts.budget import limit
-from rota.domain.carts.definition import CartRules
-from rota.domain.carts.facts import CartFacts
-from rota.domain.carts.intake import ItemJob, ItemReader, NewItem
-from rota.domain.carts.progress import eta
-from rota.domain.carts.states import CartState, ItemState
-from rota.domain.carts.template import CartItem, CartTemplate
-from rota.domain.carts.waves import waves_in_words
+from rota.domain.carts.commands import in_words
+from rota.domain.carts.definition import CartItem, CartRules, CartTemplate, OnBreach
+from rota.domain.carts.facts import CartFacts, Pace, eta, failures_of, is_breached, limit, window
+from rota.domain.carts.intake import ItemJob, ItemReader, NewItem, waves_in_words
+from rota.domain.carts.states import (
+    FAILED_ITEM_STATES,
+    FINAL_CART_STATES,
+    FINAL_ITEM_STATES,
+    CartState,
+    ItemState,
+    PauseReason,
+    WaitReason,
+)
 from rota.domain.errors import Conflict, Invalid, NotFound, Problem
-from rota.domain.ids import CartId, new_cart_id
+from rota.domain.ids import CartId, RunId, new_cart_id
+from rota.domain.job import Job, rules_of
 from rota.domain.jobfile import read_job
+from rota.domain.jobfile.carts import Reference, Referred, unknown_references
+from rota.domain.shape import shape_of, unmet
+from rota.domain.wording import quoted
 from rota.operations.backends import Backends
-from rota.operations.cart_forecasts import forecast, jobs_of
-from rota.operations.cart_references import references_of, require_known
+from rota.operations.calendars import blackouts_of
 from rota.operations.definitions import find_job, require_runnable
 from rota.ports.carts import (
     Cart,
@@ -31,10 +41,111 @@ from rota.ports.carts import (
     Command,
     Commanded,
     DueTemplate,
+    FailureGroup,
+    ItemQuery,
     NewCart,
     Overview,
 )
 from rota.ports.records import Idempotency, JobQuery, Role
+
+_CHECK = "between.check"
+
+
+def references_of(rules: CartRules, rollback: str = "") -> Iterator[Reference]:
+    """The job that checks, the job that undoes, and calendars."""
+    if rules.between.check:
+        yield Reference(Referred.JOB, rules.between.check, _CHECK)
+    if rollback:
+        yield Reference(Referred.JOB, rollback, "rollback")
+    for name in rules.calendars:
+        yield Reference(Referred.CALENDAR, name, "calendars")
+
+
+async def require_known(backends: Backends, project: str, references: Sequence[Reference]) -> None:
+    """`Invalid` with each that the project does not have, or that cannot be used so."""
+    jobs = [each.name for each in references if each.kind is Referred.JOB]
+    calendars = [each.name for each in references if each.kind is Referred.CALENDAR]
+    store = backends.store
+    found = await store.jobs(JobQuery(project=project, names=jobs)) if jobs else []
+    stored = await store.calendars(project, calendars) if calendars else []
+    known = {
+        Referred.JOB: {job.name for job in found},
+        Referred.CALENDAR: {each.calendar.name for each in stored},
+    }
+    if problems := unknown_references(references, known):
+        raise Invalid("the cart names what is not there", problems)
+    checks = {each.name for each in references if each.path == _CHECK}
+    if problems := [it for job in found if job.name in checks for it in _ungiven(job)]:
+        raise Invalid("the check between waves cannot be run", problems)
+
+
+def _ungiven(check: Job) -> Iterator[Problem]:
+    """A check is run without inputs: it has nothing to do with any single item."""
+    for name, declared in read_job(check.document).inputs.items():
+        if declared.default is None:
+            message = f"job {check.name} needs the input {quoted(name)}, and a check is given none"
+            yield Problem(message, _CHECK, hint="give that input a default")
+
+
+_NEXT_ITEMS = 100  # whose jobs are looked at where the cart itself names none
+_UNFINISHED = (ItemState.PENDING, ItemState.OPEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    pace: Pace
+    unrunnable: Sequence[str]  # jobs that no live worker can run, and why
+
+
+async def forecast(backends: Backends, facts: CartFacts, jobs: Sequence[ItemJob]) -> Forecast:
+    """How fast a cart of these jobs goes, by what is known now."""
+    slots, unrunnable = await _capacity(backends, jobs)
+    pace = Pace(_expected(jobs), window(facts), slots, facts.rules.between.wait)
+    return Forecast(pace, unrunnable)
+
+
+async def jobs_of(backends: Backends, cart: Cart) -> list[ItemJob]:
+    """Those of a cart's next items, as far as they are there and can be read."""
+    names = [cart.document.get("job", "")]
+    if not names[0]:
+        query = ItemQuery(cart.id, states=_UNFINISHED, limit=_NEXT_ITEMS)
+        names = sorted({item.job for item in await backends.store.items(query)})
+    query_of_jobs = JobQuery(project=cart.project, names=names, limit=len(names))
+    readable = []
+    for job in await backends.store.jobs(query_of_jobs) if names else []:
+        with suppress(Invalid):
+            readable.append(ItemJob.of(job))
+    return readable
+
+
+def _expected(jobs: Iterable[ItemJob]) -> timedelta | None:
+    """How long an item takes, by what is known of the jobs; the slowest counts."""
+    known = [
+        timedelta(seconds=each.job.expected_seconds)
+        for each in jobs
+        if each.job.expected_seconds is not None
+    ]
+    told = [each.spec.expect for each in jobs if each.spec.expect is not None]
+    return max(known or told, default=None)
+
+
+async def _capacity(backends: Backends, jobs: Sequence[ItemJob]) -> tuple[int | None, list[str]]:
+    """Slots of the live workers that can run these jobs, and jobs that none of them can."""
+    sessions = await backends.store.sessions(alive_only=True)
+    slots, unrunnable = 0, []
+    for each in jobs:
+        rules = rules_of(each.spec)
+        able = [
+            session
+            for session in sessions
+            if session.pool == rules.pool
+            and not unmet(shape_of(rules), session.labels, session.functions)
+        ]
+        slots = max(slots, sum(session.slots for session in able))
+        if not able:
+            unrunnable.append(f"{each.job.name}: no live worker of pool {rules.pool} can run it")
+    return slots or None, unrunnable
+
 
 _CHUNK = 2_000  # items in one transaction
 _LATE = timedelta(minutes=1)  # that a request may be on its way
@@ -261,3 +372,158 @@ async def time_left(
     items = overview.items
     all_left = items.get(ItemState.PENDING, 0) + items.get(ItemState.OPEN, 0)
     return known * (all_left / looked_at)
+
+
+_GROUPS_SHOWN = 10
+_STANDING = FINAL_CART_STATES | {CartState.PAUSED}  # nothing more happens by itself
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What stands before the next wave, or the next items."""
+
+    wave: int | None  # its number
+    waits_for: WaitReason
+    until: datetime | None  # None: not by time alone
+    check_run: RunId | None
+    approve_role: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CartView:
+    cart: Cart
+    overview: Overview
+    facts: CartFacts
+    failure_groups: Sequence[FailureGroup]  # the most frequent
+    eta: datetime | None  # when it will have ended; None: nobody knows, or it stands still
+
+    @property
+    def by_state(self) -> Mapping[ItemState, int]:
+        """How many items are in each state."""
+        return {state: self.overview.items.get(state, 0) for state in ItemState}
+
+    @property
+    def done(self) -> int:
+        """Items that have ended, however they did."""
+        return sum(self.by_state[state] for state in FINAL_ITEM_STATES)
+
+    @property
+    def failures(self) -> int:
+        """How many items of the present scope failed: of the cart, or of the current wave."""
+        return failures_of(self.facts)
+
+    @property
+    def limit(self) -> int:
+        """How many of them may."""
+        return limit(self.facts)
+
+    @property
+    def is_breached(self) -> bool:
+        """Whether more of them failed, or of an earlier wave where that did not stop it."""
+        goes_on = self.cart.rules.failures.then is OnBreach.CONTINUE
+        was_breached = goes_on and self.cart.breach_wave is not None
+        return was_breached or is_breached(self.facts)
+
+    @property
+    def place(self) -> str:
+        """Of the current wave among all: `4 of 13`; "" before the first."""
+        place = self.overview.place
+        return f"{place} of {self.overview.waves}" if place else ""
+
+    @property
+    def gate(self) -> Gate | None:
+        """None: it waits for none. A check that did not complete still stands there."""
+        cart = self.cart
+        if cart.state is not CartState.WAITING and cart.reason != PauseReason.CHECK:
+            return None
+        reason = WaitReason(cart.reason)
+        return Gate(
+            wave=self.overview.next_wave,
+            waits_for=reason,
+            until=self._until(reason),
+            check_run=cart.check_run if reason is WaitReason.CHECK else None,
+            approve_role=cart.rules.between.approve if reason is WaitReason.APPROVAL else None,
+        )
+
+    def _until(self, reason: WaitReason) -> datetime | None:
+        match reason:
+            case WaitReason.QUOTA:
+                return None
+            case WaitReason.WINDOW:
+                return self.facts.closed_until
+            case _:
+                return self.cart.look_at
+
+    @property
+    def why(self) -> str:
+        """What it is doing, in a sentence."""
+        return in_words(self.facts)
+
+
+def _facts(cart: Cart, overview: Overview, closed_until: datetime | None) -> CartFacts:
+    """What the engine goes by, as far as a look at a cart needs it."""
+    in_wave = overview.in_wave
+    return CartFacts(
+        rules=cart.rules,
+        state=cart.state,
+        items=cart.items,
+        reason=cart.reason,
+        ending=cart.ending,
+        unknown=overview.unknown,
+        failed=sum(overview.items.get(state, 0) for state in FAILED_ITEM_STATES),
+        items_in_wave=sum(in_wave.values()),
+        failed_in_wave=sum(in_wave.get(state, 0) for state in FAILED_ITEM_STATES),
+        closed_until=closed_until,
+    )
+
+
+async def view(backends: Backends, cart: Cart) -> CartView:
+    """A cart with all that its page shows."""
+    overview = await backends.store.overview(cart, WAVES_LOOKED_AT)
+    facts = _facts(cart, overview, await _closed_until(backends, cart))
+    groups = await backends.store.failure_groups(cart.id, _GROUPS_SHOWN)
+    return CartView(cart, overview, facts, groups, await _eta(backends, cart, facts, overview))
+
+
+async def _closed_until(backends: Backends, cart: Cart) -> datetime | None:
+    """The end of the blackout that keeps it waiting; None: there is none, or nobody knows."""
+    if cart.reason != WaitReason.WINDOW:
+        return None
+    now = await backends.store.now()
+    with suppress(Invalid):
+        blackouts = await blackouts_of(backends, cart.project, cart.rules.calendars)
+        return end_of_blackout(blackouts, now)
+    return None
+
+
+async def _eta(
+    backends: Backends, cart: Cart, facts: CartFacts, overview: Overview
+) -> datetime | None:
+    if cart.state in _STANDING or _is_up_to_somebody(cart, overview):
+        return None
+    left = await time_left(backends, cart, facts, overview)
+    if left is None:
+        return None
+    now = await backends.store.now()
+    return max(now, _held_until(cart, facts) or now) + left
+
+
+def _held_until(cart: Cart, facts: CartFacts) -> datetime | None:
+    """When it begins or goes on, as far as a clock decides that; None: at once, or nobody knows."""
+    if cart.state is CartState.PLANNED:
+        return cart.starts_at
+    match cart.reason:
+        case WaitReason.SOAK:
+            return cart.look_at
+        case WaitReason.WINDOW:
+            return facts.closed_until
+        case _:
+            return None
+
+
+def _is_up_to_somebody(cart: Cart, overview: Overview) -> bool:
+    """Whether somebody has to approve a wave before all of it can end."""
+    if not cart.rules.between.approve:
+        return False
+    awaited = cart.state is CartState.WAITING and not cart.approved_by
+    return awaited or len(overview.left) > 1

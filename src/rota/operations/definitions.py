@@ -5,31 +5,52 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from rota.domain.errors import Conflict, NotFound, Problem
 from rota.domain.ids import JobId
 from rota.domain.job import Job
 from rota.domain.jobfile import JobFile
 from rota.domain.jobfile.demands import build_resources
-from rota.domain.jobfile.fitting import beyond, refusal_of
-from rota.domain.limits import Declaration
+from rota.domain.jobfile.uses import beyond, refusal_of
+from rota.domain.keys import Declaration
 from rota.domain.spec import DEFAULT_POOL
 from rota.operations.backends import Backends
 from rota.operations.calendars import CalendarChange, plan_calendars
-from rota.operations.circumstances import Circumstances
-from rota.operations.contention import despite_firing
 from rota.operations.differences import Change
 from rota.operations.limits import DeclarationChange
 from rota.operations.planned_carts import PlannedCart, plan_carts
-from rota.operations.planned_jobs import PlannedChange, plan_jobs, removal
-from rota.operations.planned_limits import plan_limits, refuse_over_quota
-from rota.operations.planned_shares import plan_projects, plan_shares, with_notes
-from rota.operations.standing import removed_job
-from rota.ports.calendars import NewCalendar
+from rota.operations.planned_jobs import (
+    PlannedChange,
+    plan_jobs,
+    plan_projects,
+    plan_shares,
+    removal,
+    removed_job,
+    with_notes,
+)
+from rota.operations.planned_limits import Circumstances, plan_limits, refuse_over_quota
 from rota.ports.carts import TemplateChanges
-from rota.ports.records import JobQuery, NewJob, RemovedJob
+from rota.ports.records import JobQuery, NewCalendar, NewJob, RemovedJob
+
+T = TypeVar("T")
+
+_TRIES = 5
+
+
+async def despite_firing(change: Callable[[], Awaitable[T]]) -> T:
+    """Prepare and make a change, a few times over while a schedule moves in between."""
+    tries_left = _TRIES
+    while True:
+        tries_left -= 1
+        try:
+            return await change()
+        except Conflict as conflict:
+            if conflict.code != "schedule_moved" or not tries_left:
+                raise
+
 
 _ALL = 1_000_000
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import structlog
 
-from rota.domain.cause import Cause
 from rota.domain.errors import Invalid
 from rota.domain.firing import Answers, DueStart, FiringRules, answer_due_times
-from rota.domain.ids import JobId
+from rota.domain.ids import JobId, shard_of
+from rota.domain.job import Job
 from rota.domain.jobfile import read_job
 from rota.domain.run import Reason
 from rota.domain.schedule import Timetable
-from rota.domain.states import RunState
+from rota.domain.states import Cause, RunState
 from rota.operations.backends import Backends
-from rota.operations.stamps import stamp
-from rota.operations.timetables import timetable
+from rota.operations.calendars import blackouts_of
+from rota.operations.timetables import stamp, timetable
 from rota.ports.records import (
     DueSchedule,
     Fired,
@@ -162,3 +163,40 @@ async def sweep(backends: Backends, limit: int) -> int:
     if released.count:
         backends.announce(released.wakes)
     return released.count
+
+
+async def overdue_firing(backends: Backends, job: Job, now: datetime) -> Firing | None:
+    """What the scheduler would do about a job now, for the version that the job has.
+
+    None: nothing is overdue, the job is held, or this server cannot read it.
+    """
+    if job.next_at is None or job.next_at > now:
+        return None
+    due = DueSchedule(
+        job_id=job.id,
+        next_at=job.next_at,
+        schedule_version=job.schedule_version,
+        job_version=job.version,
+        anchor=job.anchor,
+        shard=shard_of(job.id),
+    )
+    with suppress(Invalid):
+        rules = await _rules(backends, job)
+        if rules is not None:
+            after = rules.timetable.next_after(due.next_at)
+            return await planned_firing(due, rules, after, now)
+    return None
+
+
+async def _rules(backends: Backends, job: Job) -> FiringRules | None:
+    spec = read_job(job.document)
+    table = timetable(spec, job.anchor)
+    if table is None or spec.schedule is None:
+        return None
+    blackouts = await blackouts_of(backends, job.project, spec.schedule.calendars)
+    return FiringRules(table, spec.schedule.misfire, MISFIRE_GRACE, blackouts)
+
+
+def after_firing(job: Job, firing: Firing) -> Job:
+    """The job as it stands once that is written."""
+    return replace(job, next_at=firing.next_at, waits=firing.waits)

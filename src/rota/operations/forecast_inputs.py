@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from rota.domain.calendars import Calendar
-from rota.domain.forecast.durations import remembered_runs
-from rota.domain.ids import JobId
-from rota.domain.limits import Declaration
-from rota.domain.shared_keys import Key
+from rota.domain.forecast.ahead import Durations, JobAhead, Setting, durations_of, remembered_runs
+from rota.domain.gates import AFTER, after_key
+from rota.domain.ids import CartId, JobId, micros
+from rota.domain.job import RunRules
+from rota.domain.keys import (
+    KINDS,
+    Asker,
+    Bucket,
+    Declaration,
+    Demands,
+    Key,
+    KeyRule,
+    Rate,
+    demands_of,
+    rule_of,
+    takes_keys,
+)
+from rota.domain.order import DEFAULT_EXPECTED_SECONDS, share_key
+from rota.domain.shape import shape_of
+from rota.domain.simulation.model import SimWorker
+from rota.domain.spec import Overlap
 from rota.operations.backends import Backends
 from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, TokensLeft
 from rota.ports.records import Session
@@ -81,3 +99,166 @@ async def _calendars(
     projects = {job.project for job in jobs if job.document.get("calendars")}
     found = [each for project in projects for each in await backends.store.calendars(project)]
     return {(each.project, each.calendar.name): each.calendar for each in found}
+
+
+_OF_A_BACKFILL = "backfill:"
+
+
+class JobsAhead:
+    """Makes one `JobAhead` for all runs that are alike."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._durations = inputs.durations
+        self._declared: dict[str, list[Declaration]] = defaultdict(list)
+        for declaration in inputs.declarations:
+            self._declared[declaration.project].append(declaration)
+        self.workers = [*map(_worker, filter(_takes_more, inputs.sessions))]
+        self._bare = Setting(self.workers)
+        self._plain: dict[tuple[str, str], bool] = {}
+        self._alike: dict[Hashable, JobAhead] = {}
+        self._weights, self._tokens = inputs.weights, inputs.tokens
+        self._now = micros(inputs.now)
+        self.scheduled = {job.id: self._of_job(job) for job in inputs.jobs}
+        self.rules = {job.id: job.rules for job in inputs.jobs}
+        self.made_at = {job.id: job.created_at for job in inputs.jobs}
+        self._upstreams: dict[JobId, tuple[str, ...]] = {
+            run.job_id: (run.blocked_on,) for run in inputs.runs if _is_after(run)
+        }
+        self._upstreams |= {job.id: _upstreams(job.rules) for job in inputs.jobs}
+        self._ids = {(run.project, run.job): run.job_id for run in inputs.runs}
+        self._ids |= {(job.project, job.name): job.id for job in inputs.jobs}
+
+    def upstreams(self, job: JobId) -> tuple[str, ...]:
+        """The keys of the jobs for which its due runs wait."""
+        return self._upstreams.get(job, ())
+
+    def id_of(self, project: str, name: str) -> JobId | None:
+        """None: nothing of it comes or goes on."""
+        return self._ids.get((project, name))
+
+    def of_run(self, run: OpenRun) -> JobAhead:
+        """Of a run that exists already: what it needs was settled when it was made."""
+        group, limit = self._gate(run)
+        place = run.pool, run.priority, run.share, run.shape, run.cart, group, limit
+        key = run.job_id, *place, *run.keys.items()
+        if key not in self._alike:
+            self._alike[key] = JobAhead(
+                id=run.job_id,
+                project=run.project,
+                name=run.job,
+                durations=self._known(run),
+                pool=run.pool,
+                priority=run.priority,
+                share=run.share,
+                shape=run.shape,
+                timeout=run.timeout,
+                demands=run.keys,
+                group=group,
+                limit=limit,
+                cart=run.cart,
+                is_plain=not run.keys and self._is_plain(run.pool, run.shape),
+            )
+        return self._alike[key]
+
+    def of_cart(self, cart: OpenCart) -> JobAhead:
+        """Of its items that have no run yet."""
+        return self._ahead(cart.job_id, cart.job_rules, cart.created_by, cart=cart.id)
+
+    def setting(self, jobs: Iterable[JobAhead]) -> Setting:
+        """What these are placed on, with the rules of the keys that they use."""
+        declared = {
+            (KINDS[type(d)], d.project, d.name): d for p in self._declared.values() for d in p
+        }
+        rules: dict[Key, KeyRule] = {}
+        for key in {key for job in jobs for key in job.demands}:
+            if (rule := rule_of(key, declared)) is not None:
+                rules[key] = rule
+        return Setting(self.workers, rules, self._weights, self._levels(rules))
+
+    def _levels(self, rules: Mapping[Key, KeyRule]) -> dict[Key, float]:
+        """The tokens that rate limits have left now, by the rules that hold now."""
+        return {
+            key: Bucket(rule, left.level, micros(left.at)).level_at(self._now)
+            for key, rule in rules.items()
+            if isinstance(rule, Rate) and (left := self._tokens.get(key))
+        }
+
+    def _of_job(self, job: ComingJob) -> JobAhead:
+        rules = job.rules
+        allows = rules.overlap is Overlap.ALLOW
+        limit = rules.max_concurrency if allows else rules.max_concurrency or 1
+        return self._ahead(job.id, rules, job.created_by, limit=limit)
+
+    def _ahead(
+        self,
+        job: JobId,
+        rules: RunRules,
+        user: str,
+        *,
+        limit: int | None = None,
+        cart: CartId | None = None,
+    ) -> JobAhead:
+        shape, demands = shape_of(rules), self._demands(rules, user)
+        return JobAhead(
+            id=job,
+            project=rules.project,
+            name=rules.name,
+            durations=durations_of(self._durations.get(job, ()), rules.expect),
+            pool=rules.pool,
+            priority=rules.priority,
+            share=share_key(rules.project, user, rules.share),
+            shape=shape,
+            timeout=rules.timeout.total_seconds() if rules.timeout else None,
+            demands=demands,
+            group=job,
+            limit=limit or rules.max_concurrency,
+            cart=cart,
+            is_plain=not demands and self._is_plain(rules.pool, shape),
+        )
+
+    def _demands(self, rules: RunRules, user: str) -> Demands:
+        declared = self._declared.get(rules.project, ())
+        if not declared and not takes_keys(rules):
+            return {}
+        return demands_of(Asker(rules, user, {}), declared)
+
+    def _is_plain(self, pool: str, shape: str) -> bool:
+        key = pool, shape
+        if key not in self._plain:
+            self._plain[key] = self._bare.is_slot_enough(pool, shape)
+        return self._plain[key]
+
+    def _known(self, run: OpenRun) -> Durations:
+        job = self.scheduled.get(run.job_id)
+        if job is not None:
+            return job.durations
+        is_guess = run.expected == DEFAULT_EXPECTED_SECONDS
+        expect = None if is_guess else timedelta(seconds=run.expected)
+        return durations_of(self._durations.get(run.job_id, ()), expect)
+
+    def _gate(self, run: OpenRun) -> tuple[str, int | None]:
+        """The runs with which it counts, and how many of these may go at once."""
+        if run.blocked_on.startswith(_OF_A_BACKFILL):
+            return run.blocked_on, 1
+        job = self.scheduled.get(run.job_id)
+        is_held_back = run.blocked_on == f"job:{run.job_id}"
+        if job is not None:
+            return run.job_id, job.limit
+        return run.job_id, 1 if is_held_back else None
+
+
+def _is_after(run: OpenRun) -> bool:
+    return run.blocked_on.startswith(AFTER)
+
+
+def _upstreams(rules: RunRules) -> tuple[str, ...]:
+    names = rules.after if rules.is_scheduled else ()
+    return tuple(after_key(rules.project, name) for name in names)
+
+
+def _takes_more(session: Session) -> bool:
+    return not (session.draining or session.stopping)
+
+
+def _worker(session: Session) -> SimWorker:
+    return SimWorker(session.id, session.pool, session.capacity, session.labels, session.functions)

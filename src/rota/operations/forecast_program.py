@@ -3,28 +3,296 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain, pairwise, takewhile
+from math import inf
 from operator import attrgetter
 
-from rota.domain.carts.budget import MOST_IN_FLIGHT
+from rota.domain.calendars import compile_calendar
+from rota.domain.carts.facts import MOST_IN_FLIGHT
 from rota.domain.carts.states import CartState
+from rota.domain.errors import Invalid
 from rota.domain.forecast.ahead import JobAhead, RunAhead, Setting
-from rota.domain.forecast.due_lines import DueLine, let_go
-from rota.domain.forecast.expansion import Coming
+from rota.domain.forecast.expansion import (
+    CartAhead,
+    Coming,
+    DueLine,
+    DueRun,
+    Expanded,
+    Following,
+    Sequels,
+    expand,
+    first_items,
+    let_go,
+    thinned,
+)
 from rota.domain.forecast.placing import Program
-from rota.domain.forecast.successors import CartAhead, Following, Sequels, first_items
-from rota.domain.gates import after_key
-from rota.domain.ids import JobId
-from rota.domain.schedule import Timetable
-from rota.operations.forecast_inputs import Inputs
-from rota.operations.forecast_jobs import JobsAhead
-from rota.operations.forecast_lines import due_lines
-from rota.operations.forecast_runs import taken_runs, waiting_runs
-from rota.operations.forecast_schedules import coming_schedules, scheduled_runs
-from rota.ports.forecasts import OpenCart
+from rota.domain.gates import AFTER, after_key
+from rota.domain.ids import JobId, instant, micros
+from rota.domain.jobfile.build import build_schedule
+from rota.domain.keys import KeyKind, kind_of
+from rota.domain.run import Trigger
+from rota.domain.schedule import Timetable, compile_schedule
+from rota.domain.spec import Overlap
+from rota.domain.states import RunState
+from rota.operations.forecast_inputs import Inputs, JobsAhead
+from rota.ports.forecasts import ComingJob, OpenCart, OpenRun
+
+_HELD_BY_SOMEBODY = ("hold:", "cart:")  # not let go by time or room alone
+_NOBODY = "(unknown)"  # the worker of a run for which none answers
+
+
+def waiting_runs(
+    inputs: Inputs, jobs: JobsAhead
+) -> tuple[list[RunAhead], dict[JobId, list[DueRun]]]:
+    """Runs that have no worker yet, as far as they go on by themselves.
+
+    Apart from them, by job, those that others have to complete for. All are by age, as lines are.
+    """
+    free: list[RunAhead] = []
+    due: dict[JobId, list[DueRun]] = defaultdict(list)
+    for run in inputs.runs:
+        if run.began_at is not None or _is_stuck(run):
+            continue
+        if _comes_after(run, jobs):
+            due[run.job_id].append(_due_run(run, inputs, jobs))
+        else:
+            free.append(_waiting(run, inputs, jobs))
+    return free, due
+
+
+def taken_runs(inputs: Inputs, jobs: JobsAhead) -> tuple[list[RunAhead], list[RunAhead]]:
+    """Runs of the workers that go on, and those of others."""
+    workers = {worker.name for worker in jobs.workers}
+    going: list[RunAhead] = []
+    outside: list[RunAhead] = []
+    for run in inputs.runs:
+        if run.state is RunState.UNKNOWN:
+            outside.append(_doubtful(run, jobs))
+        elif run.began_at is not None:
+            lot = going if run.session in workers else outside
+            lot.append(_taken(run, run.began_at, inputs, jobs))
+    going.sort(key=attrgetter("end_at"))  # whoever waits for one of a job waits for the first end
+    return going, outside
+
+
+def _is_stuck(run: OpenRun) -> bool:
+    """Whether somebody has to do something before it goes on."""
+    return (
+        run.state is RunState.UNKNOWN
+        or run.blocked_on.startswith(_HELD_BY_SOMEBODY)
+        or (run.is_paused and run.state is RunState.BLOCKED)
+    )
+
+
+def _comes_after(run: OpenRun, jobs: JobsAhead) -> bool:
+    """Whether other jobs have to complete before it goes on, or had to."""
+    is_to_look = run.state is RunState.SCHEDULED and run.trigger is Trigger.SCHEDULE
+    return run.blocked_on.startswith(AFTER) or (is_to_look and bool(jobs.upstreams(run.job_id)))
+
+
+def _due_run(run: OpenRun, inputs: Inputs, jobs: JobsAhead) -> DueRun:
+    rules = jobs.rules.get(run.job_id)
+    within = rules.after_within if rules else None
+    made_at = jobs.made_at.get(run.job_id, run.created_at)
+    return DueRun(
+        run=_waiting(run, inputs, jobs),
+        since=inputs.seconds_to(max(run.previous_due or made_at, made_at)),
+        missed_at=inputs.seconds_to(run.release_at) + within.total_seconds() if within else inf,
+    )
+
+
+def _waiting(run: OpenRun, inputs: Inputs, jobs: JobsAhead) -> RunAhead:
+    job = jobs.of_run(run)
+    return RunAhead(
+        job=job,
+        due_at=inputs.seconds_to(run.due_at),
+        ready_at=max(inputs.seconds_to(_ready_at(run)), 0.0),
+        seconds=job.durations.usual,
+        made_at=inputs.seconds_to(run.created_at),
+        id=run.id,
+    )
+
+
+def _ready_at(run: OpenRun) -> datetime:
+    """When its time comes; of what waits for a key, the key decides."""
+    if run.state is RunState.SCHEDULED:
+        return run.eligible_at or run.release_at
+    return run.release_at
+
+
+def _taken(run: OpenRun, began_at: datetime, inputs: Inputs, jobs: JobsAhead) -> RunAhead:
+    job = jobs.of_run(run)
+    began = min(inputs.seconds_to(began_at), 0.0)
+    left = job.durations.left_after(-began, _most_left(run, -began, inputs))
+    due = inputs.seconds_to(run.due_at)
+    return RunAhead(job, due, began, left - began, began, id=run.id, worker=run.session or _NOBODY)
+
+
+def _most_left(run: OpenRun, elapsed: float, inputs: Inputs) -> float:
+    """How long a run that has begun may still go on."""
+    timeout = inf if run.timeout is None else run.timeout - elapsed
+    deadline = inf if run.deadline_at is None else inputs.seconds_to(run.deadline_at)
+    return max(min(timeout, deadline), 0.0)
+
+
+def _doubtful(run: OpenRun, jobs: JobsAhead) -> RunAhead:
+    """A run of which nobody knows whether it goes on keeps others away until somebody decides."""
+    keys = {key: n for key, n in run.keys.items() if kind_of(key) is KeyKind.EXCLUSIVE}
+    return RunAhead(jobs.of_run(replace(run, keys=keys)), 0.0, 0.0, inf, 0.0, worker=_NOBODY)
+
+
+MOST_STARTS = 200_000
+_MICROSECOND = timedelta(microseconds=1)
+_MICROS = 1_000_000
+_NOT_BY_TIME = datetime.max.replace(tzinfo=UTC)  # before it the run that it waits for must end
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    runs: list[RunAhead]
+    due: dict[JobId, list[DueRun]]  # of all jobs that come after others, even if there are none
+    is_cut: bool  # there are more than these
+
+
+def coming_schedules(inputs: Inputs) -> dict[JobId, Coming]:
+    """Those of the jobs that come by themselves."""
+    return {job.id: found for job in inputs.jobs if (found := _coming(job, inputs))}
+
+
+def scheduled_runs(inputs: Inputs, jobs: JobsAhead, schedules: Mapping[JobId, Coming]) -> Scheduled:
+    """The runs that schedules will make, those of jobs that come after others apart."""
+    known, now = {job.id: job for job in inputs.jobs}, micros(inputs.now)
+    runs: list[RunAhead] = []
+    due: dict[JobId, list[DueRun]] = {}
+    is_cut = False
+    for job, coming in schedules.items():
+        expanded = expand(coming, inputs.until)
+        is_cut |= expanded.is_cut
+        if jobs.upstreams(job):
+            made = _as_they_come(jobs.scheduled[job], expanded, now)
+            since = _dues_before(known[job], coming, expanded)
+            due[job] = _due_runs(made, since, jobs.rules[job].after_within, now)
+        else:
+            runs += _runs(jobs.scheduled[job], expanded, jobs.rules[job].overlap, now)
+    return _first_of(Scheduled(runs, due, is_cut))
+
+
+def _first_of(found: Scheduled) -> Scheduled:
+    """As many as are looked at."""
+    waiting = [each.run for line in found.due.values() for each in line]
+    if len(found.runs) + len(waiting) <= MOST_STARTS:
+        return found
+    times = sorted(run.ready_at for run in chain(found.runs, waiting))
+    last = times[MOST_STARTS - 1]
+    runs = [run for run in found.runs if run.ready_at <= last]
+    due = {
+        job: [each for each in line if each.run.ready_at <= last] for job, line in found.due.items()
+    }
+    return Scheduled(runs, due, is_cut=True)
+
+
+def _coming(job: ComingJob, inputs: Inputs) -> Coming | None:
+    """When a job comes by itself; None: it does not, or this release cannot read it."""
+    if "schedule" not in job.document:
+        return None
+    try:
+        # What is stored was checked when it was saved: to do so again takes most of the time.
+        schedule = build_schedule(job.document)
+        table = compile_schedule(schedule, key=f"{job.project}/{job.name}", anchor=job.anchor)
+        calendars = [inputs.calendars[job.project, name] for name in schedule.calendars]
+        blackouts = tuple(map(compile_calendar, calendars))
+    except (Invalid, KeyError, ValueError, TypeError):
+        return None
+    cursor = _cursor(job, table, inputs.now)
+    return Coming(table, cursor, blackouts) if cursor else None
+
+
+def _cursor(job: ComingJob, table: Timetable, now: datetime) -> datetime | None:
+    """The first due time to come. Of those that are overdue the last is, as misfires usually go;
+    those inside a pause are not caught up."""
+    if job.next_at is not None:
+        overdue = job.next_at < now and not table.after_previous
+        return (table.last_at_or_before(now) if overdue else None) or job.next_at
+    if job.waits:
+        return _NOT_BY_TIME
+    if job.held_from is None or job.paused_until is None:
+        return None
+    return table.next_after(max(job.paused_until, job.held_from - _MICROSECOND))
+
+
+def _runs(job: JobAhead, expanded: Expanded, overlap: Overlap, now: int) -> list[RunAhead]:
+    usual = job.durations.usual
+    runs = _as_they_come(job, thinned(expanded, overlap, usual), now)
+    if overlap is Overlap.CANCEL_PREVIOUS:
+        for run, following in pairwise(runs):
+            run.seconds = min(usual, following.ready_at - run.ready_at)
+    return runs
+
+
+def _due_runs(
+    runs: Sequence[RunAhead], since: Iterable[int], within: timedelta | None, now: int
+) -> list[DueRun]:
+    longest = inf if within is None else within.total_seconds()
+    return [
+        DueRun(run, (at - now) / _MICROS, run.ready_at + longest)
+        for run, at in zip(runs, since, strict=True)
+    ]
+
+
+def _dues_before(job: ComingJob, coming: Coming, expanded: Expanded) -> Iterator[int]:
+    """The due time before each; those that calendars ruled out have their answer, too."""
+    before = micros(max(job.answered_to or job.created_at, job.created_at))
+    is_overdue = job.next_at is not None and job.next_at < coming.cursor
+    for due in expanded.due:
+        if coming.blackouts or is_overdue:
+            last = coming.table.last_at_or_before(instant(due) - _MICROSECOND)
+            before = max(before, micros(last)) if last else before
+        yield before
+        before, is_overdue = due, False
+
+
+def _as_they_come(job: JobAhead, expanded: Expanded, now: int) -> list[RunAhead]:
+    usual = job.durations.usual
+    due = [(at - now) / _MICROS for at in expanded.due]
+    ready = due
+    if expanded.ready is not expanded.due:
+        ready = [(at - now) / _MICROS for at in expanded.ready]
+    runs = [RunAhead(job, *times, usual) for times in zip(due, ready, strict=True)]
+    for run in takewhile(lambda run: run.ready_at < 0, runs):
+        run.ready_at = 0.0
+    return runs
+
+
+def due_lines(
+    inputs: Inputs,
+    jobs: JobsAhead,
+    waiting: Mapping[JobId, Sequence[DueRun]],
+    coming: Mapping[JobId, Sequence[DueRun]],
+) -> dict[JobId, DueLine]:
+    """The lines of all jobs of which due runs wait, or will come."""
+    completed = {after_key(*job): inputs.seconds_to(at) for job, at in inputs.completions.items()}
+    return {
+        job: _line(jobs, job, [*waiting.get(job, ()), *coming.get(job, ())], completed)
+        for job in {**waiting, **coming}
+    }
+
+
+def _line(
+    jobs: JobsAhead, job: JobId, runs: list[DueRun], completed: Mapping[str, float]
+) -> DueLine:
+    rules, upstreams = jobs.rules.get(job), jobs.upstreams(job)
+    within = rules.after_within if rules else None
+    return DueLine(
+        upstreams=upstreams,
+        overlap=rules.overlap if rules else Overlap.ALLOW,
+        runs=sorted(runs, key=lambda due: due.since),
+        completed={key: completed[key] for key in upstreams if key in completed},
+        within=inf if within is None else within.total_seconds(),
+    )
 
 
 @dataclass(frozen=True, slots=True)

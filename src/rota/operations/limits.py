@@ -9,14 +9,14 @@ from typing import Any, Generic, TypeVar
 
 from rota.domain.errors import Invalid, NotFound
 from rota.domain.jobfile.declarations import declaration_document, declaration_in_words
-from rota.domain.jobfile.wording import did_you_mean
-from rota.domain.key_demands import keys_of
-from rota.domain.limits import KINDS, Declaration, Limit, Quota, Resource, Sharing
+from rota.domain.keys import KINDS, Declaration, Limit, Quota, Resource, Sharing, keys_of, name_of
 from rota.domain.resources import NAMES_OF_WORKERS
-from rota.domain.shared_keys import name_of
+from rota.domain.wording import did_you_mean
 from rota.operations.backends import Backends
 from rota.operations.differences import Change, differences
+from rota.ports.forecasts import ShareWeight
 from rota.ports.limits import Declared, KeyUse
+from rota.ports.records import Wakes
 
 D = TypeVar("D", Limit, Resource, Quota)
 
@@ -187,3 +187,11 @@ def _unknown(
         code=f"{word}_not_found",
         hint=did_you_mean(name, known) or f"rota {word} list shows them",
     )
+
+
+async def set_weight(backends: Backends, share: str, weight: float, *, actor: str) -> ShareWeight:
+    """From the next claim on; 1 is what everyone has that nobody said anything about."""
+    await backends.store.set_share_weight(share, weight, actor=actor)
+    backends.announce(Wakes())
+    [saved] = [each for each in await backends.store.share_weights() if each.share == share]
+    return saved

@@ -17,9 +17,16 @@ import structlog
 
 from rota.domain.errors import Invalid, NotFound, Unavailable
 from rota.domain.ids import RunId, SessionId
-from rota.domain.output import Record, find_records, read_records, to_raw, unpack
-from rota.domain.output.chunks import CHUNK_LIMIT, PACKED_LIMIT
-from rota.domain.output.records import damaged
+from rota.domain.output import (
+    CHUNK_LIMIT,
+    PACKED_LIMIT,
+    Record,
+    damaged,
+    find_records,
+    read_records,
+    to_raw,
+    unpack,
+)
 from rota.domain.run import Attempt, OutputState
 from rota.operations.backends import Backends
 from rota.ports.queue import output as output_topic

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rota.domain.calendars import end_of_blackout
-from rota.domain.carts.template import CartTemplate, ItemsFile
-from rota.domain.carts.wording import template_in_words
+from rota.domain.carts.definition import CartTemplate, ItemsFile, template_in_words
 from rota.domain.errors import Invalid, Problem
 from rota.domain.jobfile import CartEntry, JobFile, cart_document, read_job
 from rota.domain.jobfile.carts import Referred, check_inputs_of_items, unknown_references
@@ -20,9 +19,9 @@ from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import JobSpec
 from rota.operations.backends import Backends
 from rota.operations.calendars import NEVER
-from rota.operations.circumstances import Circumstances
-from rota.operations.coming import schedule_notes
 from rota.operations.differences import Change, difference, differences, digest_of
+from rota.operations.planned_limits import Circumstances
+from rota.operations.previews import schedule_notes
 from rota.operations.timetables import cart_timetable
 from rota.ports.carts import NO_TEMPLATES, NewTemplate, Template, TemplateChanges
 from rota.ports.records import JobQuery

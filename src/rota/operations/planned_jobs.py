@@ -3,26 +3,126 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from rota.domain.errors import Problem
+from rota.domain.errors import Invalid, Problem
 from rota.domain.ids import JobId, new_job_id
 from rota.domain.job import Job, rules_of
-from rota.domain.jobfile import JobEntry, JobFile
+from rota.domain.jobfile import JobEntry, JobFile, read_job
+from rota.domain.jobfile.report import Report
+from rota.domain.jobfile.uses import Written
+from rota.domain.schedule import DueRange, Timetable, pass_over
 from rota.domain.schedule.zones import load_zone
-from rota.domain.spec import JobSpec
+from rota.domain.spec import DEFAULT_PROJECT, JobSpec
+from rota.domain.states import Cause, RunState
+from rota.domain.wording import did_you_mean, quoted
 from rota.operations.backends import Backends
 from rota.operations.calendars import PlannedCalendars
-from rota.operations.circumstances import Circumstances
-from rota.operations.coming import Prospect, prospect, schedule_notes
 from rota.operations.differences import Change, difference, differences, digest_of
-from rota.operations.overdue import after_firing, overdue_firing
-from rota.operations.planned_limits import PlannedLimits
-from rota.operations.standing import Standing, standing
-from rota.operations.timetables import timetable, words_of
-from rota.ports.records import Firing, NewJob
+from rota.operations.firing import after_firing, overdue_firing
+from rota.operations.planned_limits import Circumstances, PlannedLimits
+from rota.operations.previews import Prospect, prospect, schedule_notes
+from rota.operations.timetables import timetable, timetable_of, words_of
+from rota.ports.records import Firing, JobQuery, NewJob, RemovedJob, Unanswered
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the schedule of a saved job goes on."""
+
+    anchor: datetime
+    next_at: datetime | None  # while the job is held: where it will go on
+    restarts: bool = True  # the due times are others than before
+    claimed_cursor: datetime | None = None  # where it stood, if that is what it moves on from
+    unanswered: tuple[Unanswered, ...] = ()
+
+
+def standing(spec: JobSpec, old: Job | None, now: datetime) -> Standing:
+    """Where saving a job leaves its schedule. What was overdue is answered apart from this."""
+    if old is None:
+        return Standing(now, _next_after(spec, now, now))
+    old_spec = _readable(old)
+    if old_spec is not None and _times_of(old_spec) == _times_of(spec):
+        return _kept(old, replace(old, enabled=spec.enabled), now)
+    return Standing(
+        anchor=now,
+        next_at=_next_after(spec, now, max(now, old.answered_to)),
+        claimed_cursor=old.cursor,
+        unanswered=_left_open(old, now, Cause.SCHEDULE_CHANGED),
+    )
+
+
+def removed_job(job: Job, now: datetime) -> RemovedJob:
+    """A job that leaves, with what its schedule has not answered."""
+    unanswered = _left_open(job, now, Cause.DELETED)
+    return RemovedJob(job.id, job.schedule_version, job.cursor, unanswered)
+
+
+def _kept(old: Job, new: Job, now: datetime) -> Standing:
+    """The due times stay the same; only what the job file's `enabled` did may move the schedule."""
+    if old.cursor is None or old.hold_cause == new.hold_cause:
+        return Standing(old.anchor, old.cursor, restarts=False)
+    table = timetable_of(old)
+    if not old.is_held or table is None:
+        return Standing(old.anchor, old.cursor, False, old.cursor)
+    over = pass_over(table, old.cursor, now)
+    unanswered = () if over.passed is None else (_skipped(old, over.passed),)
+    return Standing(old.anchor, over.next_at, False, old.cursor, unanswered)
+
+
+def _left_open(job: Job, now: datetime, cause: Cause) -> tuple[Unanswered, ...]:
+    """What has no answer yet: a hold was the reason, or nobody fired it in time."""
+    if job.cursor is None or job.cursor > now:
+        return ()
+    table = _readable_timetable(job)
+    # Of a job that cannot be read no other due time is known.
+    passed = pass_over(table, job.cursor, now).passed if table else None
+    passed = passed or DueRange(job.cursor, job.cursor, 1)
+    if job.is_held:
+        return (_skipped(job, passed),)
+    return (Unanswered(passed.first, passed.last, passed.count, RunState.MISSED, cause),)
+
+
+def _skipped(job: Job, passed: DueRange) -> Unanswered:
+    return Unanswered(passed.first, passed.last, passed.count, RunState.SKIPPED, job.hold_cause)
+
+
+def _readable(job: Job) -> JobSpec | None:
+    try:
+        return read_job(job.document)
+    except Invalid:
+        return None
+
+
+def _readable_timetable(job: Job) -> Timetable | None:
+    try:
+        return timetable_of(job)
+    except Invalid:
+        return None
+
+
+def _next_after(spec: JobSpec, anchor: datetime, after: datetime) -> datetime | None:
+    table = timetable(spec, anchor)
+    return table.next_after(after) if table else None
+
+
+def _times_of(spec: JobSpec) -> object:
+    """What decides the due times: if it stays, a change of the job does not move the schedule."""
+    schedule = spec.schedule
+    if schedule is None:
+        return None
+    return (
+        schedule.expressions,
+        schedule.timezone,
+        schedule.dst,
+        schedule.run_once,
+        schedule.starts,
+        schedule.ends,
+        schedule.interval_from,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,3 +315,92 @@ def _changes_of(edit: _Edit) -> Iterator[str]:
     yield from differences(edit.old.document, edit.entry.document)
     for name in sorted(edit.newly_shared):
         yield f"resources.{name}  of its worker → shared by all"
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    shares: frozenset[str]  # that have a weight
+    projects: frozenset[str]  # of the names in question
+    is_admin: bool  # who names a share that is not known makes it
+
+
+async def plan_projects(backends: Backends, file: JobFile, *, is_admin: bool) -> tuple[str, ...]:
+    """The projects that are to be made; `Invalid` if that takes an admin and this is none.
+
+    One that an admin has made, or given a weight, stays when its last job goes.
+    """
+    named = {entry.spec.project for entry in file.jobs} - {DEFAULT_PROJECT}
+    if not named:
+        return ()
+    shares = {each.share for each in await backends.store.share_weights()}
+    new = sorted(named - shares - await _with_jobs(backends, named - shares))
+    if new and not is_admin:
+        raise Invalid(
+            f"there is no project {quoted(new[0])}",
+            code="project_not_found",
+            hint=f"an admin makes it: rota share set {shlex.quote(new[0])} --weight 1",
+        )
+    return tuple(new)
+
+
+async def plan_shares(
+    backends: Backends, file: JobFile, jobs: Sequence[PlannedJob], *, is_admin: bool
+) -> tuple[str, ...]:
+    """The shares that are to be made; `Invalid` if a new or changed job may not name its own."""
+    named = [
+        entry.share
+        for entry, job in zip(file.jobs, jobs, strict=True)
+        if entry.share is not None and job.change.change is not Change.UNCHANGED
+    ]
+    if not named:
+        return ()
+    names = frozenset(share.name for share in named)
+    shares = frozenset(each.share for each in await backends.store.share_weights())
+    known = _Known(shares, await _projects(backends, file, names), is_admin)
+    report = Report()
+    for share in named:
+        if problem := _problem_of(share, known):
+            report.add(problem)
+    report.raise_errors("the job file")
+    return tuple(sorted(names - shares))
+
+
+def with_notes(file: JobFile, jobs: Sequence[PlannedJob], new: Collection[str]) -> list[PlannedJob]:
+    """The same, those that name a new project or share with a note about it."""
+    return [
+        _noted(job, _share_notes(entry.spec, new))
+        for entry, job in zip(file.jobs, jobs, strict=True)
+    ]
+
+
+def _share_notes(spec: JobSpec, new: Collection[str]) -> tuple[str, ...]:
+    named = (("project", spec.project), ("share", spec.share))
+    return tuple(f"{word} {name} is new and weighs 1" for word, name in named if name in new)
+
+
+def _noted(job: PlannedJob, notes: tuple[str, ...]) -> PlannedJob:
+    return replace(job, change=replace(job.change, notes=(*job.change.notes, *notes)))
+
+
+async def _projects(backends: Backends, file: JobFile, names: frozenset[str]) -> frozenset[str]:
+    """Which of these names are those of projects."""
+    ours = {file.project, *(entry.spec.project for entry in file.jobs)}
+    return frozenset(ours | await _with_jobs(backends, names - ours))
+
+
+async def _with_jobs(backends: Backends, projects: Collection[str]) -> set[str]:
+    store = backends.store
+    return {name for name in projects if await store.jobs(JobQuery(project=name, limit=1))}
+
+
+def _problem_of(share: Written, known: _Known) -> Problem | None:
+    name = quoted(share.name)
+    if "/" in share.name:
+        return share.problem(f"share {name} reads like a user of a project", "use no slash")
+    if share.name in known.projects:
+        return share.problem(f"share {name} is the name of a project", "give it another name")
+    if known.is_admin or share.name in known.shares:
+        return None
+    hint = did_you_mean(share.name, [each for each in known.shares if "/" not in each])
+    command = f"an admin makes it: rota share set {shlex.quote(share.name)} --weight 1"
+    return share.problem(f"there is no share {name}", hint or command)

@@ -1,4 +1,4 @@
-"""Runs as people and programs handle them: trigger, cancel, retry, resolve, look."""
+"""Runs as people and programs handle them: trigger, cancel, retry, resolve, hold, reprioritise."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rota.domain.errors import Conflict, NotFound
+from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.ids import new_run_id
 from rota.domain.job import Job
 from rota.domain.jobfile import parse_inputs
 from rota.domain.run import Run, Trigger
+from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
 from rota.domain.states import RunState, is_final
 from rota.operations.backends import Backends
 from rota.operations.definitions import require_runnable
@@ -145,3 +146,27 @@ async def find_run(backends: Backends, run_id: str, *, project: str = "default")
             hint="type more of the id",
         )
     return found[0]
+
+
+async def hold(backends: Backends, run: Run, *, actor: str) -> Run:
+    """It goes nowhere until it is let go. `Conflict`: it does not wait."""
+    backends.announce(await backends.store.hold_run(run.id, actor=actor))
+    return await find_run(backends, run.id, project=run.project)
+
+
+async def let_go(backends: Backends, run: Run, *, actor: str) -> Run:
+    """It waits again like any other. `Conflict`: nobody holds it."""
+    backends.announce(await backends.store.let_go(run.id, actor=actor))
+    return await find_run(backends, run.id, project=run.project)
+
+
+async def set_priority(backends: Backends, run: Run, priority: int, *, actor: str) -> Run:
+    """Let it stand in another line. `Conflict`: it does not wait."""
+    if not LEAST_PRIORITY <= priority <= GREATEST_PRIORITY:
+        raise Invalid(
+            f"a priority is from {LEAST_PRIORITY} to {GREATEST_PRIORITY}, not {priority}",
+            code="bad_priority",
+            hint=f"{GREATEST_PRIORITY} goes first",
+        )
+    backends.announce(await backends.store.set_priority(run.id, priority, actor=actor))
+    return await find_run(backends, run.id, project=run.project)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from rota.domain.carts.template import CartTemplate
+from rota.domain.carts.definition import CartTemplate
 from rota.domain.errors import Invalid
 from rota.domain.job import Job
 from rota.domain.jobfile import read_job
@@ -45,3 +45,8 @@ def words_if_readable(job: Job) -> str:
         return words_of(read_job(job.document), job.anchor)
     except Invalid:
         return ""
+
+
+def stamp(time: datetime) -> str:
+    """`2030-01-01 12:00:00 UTC`, of an instant in UTC."""
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"

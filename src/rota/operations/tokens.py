@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from rota.domain.errors import Denied, Invalid, NotFound
-from rota.domain.schedule.quoting import quoted
+from rota.domain.wording import quoted
 from rota.operations.backends import Backends
 from rota.ports.link import WorkerIdentity
-from rota.ports.records import Role
+from rota.ports.records import NewToken, Role, Token
 from rota.ports.store import Store
-from rota.ports.tokens import NewToken, Token
 
 API_PREFIX = "rota_"  # lets secret scanners recognise a leaked token
 WORKER_PREFIX = "rotaw_"

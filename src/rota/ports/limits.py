@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from rota.domain.ids import RunId
-from rota.domain.limits import Declaration
-from rota.domain.shared_keys import Key, KeyKind, KeyState
+from rota.domain.keys import Declaration, Key, KeyKind, KeyState
 from rota.ports.records import Released, Wakes
 
 

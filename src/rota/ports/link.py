@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from rota.domain.errors import RotaError, codes_of
 from rota.ports.work import (
     Beat,
     BeatAnswer,
@@ -86,3 +87,38 @@ class WorkerDesk(Protocol):
     async def disconnected(self, session: str, stream: int) -> None:
         """That connection is gone; a newer one of the session is not touched."""
         ...
+
+
+MAX_MESSAGE = 32 * 1024 * 1024  # bytes; a larger one ends the call
+
+# Names of gRPC's status codes. A code that is not here has the status of its error's class.
+RPC_STATUS: Mapping[str, str] = {
+    "malformed": "INVALID_ARGUMENT",
+    "bad_cursor": "INVALID_ARGUMENT",
+    "unauthenticated": "UNAUTHENTICATED",
+    "bad_credentials": "UNAUTHENTICATED",
+    "denied": "PERMISSION_DENIED",
+    "not_found": "NOT_FOUND",
+    "session_not_found": "ABORTED",  # by a newer stream of the same worker
+    "conflict": "FAILED_PRECONDITION",
+    "etag_mismatch": "ABORTED",
+    "too_large": "RESOURCE_EXHAUSTED",
+    "invalid": "INVALID_ARGUMENT",
+    "internal": "INTERNAL",
+    "unavailable": "UNAVAILABLE",
+}
+
+
+def rpc_status_of(error: RotaError) -> str:
+    """The status of an error's own code, else that of its class."""
+    codes = (code for code in codes_of(error) if code in RPC_STATUS)
+    return RPC_STATUS[next(codes, "internal")]
+
+
+def bearer_in(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
+    """The secret of `authorization: Bearer SECRET`; "" if there is none."""
+    for key, value in metadata or ():
+        if key == "authorization" and isinstance(value, str):
+            scheme, _, secret = value.partition(" ")
+            return secret.strip() if scheme.lower() == "bearer" else ""
+    return ""

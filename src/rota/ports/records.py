@@ -6,20 +6,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from rota.domain.backfill import Backfill
+from rota.domain.calendars import Calendar
 from rota.domain.ids import BackfillId, CartId, JobId, RunId, ServerId, SessionId
 from rota.domain.job import RunRules
 from rota.domain.resources import capacity_of
 from rota.domain.run import Reason, Run, Trigger
 from rota.domain.shards import Server
 from rota.domain.states import RunState
-from rota.ports.work import (
-    ChunkMeta,
-    Fence,
-    Work,
-)
+from rota.ports.work import ChunkMeta, Fence, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,3 +407,65 @@ class Counts:
 class StoredChunk:
     meta: ChunkMeta
     key: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCalendar:
+    """A calendar of a project."""
+
+    project: str
+    calendar: Calendar
+    version: int
+    updated_by: str
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewCalendar:
+    """A calendar to create, or a new version of one."""
+
+    project: str
+    calendar: Calendar
+    expected_version: int = 0  # the version this replaces; 0: it must not exist
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    id: str
+    name: str
+    role: Role
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+    pool: str | None = None  # the only one a worker with it may serve; None: any
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    id: str
+    name: str
+    role: Role
+    digest: str  # of the secret; the secret itself is never stored
+    kind: str  # api, login (works once), session, worker
+    created_by: str
+    lifetime: timedelta | None  # None: never expires
+    parent: str | None = None  # a token that must be valid too; None: it stands by itself
+    pool: str | None = None  # the only one a worker with it may serve; None: any
+
+
+class TokenStore(Protocol):
+    async def add_token(self, token: NewToken) -> None: ...
+
+    async def token_by_digest(
+        self, digest: str, *, uses_up_login: bool = False
+    ) -> tuple[Token, str] | None:
+        """A valid token and its kind; None if unknown, expired, revoked or used up."""
+        ...
+
+    async def tokens(self, kind: str = "api") -> list[Token]:
+        """Tokens of a kind, newest first."""
+        ...
+
+    async def revoke_token(self, token_id: str, *, actor: str) -> bool: ...

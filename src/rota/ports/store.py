@@ -19,18 +19,16 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from rota.domain.backfill import Backfill, DueRun
-from rota.domain.congestion import Congestion
 from rota.domain.ids import JobId, RunId, ServerId, SessionId
 from rota.domain.job import Job
-from rota.domain.limits import Declaration
+from rota.domain.keys import Declaration
+from rota.domain.lateness import Congestion
 from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
-from rota.ports.calendars import NewCalendar, StoredCalendar
 from rota.ports.carts import NO_TEMPLATES, CartStore, TemplateChanges
-from rota.ports.forecasts import ForecastStore
+from rota.ports.forecasts import ForecastStore, LineStore
 from rota.ports.limits import LimitStore
-from rota.ports.places import LineStore
 from rota.ports.records import (
     Claimed,
     Counts,
@@ -45,6 +43,7 @@ from rota.ports.records import (
     Idempotency,
     JobQuery,
     LedgerEntry,
+    NewCalendar,
     NewJob,
     NewRun,
     NewServer,
@@ -57,22 +56,51 @@ from rota.ports.records import (
     RunQuery,
     ScheduleMove,
     Session,
+    StoredCalendar,
     StoredChunk,
     Submitted,
     SubmittedBackfill,
     SubmittedRun,
+    TokenStore,
     Wakes,
 )
-from rota.ports.tokens import TokenStore
-from rota.ports.waiting import WaitingStore
-from rota.ports.work import (
-    Fence,
-    Hello,
-    Outcome,
-    Progress,
-    Start,
-    StartAnswer,
-)
+from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer
+
+
+class WaitingStore(Protocol):
+    """Part of `rota.ports.store.Store`."""
+
+    async def hold_run(self, run: RunId, *, actor: str) -> Wakes:
+        """A waiting run goes nowhere until it is let go. Conflict: it does not wait."""
+        ...
+
+    async def let_go(self, run: RunId, *, actor: str) -> Wakes:
+        """The end of such a hold. Conflict: nobody holds it."""
+        ...
+
+    async def set_priority(self, run: RunId, priority: int, *, actor: str) -> Wakes:
+        """Of a run that waits. Conflict: it does not."""
+        ...
+
+    async def follow_ends(self, limit: int) -> Released:
+        """Answer up to `limit` completed runs that others follow, each exactly once.
+
+        Jobs without a schedule get a run; due runs that waited pass the gates again.
+        """
+        ...
+
+    async def followers(
+        self, project: str, upstreams: Collection[str]
+    ) -> dict[str, tuple[str, ...]]:
+        """The jobs that follow these, in order; by the name of the one that they follow."""
+        ...
+
+    async def release_fitting(self, limit: int) -> Released:
+        """Runs that no worker could ever take pass the gates again, if one has come that can.
+
+        At most `limit` of those that ask for the same.
+        """
+        ...
 
 
 class JobStore(Protocol):

@@ -12,9 +12,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from rota.domain.durations import format_duration
 from rota.domain.errors import Invalid, Problem
 from rota.domain.lease import MAX_LEASE, MIN_LEASE
+from rota.domain.quantities import format_duration
 from rota.runtime.setting_values import READERS, shown
 from rota.runtime.settings import MEANINGS, Settings
 

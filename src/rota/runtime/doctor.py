@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -11,21 +12,221 @@ import subprocess
 import sys
 import zoneinfo
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from rota.adapters.store.sqlite.connection import OLDEST_SQLITE
+from rota.clock import SystemClock
+from rota.domain.errors import NotFound, RotaError
+from rota.domain.ids import instant
+from rota.domain.quantities import format_duration
 from rota.guardian import guardian_command
-from rota.runtime.backend_checks import (
-    look_at_blobs,
-    look_at_queue,
-    look_at_rpc,
-    look_at_store,
-)
-from rota.runtime.findings import Finding, Verdict
-from rota.runtime.paths import client_file, worker_socket
-from rota.runtime.server_checks import look_at_api
-from rota.runtime.settings import Settings
+from rota.runtime.backends import ask_for_nothing, needing_extra, open_blobs
+from rota.runtime.config import host_of, port_of
+from rota.runtime.setting_values import POSTGRES_SCHEMES, without_secrets
+from rota.runtime.settings import FILES, Settings, client_file, worker_socket
+from rota.sdk import token_calls
+from rota.sdk.errors import Invalid, RotaApiError, Unreachable
+from rota.sdk.exchange import Request, read, request_for
+from rota.sdk.server import Server, find_server
+from rota.sdk.transport import Transport
+from rota.store.inspection import StoreInspection
+from rota.store.sqlite.connection import OLDEST_SQLITE
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    subject: str
+    verdict: Verdict
+    message: str
+    advice: str = ""
+
+
+_ANSWER_SECONDS = 3.0
+_READY = Request("GET", "/readyz", {}, None, is_repeatable=True)
+
+
+def look_at_api(settings: Settings) -> Iterator[Finding]:
+    """Whether the server of ROTA_URL is ready, and whom it takes us for."""
+    try:
+        server = find_server(settings.url, settings.token, _as_environment(settings))
+        transport = Transport(server, _ANSWER_SECONDS)
+        yield _readiness(server, transport)
+        yield _caller(server, transport)
+        transport.close()
+    except (Invalid, Unreachable) as error:
+        yield Finding("server", Verdict.PROBLEM, error.message, error.hint)
+
+
+def _as_environment(settings: Settings) -> dict[str, str]:
+    """What the CLI goes by besides, wherever it was set."""
+    authorities = {"ROTA_TLS_CA": str(settings.tls_ca)} if settings.tls_ca else {}
+    return {"ROTA_HOME": str(settings.home), **authorities}
+
+
+def _readiness(server: Server, transport: Transport) -> Finding:
+    status = transport.exchange(_READY).status
+    if status == 200:
+        return Finding("server", Verdict.OK, f"{server.url} is ready")
+    message = f"{server.url} is not ready (status {status})"
+    return Finding("server", Verdict.WARNING, message, "look at its log; is it a server of Rota?")
+
+
+def _caller(server: Server, transport: Transport) -> Finding:
+    call = token_calls.whoami()
+    try:
+        caller = read(call, transport.exchange(request_for(call, server, None)))
+    except Unreachable:
+        raise
+    except RotaApiError as error:
+        return Finding("token", Verdict.PROBLEM, error.message, error.hint)
+    return Finding("token", Verdict.OK, f"{caller.name}, {caller.role}")
+
+
+_CLOCK_TOLERANCE = timedelta(seconds=2)
+
+
+def look_at_store(settings: Settings) -> Iterator[Finding]:
+    """Whether it can be reached and is whole, and how its clock stands."""
+    try:
+        found = _inspection(settings)
+    except NotFound:
+        yield Finding("store", Verdict.OK, "not created yet (rota up creates it)")
+    except RotaError as error:
+        advice = error.hint or ("restore it from a backup" if settings.is_alone else "")
+        yield Finding("store", Verdict.PROBLEM, _shown(settings, str(error)), advice)
+    else:
+        yield _soundness(found)
+        if found.now is not None:
+            yield _clock(settings, found.now)
+
+
+def _inspection(settings: Settings) -> StoreInspection:
+    if settings.is_alone:
+        from rota.store.sqlite.inspection import inspect_sqlite
+
+        return inspect_sqlite(settings.store_path)
+    return _look_at_postgres(settings.store)
+
+
+def _look_at_postgres(address: str) -> StoreInspection:
+    with needing_extra():
+        from rota.store.postgres.inspection import inspect_postgres
+    return asyncio.run(inspect_postgres(address))
+
+
+def _shown(settings: Settings, message: str) -> str:
+    place = str(settings.store_path) if settings.is_alone else without_secrets(settings.store)
+    return message if place in message else f"{place}: {message}"
+
+
+def _soundness(found: StoreInspection) -> Finding:
+    if found.damage:
+        message = f"{found.place} is damaged: {found.damage}"
+        return Finding("store", Verdict.PROBLEM, message, "restore a backup")
+    schema = f"schema {found.schema}" if found.schema else "empty; the first server fills it"
+    return Finding("store", Verdict.OK, f"{found.place}, {schema}")
+
+
+def _clock(settings: Settings, store_now: int) -> Finding:
+    ahead = instant(store_now) - SystemClock().now()
+    if ahead > _CLOCK_TOLERANCE:
+        return Finding(
+            "clock",
+            Verdict.WARNING,
+            f"the store's clock is {format_duration(ahead)} ahead of this machine's",
+            "check the time service; Rota never goes back and waits until the clock caught up",
+        )
+    if not settings.is_alone and -ahead > _CLOCK_TOLERANCE:  # a file only notes the latest time
+        message = f"this machine's clock is {format_duration(-ahead)} ahead of the store's"
+        return Finding("clock", Verdict.WARNING, message, "check the time service of both")
+    return Finding("clock", Verdict.OK, "this machine's clock is not behind the store's")
+
+
+def look_at_queue(settings: Settings) -> Iterator[Finding]:
+    """Whether a server of it answers; Rota works without, a little later."""
+    if not settings.queue:
+        message = "none is set: servers wake one another through the store"
+        yield Finding("queue", Verdict.OK, message)
+        return
+    try:
+        yield _queue(settings.queue)
+    except RotaError as error:
+        message = f"{without_secrets(settings.queue)}: {error}"
+        yield Finding("queue", Verdict.WARNING, message, error.hint or "runs start later without")
+
+
+def _queue(address: str) -> Finding:
+    scheme = address.partition("://")[0]
+    if scheme == "nats":
+        with needing_extra():
+            from rota.queue.nats_connection import inspect_nats
+        return Finding("queue", Verdict.OK, asyncio.run(inspect_nats(address)))
+    if scheme not in POSTGRES_SCHEMES:
+        return Finding("queue", Verdict.OK, f"{without_secrets(address)}, not asked")
+    found = _look_at_postgres(address)
+    if found.is_pooled:
+        advice = "set ROTA_QUEUE to the address of PostgreSQL itself: LISTEN needs it"
+        return Finding("queue", Verdict.WARNING, found.place, advice)
+    return Finding("queue", Verdict.OK, found.place)
+
+
+def look_at_blobs(settings: Settings) -> Iterator[Finding]:
+    """Whether a bucket answers; a folder was looked at with the data folder."""
+    if not settings.blobs or settings.blobs.startswith(FILES):
+        if settings.is_alone:
+            yield Finding("blobs", Verdict.OK, f"files in {settings.blobs_path}")
+        else:
+            message = f"files in {settings.blobs_path}, which other servers may not see"
+            yield Finding("blobs", Verdict.WARNING, message, "set ROTA_BLOBS to an object store")
+        return
+    try:
+        asyncio.run(_ask_bucket(settings))
+    except RotaError as error:
+        message = f"{settings.blobs}: {error}"
+        yield Finding("blobs", Verdict.PROBLEM, message, error.hint)
+    else:
+        yield Finding("blobs", Verdict.OK, f"{settings.blobs} answers")
+
+
+async def _ask_bucket(settings: Settings) -> None:
+    blobs = await open_blobs(settings)
+    try:
+        await ask_for_nothing(blobs)
+    finally:
+        await blobs.close()
+
+
+def look_at_rpc(settings: Settings) -> Iterator[Finding]:
+    """Whether the servers that this machine's worker dials can be reached."""
+    yield from _missing_driver(settings)
+    for address in settings.server:
+        try:
+            with socket.create_connection((host_of(address), port_of(address)), _ANSWER_SECONDS):
+                yield Finding("gRPC", Verdict.OK, f"{address} answers")
+        except OSError as error:
+            message = f"{address} does not answer: {error}"
+            yield Finding("gRPC", Verdict.WARNING, message, "check ROTA_SERVER and the network")
+
+
+def _missing_driver(settings: Settings) -> Iterator[Finding]:
+    try:
+        with needing_extra():
+            if settings.server or settings.grpc_listen:
+                import grpc  # noqa: F401 (only whether it is there)
+    except RotaError as error:
+        yield Finding("gRPC", Verdict.PROBLEM, error.message, error.hint)
+
 
 _LITTLE_SPACE = 256 * 1024 * 1024
 _GUARDIAN_SECONDS = 10

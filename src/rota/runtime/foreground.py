@@ -11,8 +11,8 @@ from pathlib import Path
 
 import uvloop
 
-from rota.adapters.clock import SystemClock
-from rota.runtime import logs
+from rota.clock import SystemClock
+from rota.runtime import supervision
 from rota.runtime.machine import Machine
 from rota.runtime.server import Running, Server, stop_on_signals
 from rota.runtime.settings import DEFAULT_GRPC_LISTEN, ServerRole, Settings
@@ -38,7 +38,7 @@ def run_server(settings: Settings, on_ready: OnReady) -> None:
 
 
 def _run(settings: Settings, on_ready: OnReady, make: Callable[[], Server]) -> None:
-    logs.set_up(settings.log_level)
+    supervision.set_up(settings.log_level)
     sys.setswitchinterval(_SWITCH_SECONDS)
     with told_alone():
         uvloop.run(_serve(make, on_ready))

@@ -9,25 +9,17 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from rota.domain import crontab, durations, jobfile, sizes
-from rota.domain.errors import (
-    Conflict,
-    Denied,
-    Invalid,
-    NotFound,
-    Problem,
-    RotaError,
-    Unavailable,
-)
+from rota.domain import crontab, jobfile, quantities
+from rota.domain.errors import Conflict, Denied, Invalid, NotFound, Problem, RotaError, Unavailable
 from rota.domain.jobfile.text import parse_text
-from rota.domain.limits import Limit, Resource
+from rota.domain.keys import Limit, Resource
 from rota.domain.schedule import Explanation
 from rota.domain.schedule import explain as explain_schedule
 from rota.domain.schedule.explanation import MOST_EXPLAINED
-from rota.domain.schedule.written_times import read_instant
+from rota.domain.schedule.expressions import read_instant
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import DEFAULT_PROJECT, Dst, Fold, Gap, Schedule
-from rota.runtime.item_files import CheckedItems, check_item_files
+from rota.runtime.cart_files import CheckedItems, check_item_files
 
 __all__ = [
     "MOST_EXPLAINED",
@@ -108,12 +100,12 @@ def file_schema() -> Mapping[str, Any]:
 
 def parse_duration(text: str) -> timedelta:
     """`90s`, `1h30m`; a ValueError says what is wrong and what fits."""
-    return durations.parse_duration(text)
+    return quantities.parse_duration(text)
 
 
 def parse_size(text: str) -> int:
     """`10GiB`, `500MB`, in bytes; a ValueError says what is wrong and what fits."""
-    return sizes.parse_size(text)
+    return quantities.parse_size(text)
 
 
 def job_file(documents: Iterable[Mapping[str, Any]], **beside: Sequence[Mapping[str, Any]]) -> str:

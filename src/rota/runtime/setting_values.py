@@ -9,9 +9,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from rota.domain.amounts import format_amount, parse_amount
-from rota.domain.durations import format_duration, parse_duration
-from rota.domain.resources import SLOTS
+from rota.domain.quantities import format_duration, parse_duration
+from rota.domain.resources import SLOTS, format_amount, parse_amount
 from rota.ports.work import MAX_LABELS, MAX_NAME
 from rota.runtime.settings import FILES, GRPC_PORT, SQLITE, ServerRole
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import socket
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -144,3 +147,27 @@ MEANINGS: Mapping[str, str] = {
     "url": "server that the CLI and SDK talk to (default: the one of home)",
     "token": "token of the CLI and SDK (default: the one of home)",
 }
+
+
+_LONGEST_SOCKET_PATH = 100  # the kernel takes 107 bytes
+
+
+def worker_socket(home: Path) -> Path:
+    """Where workers of this machine reach the server of this data folder."""
+    path = home.absolute() / "worker.sock"
+    if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
+        return path
+    digest = hashlib.blake2b(os.fsencode(path), digest_size=8).hexdigest()
+    folder = Path(tempfile.gettempdir()) / f"rota-{os.geteuid()}-{digest}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder / "worker.sock"
+
+
+def client_file(home: Path) -> Path:
+    """Address and token for the CLI and SDK of the same user."""
+    return home / "client.json"
+
+
+def worker_folder(home: Path, worker: str) -> Path:
+    """What a worker of this machine keeps between starts."""
+    return home / "workers" / worker

@@ -6,12 +6,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from rota.domain.simulation.arrivals import Period
-from rota.domain.simulation.crowd import Saturation
-from rota.domain.simulation.documents import report_document
-from rota.domain.simulation.report import JobResult, Report, ShareResult, Throughput, Use, Waits
+from rota.domain.simulation.replay import simulate_workload
+from rota.domain.simulation.report import (
+    JobResult,
+    Report,
+    Saturation,
+    ShareResult,
+    Throughput,
+    Use,
+    Waits,
+    report_document,
+)
+from rota.domain.simulation.workload import Period
 from rota.domain.simulation.workload_file import read_workload
-from rota.domain.simulation.workload_run import simulate_workload
 from rota.domain.spec import DEFAULT_POOL
 
 __all__ = [

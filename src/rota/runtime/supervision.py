@@ -1,12 +1,17 @@
-"""Keeping services alive: what the world breaks is retried, what we broke ends the process."""
+"""Keeping services alive, and their logs.
+
+What the world breaks is retried, what we broke ends the process.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, TextIO
 
 import structlog
 
@@ -62,3 +67,25 @@ async def _keep_running(service: Service, clock: Clock) -> None:
         await clock.sleep(pause)
         pause = min(pause * 2, _LONGEST_PAUSE)
         began = clock.monotonic()
+
+
+def set_up(level: str = "info", stream: TextIO | None = None) -> None:
+    """Send log events to a stream, standard error unless told otherwise."""
+    target = stream or sys.stderr
+    renderer: structlog.typing.Processor
+    if target.isatty():
+        renderer = structlog.dev.ConsoleRenderer(pad_event=24)
+    else:
+        renderer = structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(target),
+        cache_logger_on_first_use=True,
+    )

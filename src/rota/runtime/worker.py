@@ -1,25 +1,323 @@
-"""`rota worker`: a worker for servers anywhere, or for the one of this machine's data folder."""
+"""`rota worker`: a guardian with a worker in it, started again when it ends unasked."""
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import json
+import os
 import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
 
+import msgspec
+import structlog
 import uvloop
 
-from rota.adapters.clock import SystemClock
-from rota.domain.errors import Invalid, Unavailable
-from rota.runtime import logs
-from rota.runtime.guarded_worker import GuardedWorker
-from rota.runtime.paths import worker_socket
-from rota.runtime.settings import Settings
+from rota.clock import SystemClock
+from rota.domain.errors import Conflict, Denied, Invalid, RotaError, Unavailable
+from rota.guardian import guardian_command
+from rota.guardian.exits import ExitCode
+from rota.ports.clock import Clock
+from rota.ports.link import WorkerLink
+from rota.runtime import supervision
+from rota.runtime.backends import needing_extra
+from rota.runtime.config import host_of, is_loopback
+from rota.runtime.settings import Settings, worker_folder, worker_socket
 from rota.runtime.supervision import told_alone
+
+_NOTE = "namespace.json"
+_PATIENCE = timedelta(seconds=3)  # a killed namespace needs a moment to empty
+_LOOK_AGAIN = timedelta(milliseconds=20)
+_FIRST_PROCESS = "1"
+_START_TIME = 19  # its place in /proc/PID/stat after the name
+
+
+class _Note(msgspec.Struct, frozen=True):
+    session: str
+    launched_from: str
+    namespace: str
+    began: int  # the first process of the namespace, in the kernel's ticks since the boot
+
+
+def vantage() -> str:
+    """From where the launcher sees processes: a namespace of a machine that has booted once."""
+    return f"{_boot_id()} {_namespace_of('self')}"
+
+
+def leave_note(folder: Path, session: str, launched_from: str) -> None:
+    """Called by the worker itself, inside its namespace; `launched_from` is its launcher's view."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    note = _Note(session, launched_from, _namespace_of("self"), _began(_FIRST_PROCESS))
+    temporary = folder / f"{_NOTE}.new"
+    temporary.write_bytes(msgspec.json.encode(note))
+    temporary.replace(folder / _NOTE)
+
+
+async def ended_session(folder: Path, clock: Clock) -> str:
+    """Called by the launcher, outside; "" if there was none or nothing can be told.
+
+    Waits a little for a dying predecessor.
+    """
+    try:
+        note = msgspec.json.decode((folder / _NOTE).read_bytes(), type=_Note)
+    except (OSError, msgspec.MsgspecError):
+        return ""
+    if note.launched_from != vantage() or note.namespace == _namespace_of("self"):
+        return ""  # it is out of our sight, or shared our namespace
+    deadline = clock.monotonic() + _PATIENCE.total_seconds()
+    while clock.monotonic() < deadline:
+        if not _is_inhabited(note.namespace, note.began):
+            return note.session
+        await clock.sleep(_LOOK_AGAIN)
+    return ""
+
+
+def _is_inhabited(namespace: str, began: int) -> bool:
+    processes = (path.name for path in Path("/proc").glob("[0-9]*"))
+    members = [pid for pid in processes if _namespace_of(pid) == namespace]
+    for pid in members:
+        with suppress(OSError):  # it ended while we looked
+            if _is_first_of_its_namespace(pid):
+                return _began(pid) == began
+    return bool(members)
+
+
+def _namespace_of(pid: str) -> str:
+    with suppress(OSError):
+        return str(Path("/proc", pid, "ns/pid").readlink())
+    return ""
+
+
+def _is_first_of_its_namespace(pid: str) -> bool:
+    status = Path("/proc", pid, "status").read_text("utf-8")
+    [pids] = [line for line in status.splitlines() if line.startswith("NSpid:")]
+    return pids.split()[-1] == _FIRST_PROCESS
+
+
+def _began(pid: str) -> int:
+    """When a process was started, in the kernel's ticks since the machine booted."""
+    after_name = Path("/proc", pid, "stat").read_text("utf-8").rpartition(")")[2]
+    return int(after_name.split()[_START_TIME])
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
+
+
+_REFUSAL = "refusal.json"
+_UNTOLD = "the worker was refused, and its note of why cannot be read"
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    kind: Literal["denied", "invalid"]
+    code: str
+    message: str
+    hint: str
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether a worker that starts again would only meet the same."""
+    is_missing_extra = isinstance(error, RotaError) and error.code == "extra_missing"
+    return isinstance(error, Denied | Invalid) or is_missing_extra
+
+
+def leave_refusal(folder: Path, error: RotaError) -> None:
+    """Called by the worker that was refused."""
+    kind: Literal["denied", "invalid"] = "denied" if isinstance(error, Denied) else "invalid"
+    note = _Refusal(kind, error.code, error.message, error.hint)
+    (folder / _REFUSAL).write_bytes(msgspec.json.encode(note))
+
+
+def take_note(folder: Path) -> RotaError:
+    """Called by whoever would start it again: the error, which is then forgotten."""
+    path = folder / _REFUSAL
+    try:
+        note = msgspec.json.decode(path.read_bytes(), type=_Refusal)
+        path.unlink()
+    except (OSError, msgspec.MsgspecError):
+        return Invalid(_UNTOLD, hint=f"look at {path}")
+    kind = Denied if note.kind == "denied" else Invalid
+    return kind(note.message, code=note.code, hint=note.hint)
+
+
+Connect = Callable[[], Awaitable[WorkerLink]]
+
+TOKEN_VARIABLE = "ROTA_WORKER_TOKEN"  # noqa: S105 (where it is, not what it is)
+
+
+def over_socket(path: Path) -> Connect:
+    """The server on the same data folder."""
+    from rota.link.local import LocalLink
+
+    return lambda: LocalLink.connect(path)
+
+
+def over_grpc(servers: Sequence[str], token: str, authorities: Path | None) -> Connect:
+    """Whichever of the servers answers; in the clear only on loopback, and only if told nothing."""
+    with needing_extra():
+        from rota.link.grpc_client import ClientTls, GrpcAccess, GrpcConnector
+    is_secure = authorities is not None or not all(is_loopback(host_of(it)) for it in servers)
+    tls = ClientTls(_read(authorities)) if is_secure else None
+    return GrpcConnector(GrpcAccess(tuple(servers), token, tls)).connect
+
+
+def _read(authorities: Path | None) -> bytes | None:
+    if authorities is None:
+        return None
+    try:
+        return authorities.read_bytes()
+    except OSError as error:
+        raise Invalid(
+            f"{authorities} cannot be read: {error.strerror}", hint="see ROTA_TLS_CA"
+        ) from error
+
+
+log = structlog.get_logger()
+
+_FIRST_PAUSE = timedelta(milliseconds=200)
+_LONGEST_PAUSE = timedelta(seconds=10)
+_KILL_MARGIN = timedelta(seconds=5)  # beyond the stop grace, before the guardian itself is killed
+
+
+class GuardedWorker:
+    """A service: the worker of this machine, supervised from outside its namespace."""
+
+    name = "worker"
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = asyncio.Event()
+        self.exit_code = 0
+
+    async def run(self) -> None:
+        """Keep one worker alive until `stop`. `Denied` or `Invalid` if it is refused for good."""
+        folder = worker_folder(self._settings.home, self._settings.name)
+        lock = _lock(folder, self._settings.name)
+        pause = _FIRST_PAUSE
+        try:
+            while not self._stopping.is_set():
+                began = self._clock.monotonic()
+                self.exit_code = await self._run_once(folder)
+                if self._stopping.is_set():
+                    return
+                if self.exit_code == ExitCode.WORKER_REFUSED:
+                    raise take_note(folder)
+                log.warning("worker.ended", exit_code=self.exit_code)
+                if self._clock.monotonic() - began > _LONGEST_PAUSE.total_seconds():
+                    pause = _FIRST_PAUSE
+                await self._clock.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        finally:
+            os.close(lock)
+
+    async def _run_once(self, folder: Path) -> int:
+        ended = await ended_session(folder, self._clock)
+        alive, held = os.pipe()  # the guardian kills everything when our end closes
+        command = guardian_command(
+            self._worker_command(ended),
+            namespace=self._settings.namespace,
+            parent_fd=alive,
+            stop_grace=self._settings.stop_grace + _KILL_MARGIN,
+        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                pass_fds=(alive,),
+                stdin=asyncio.subprocess.DEVNULL,
+                env=self._environment(),
+                start_new_session=True,
+            )
+        finally:
+            os.close(alive)
+        self._process = process
+        try:
+            if self._stopping.is_set():
+                process.terminate()
+            return await process.wait()
+        finally:
+            os.close(held)
+            self.kill()
+            await process.wait()  # nothing of it outlives us, even if something here failed
+
+    def _environment(self) -> dict[str, str]:
+        """Ours; a token travels here, where no list of processes shows it."""
+        token = self._settings.worker_token
+        return {**os.environ, TOKEN_VARIABLE: token} if token else dict(os.environ)
+
+    def _worker_command(self, ended_session: str) -> list[str]:
+        settings = self._settings
+        command = [sys.executable, "-m", "rota.runtime.worker_process"]
+        options = {
+            "home": settings.home.absolute(),
+            "worker_name": settings.name,
+            "slots": settings.slots,
+            "pool": settings.pool,
+            "app": settings.app,
+            "stop_grace": settings.stop_grace.total_seconds(),
+            "log_level": settings.log_level,
+            "labels": json.dumps(_labels(settings)),
+            "resources": json.dumps(dict(settings.resources or {})),
+            "succeeds": ended_session,
+            "launched_from": vantage(),
+        }
+        command += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+        command += [f"--server={server}" for server in settings.server]
+        if settings.tls_ca is not None:
+            command.append(f"--tls-ca={settings.tls_ca.absolute()}")
+        return command
+
+    async def stop(self) -> None:
+        """Let attempts finish within the grace, then end everything."""
+        self._stopping.set()
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        limit = self._settings.stop_grace + 2 * _KILL_MARGIN
+        try:
+            async with asyncio.timeout(limit.total_seconds()):
+                await process.wait()
+        except TimeoutError:
+            self.kill()
+            await process.wait()
+
+    def kill(self) -> None:
+        """End everything at once; what ran is tried again by the next worker."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+
+def _labels(settings: Settings) -> dict[str, str]:
+    zone = {"zone": settings.zone} if settings.zone else {}
+    return {**zone, **(settings.labels or {})}
+
+
+def _lock(folder: Path, worker: str) -> int:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise Conflict(
+            f"a worker named {worker} already runs on this data folder",
+            code="worker_already_running",
+            hint="give this one another name with --name",
+        ) from error
+    return descriptor
 
 
 def main(settings: Settings) -> None:
     """Run in the foreground until TERM or Ctrl-C."""
     _check(settings)
-    logs.set_up(settings.log_level)
+    supervision.set_up(settings.log_level)
     with told_alone():
         uvloop.run(_run(settings))
 

@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,23 +18,80 @@ import structlog
 import uvloop
 
 from rota import __version__
-from rota.adapters.clock import SystemClock
-from rota.adapters.executors.shell import ShellExecutor
+from rota.clock import SystemClock
 from rota.domain.errors import RotaError
+from rota.domain.resources import UNIT
 from rota.domain.spec import JobType
+from rota.executors.shell import ShellExecutor
 from rota.guardian.exits import ExitCode
 from rota.ports.executor import Executor
 from rota.ports.work import Hello
-from rota.runtime import logs, predecessor, refusals
-from rota.runtime.offered_resources import offered
-from rota.runtime.paths import worker_folder, worker_socket
+from rota.runtime import supervision
+from rota.runtime.settings import worker_folder, worker_socket
 from rota.runtime.supervision import told_alone
-from rota.runtime.worker_link import TOKEN_VARIABLE, Connect, over_grpc, over_socket
+from rota.runtime.worker import (
+    TOKEN_VARIABLE,
+    Connect,
+    is_final,
+    leave_note,
+    leave_refusal,
+    over_grpc,
+    over_socket,
+)
 from rota.worker.attempts import Attempts
-from rota.worker.delivery import OutputDeliverer
 from rota.worker.guard import Guard
 from rota.worker.session import SessionConfig, WorkerSession
-from rota.worker.spool import OutputSpool
+from rota.worker.spool import OutputDeliverer, OutputSpool
+
+_ROOT = Path("/")
+_MEBIBYTE = 1024 * 1024
+_CGROUPS = Path("sys/fs/cgroup")
+
+
+def offered(declared: Mapping[str, int], root: Path = _ROOT) -> dict[str, int]:
+    """Thousandths by name: what was declared, and else the cores and memory it may use."""
+    groups = list(_groups(root))
+    return {"cpu": _cpu(groups), "memory": _memory(groups) * UNIT, **declared}
+
+
+def _cpu(groups: list[Path]) -> int:
+    """Thousandths of a core."""
+    cores = [len(os.sched_getaffinity(0)) * UNIT]
+    for group in groups:
+        quota, _, period = _read(group / "cpu.max").partition(" ")
+        if quota.isdecimal() and period.isdecimal():
+            cores.append(int(quota) * UNIT // int(period))
+    return min(cores)
+
+
+def _memory(groups: list[Path]) -> int:
+    """Bytes, of whole MiB: nobody wants to read more of it."""
+    sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for group in groups:
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            limit = _read(group / name)
+            if limit.isdecimal():
+                sizes.append(int(limit))
+    return min(sizes) // _MEBIBYTE * _MEBIBYTE
+
+
+def _groups(root: Path) -> Iterator[Path]:
+    """The control groups that this process is in, of version 2 or 1, and all above them."""
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" or controllers == "memory":
+            top = root / _CGROUPS / controllers
+            own = top / path.lstrip("/")
+            yield from (group for group in (own, *own.parents) if group.is_relative_to(top))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
 
 log = structlog.get_logger()
 
@@ -42,7 +100,7 @@ _STARTING = timedelta(seconds=60)  # the app's import may take its time before t
 
 def main() -> None:
     options = _parse()
-    logs.set_up(options.log_level)
+    supervision.set_up(options.log_level)
     try:
         with told_alone():
             uvloop.run(_run(options))
@@ -52,8 +110,8 @@ def main() -> None:
 
 def _end_with(error: OSError | RotaError, folder: Path) -> int:
     """The exit code; what is final is told by the launcher, once."""
-    if isinstance(error, RotaError) and refusals.is_final(error):
-        refusals.leave_note(folder, error)
+    if isinstance(error, RotaError) and is_final(error):
+        leave_refusal(folder, error)
         return ExitCode.WORKER_REFUSED
     log.error("worker.failed", error=str(error))
     return 1
@@ -125,13 +183,13 @@ class _Worker:
     def _note(self, session: str) -> None:
         """For our next life; without it, that one waits for this one's lease to end."""
         try:
-            predecessor.leave_note(self._folder, session, self._options.launched_from)
+            leave_note(self._folder, session, self._options.launched_from)
         except OSError as error:
             log.warning("worker.unnoted", session=session, error=str(error))
 
     async def _serve_functions(self) -> tuple[str, ...]:
         """Start the app's host; its functions are known once it has imported the app."""
-        from rota.adapters.executors.python import PythonExecutor
+        from rota.executors.python import PythonExecutor
 
         python = PythonExecutor(self._attempts, self._guard, self._options.app)
         self._guard.prolong(self._clock.monotonic() + _STARTING.total_seconds())

@@ -12,9 +12,9 @@ import msgspec
 
 from rota.domain.errors import Unavailable
 from rota.domain.ids import instant, micros
+from rota.domain.lease import StoreTime
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, JobSpec, JobType
-from rota.domain.store_time import StoreTime
 from rota.ports.clock import Clock
 from rota.ports.executor import Assignment, Executor
 from rota.ports.work import (

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rota.adapters.blobs.files import open_files
-from rota.adapters.blobs.objects import open_objects
+from rota.blobs.files import open_files
+from rota.blobs.objects import open_objects
 from rota.ports.blobs import Blobs
-from rota.testing.servers.azurite import Azurite
-from rota.testing.servers.s3 import S3Server
+from testkit.servers.azurite import Azurite
+from testkit.servers.s3 import S3Server
 
 _AZURE = [pytest.mark.slow, pytest.mark.timeout(300)]  # the first use installs it
 

@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import pytest
 
-from rota.adapters.blobs.objects import ObjectBlobs, open_objects
+from rota.blobs.objects import ObjectBlobs, open_objects
 from rota.domain.errors import NotFound, Unavailable
-from rota.testing.proxy import Proxy
-from rota.testing.servers.s3 import S3Server
+from testkit.proxy import Proxy
+from testkit.servers.s3 import S3Server
 
 pytestmark = pytest.mark.anyio
 

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from rota.adapters.blobs.files import open_files
-from rota.adapters.link.grpc_client import GrpcAccess, GrpcConnector
-from rota.adapters.link.grpc_server import WorkersService
-from rota.adapters.link.local import LocalLink, LocalLinkServer
-from rota.adapters.queue.local import LocalQueue
-from rota.dispatcher.floor import Floor, FloorConfig
-from rota.gateway.rpc.server import serve
+from rota.blobs.files import open_files
+from rota.link.grpc_client import GrpcAccess, GrpcConnector
+from rota.link.grpc_server import WorkersService
+from rota.link.local import LocalLink, LocalLinkServer
 from rota.operations.backends import Backends
 from rota.operations.tokens import authenticate_worker, create_worker_token
 from rota.ports.link import WorkerDesk, WorkerLink
-from rota.testing.builders import Scene
-from rota.testing.clock import FakeTicker
-from rota.testing.new_stores import open_new_sqlite
+from rota.queue.local import LocalQueue
+from rota.server.dispatcher.floor import Floor, FloorConfig
+from rota.server.gateway.rpc.server import serve
+from testkit.builders import Scene
+from testkit.clock import FakeTicker
+from testkit.new_stores import open_new_sqlite
 
 Connect = Callable[[], Awaitable[WorkerLink]]
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.conformance.link.conftest import Shop
 
-from rota.adapters.clock import SystemClock
+from rota.clock import SystemClock
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobType
 from rota.domain.states import RunState
@@ -29,11 +28,12 @@ from rota.ports.work import (
     StartAnswer,
     Welcome,
 )
-from rota.testing.builders import hello, outcome
-from rota.testing.guards import NoGuard
 from rota.worker.attempts import Attempts
 from rota.worker.session import WorkerSession
 from rota.worker.spool import OutputSpool
+from testkit.builders import hello, outcome
+from testkit.guards import NoGuard
+from tests.conformance.link.conftest import Shop
 
 pytestmark = pytest.mark.anyio
 

@@ -8,12 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.conformance.link.conftest import Shop
 
 from rota.domain.errors import NotFound, Unavailable
 from rota.domain.ids import RunId, SessionId
-from rota.domain.output import OutputRecorder, Stream
-from rota.domain.output.chunks import CHUNK_LIMIT
+from rota.domain.output import CHUNK_LIMIT, OutputRecorder, Stream
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, Overlap
 from rota.domain.states import RunState
@@ -35,7 +33,8 @@ from rota.ports.work import (
     Welcome,
     Work,
 )
-from rota.testing.builders import hello, outcome
+from testkit.builders import hello, outcome
+from tests.conformance.link.conftest import Shop
 
 pytestmark = pytest.mark.anyio
 

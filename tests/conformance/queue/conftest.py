@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from rota.adapters.queue.local import LocalQueue
-from rota.adapters.queue.nats import open_nats
-from rota.adapters.queue.notify import open_notify
 from rota.ports.queue import Listener, Queue, Taker, Ticket
-from rota.testing.servers.nats import NatsServer
-from rota.testing.servers.postgres import PostgresServer
-from rota.testing.waiting import PATIENCE, boottime
+from rota.queue.local import LocalQueue
+from rota.queue.nats import open_nats
+from rota.queue.notify import open_notify
+from testkit.servers.nats import NatsServer
+from testkit.servers.postgres import PostgresServer
+from testkit.waiting import PATIENCE, boottime
 
 SOON = timedelta(milliseconds=100)
 

@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from rota.adapters.blobs.files import open_files
-from rota.dispatcher.floor import Floor, FloorConfig
+from rota.blobs.files import open_files
 from rota.domain.ids import JobId
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
@@ -18,9 +17,10 @@ from rota.operations.backends import Backends
 from rota.ports.queue import Queue
 from rota.ports.records import RunQuery
 from rota.ports.work import Dispatch, Fence
-from rota.testing.builders import Scene, hello, outcome
-from rota.testing.clock import FakeTicker
-from rota.testing.new_stores import open_new_sqlite
+from rota.server.dispatcher.floor import Floor, FloorConfig
+from testkit.builders import Scene, hello, outcome
+from testkit.clock import FakeTicker
+from testkit.new_stores import open_new_sqlite
 
 
 class Crew:

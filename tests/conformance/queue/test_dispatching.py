@@ -7,11 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+
+from rota.queue.nats import open_nats
+from testkit.servers.nats import NatsServer
 from tests.conformance.queue.conftest import Nodes, until_connected
 from tests.conformance.queue.crew import at_work
-
-from rota.adapters.queue.nats import open_nats
-from rota.testing.servers.nats import NatsServer
 
 pytestmark = pytest.mark.anyio
 POLL = timedelta(milliseconds=500)

@@ -13,6 +13,11 @@ import nats as client
 import pytest
 from nats.js import JetStreamContext
 from structlog.testing import capture_logs
+
+from rota.ports.queue import EVENTS, Queue, Taker
+from rota.queue.nats import NatsQueue, open_nats
+from rota.queue.nats_connection import Subjects
+from testkit.servers.nats import NatsCluster, NatsServer
 from tests.conformance.queue.conftest import (
     SOON,
     eventually,
@@ -21,11 +26,6 @@ from tests.conformance.queue.conftest import (
     run_id,
     until_connected,
 )
-
-from rota.adapters.queue.nats import NatsQueue, open_nats
-from rota.adapters.queue.subjects import Subjects
-from rota.ports.queue import EVENTS, Queue, Taker
-from rota.testing.servers.nats import NatsCluster, NatsServer
 
 pytestmark = pytest.mark.anyio
 SUBJECTS = Subjects("rota")

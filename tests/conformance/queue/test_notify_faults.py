@@ -8,6 +8,14 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 from structlog.testing import capture_logs
+
+from rota.ports.queue import EVENTS
+from rota.queue.notify import NotifyQueue, open_notify
+from rota.runtime.backends import open_queue
+from rota.runtime.settings import Settings
+from testkit.servers.pgbouncer import PgBouncer
+from testkit.servers.postgres import PostgresServer
+from testkit.waiting import PATIENCE
 from tests.conformance.queue.conftest import (
     SOON,
     Nodes,
@@ -17,14 +25,6 @@ from tests.conformance.queue.conftest import (
     until_connected,
 )
 from tests.pooler import pooler_before
-
-from rota.adapters.queue.notify import NotifyQueue, open_notify
-from rota.ports.queue import EVENTS
-from rota.runtime.backends import open_queue
-from rota.runtime.settings import Settings
-from rota.testing.servers.pgbouncer import PgBouncer
-from rota.testing.servers.postgres import PostgresServer
-from rota.testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ async def test_nodes_find_one_another_again_after_a_restart(
 def no_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody tries whether a quiet connection still works."""
     seconds = 10 * PATIENCE.total_seconds()
-    monkeypatch.setattr("rota.adapters.queue.notify._PROBE_SECONDS", seconds)
+    monkeypatch.setattr("rota.queue.notify._PROBE_SECONDS", seconds)
 
 
 @pytest.mark.usefixtures("no_probes")
@@ -103,8 +103,8 @@ async def test_only_runs_are_named_whatever_a_notice_names(
 async def test_a_node_behind_a_pooler_says_once_that_it_hears_nothing(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.adapters.queue.notify._ECHO_SECONDS", 0.1)
-    monkeypatch.setattr("rota.adapters.queue.notify._PROBE_SECONDS", 0.1)
+    monkeypatch.setattr("rota.queue.notify._ECHO_SECONDS", 0.1)
+    monkeypatch.setattr("rota.queue.notify._PROBE_SECONDS", 0.1)
     # With one connection for all a node is answered by the very one that listens for it.
     with capture_logs() as logs, pooler_before(postgres, connections=1) as pooler:
         pooled = open_notify(pooler.address())

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.conformance.queue.conftest import SOON, Nodes, receive, run_id
 
 from rota.ports.queue import MAX_NAMED
+from tests.conformance.queue.conftest import SOON, Nodes, receive, run_id
 
 pytestmark = pytest.mark.anyio
 

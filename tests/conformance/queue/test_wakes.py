@@ -3,9 +3,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.conformance.queue.conftest import SOON, Nodes, hear
 
 from rota.ports.queue import EVENTS, output
+from tests.conformance.queue.conftest import SOON, Nodes, hear
 
 pytestmark = pytest.mark.anyio
 NO_TIME = timedelta(0)

@@ -9,19 +9,19 @@ from zlib import crc32
 
 import asyncpg
 import pytest
-from tests.conformance.store.rivals import Rival
-from tests.pooler import pooler_before
 
-from rota.adapters.store.postgres.connections import PoolSizes
-from rota.adapters.store.postgres.opening import open_postgres
-from rota.adapters.store.store import SqlStore
 from rota.domain.ids import JobId, SessionId
 from rota.ports.store import Store
-from rota.testing.builders import Scene
-from rota.testing.cart_scenes import CartScene
-from rota.testing.clock import FakeTicker
-from rota.testing.new_stores import open_new_sqlite
-from rota.testing.servers.postgres import PostgresServer, server_folder
+from rota.store.postgres.connections import PoolSizes
+from rota.store.postgres.opening import open_postgres
+from rota.store.store import SqlStore
+from testkit.builders import Scene
+from testkit.cart_scenes import CartScene
+from testkit.clock import FakeTicker
+from testkit.new_stores import open_new_sqlite
+from testkit.servers.postgres import PostgresServer, server_folder
+from tests.conformance.store.rivals import Rival
+from tests.pooler import pooler_before
 
 VERSIONS = (15, 16, 18)
 POOLED = "postgres-pooled"

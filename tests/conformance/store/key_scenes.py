@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.domain.ids import RunId
-from rota.domain.limits import Declaration
+from rota.domain.keys import Declaration
 from rota.domain.states import RunState
-from rota.testing.builders import Scene
+from testkit.builders import Scene
 
 
 async def declare(scene: Scene, *declarations: Declaration) -> None:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import asyncpg
 
-from rota.testing.servers.postgres import PostgresServer
+from testkit.servers.postgres import PostgresServer
 
 Rival: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 

@@ -11,7 +11,7 @@ from rota.domain.errors import Conflict
 from rota.domain.job import Job
 from rota.domain.states import RunState
 from rota.ports.records import Rearmed, RemovedJob, RunQuery, ScheduleMove, Unanswered
-from rota.testing.builders import MINUTE, Scene, firing_of, new_job
+from testkit.builders import MINUTE, Scene, firing_of, new_job
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.conformance.store.conftest import every_way
 
 from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.ids import RunId, SessionId
@@ -12,7 +11,8 @@ from rota.domain.run import AttemptResult, OutputState
 from rota.domain.spec import Delivery, Retry
 from rota.domain.states import RunState
 from rota.ports.work import Fence, Start, StepOutcome, Work
-from rota.testing.builders import MINUTE, Scene, outcome
+from testkit.builders import MINUTE, Scene, outcome
+from tests.conformance.store.conftest import every_way
 
 pytestmark = pytest.mark.anyio
 SECOND = timedelta(seconds=1)

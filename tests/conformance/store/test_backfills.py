@@ -12,7 +12,7 @@ from rota.domain.run import AttemptResult, Run, Trigger
 from rota.domain.spec import Late, Overlap, Retry
 from rota.domain.states import RunState
 from rota.ports.records import Idempotency, NewRun, RemovedJob, RunQuery, Unanswered
-from rota.testing.builders import MINUTE, Scene, firing_of
+from testkit.builders import MINUTE, Scene, firing_of
 
 pytestmark = pytest.mark.anyio
 DAY = timedelta(days=1)

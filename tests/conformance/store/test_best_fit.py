@@ -13,7 +13,7 @@ from rota.domain.ids import RunId, SessionId
 from rota.domain.resources import UNIT, fits
 from rota.ports.records import Claimed, Room
 from rota.ports.work import Fence
-from rota.testing.builders import LEASE, MINUTE, Scene, firing_of, outcome
+from testkit.builders import LEASE, MINUTE, Scene, firing_of, outcome
 
 pytestmark = pytest.mark.anyio
 

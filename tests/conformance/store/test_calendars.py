@@ -7,9 +7,8 @@ import pytest
 from rota.domain.calendars import Calendar, Holidays, Inside
 from rota.domain.errors import Conflict
 from rota.domain.states import RunState
-from rota.ports.calendars import NewCalendar
-from rota.ports.records import JobQuery, LedgerEntry, RemovedJob, Unanswered
-from rota.testing.builders import MINUTE, Scene, firing_of, new_calendar, new_job
+from rota.ports.records import JobQuery, LedgerEntry, NewCalendar, RemovedJob, Unanswered
+from testkit.builders import MINUTE, Scene, firing_of, new_calendar, new_job
 
 pytestmark = pytest.mark.anyio
 

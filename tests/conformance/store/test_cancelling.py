@@ -8,7 +8,7 @@ from rota.domain.ids import RunId
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, Retry
 from rota.domain.states import RunState
-from rota.testing.builders import MINUTE, Scene
+from testkit.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio
 

@@ -9,23 +9,15 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 
 import pytest
-from tests.conformance.store.conftest import every_way
 
 from rota.domain.carts.definition import CartRules, Order, Share
 from rota.domain.carts.states import FINAL_ITEM_STATES, CartState, ItemState
 from rota.domain.errors import Conflict
 from rota.domain.ids import CartId, JobId, SessionId
-from rota.ports.carts import (
-    CancelCart,
-    Cart,
-    Command,
-    PauseCart,
-    ResumeCart,
-    RetryItems,
-    Selection,
-)
-from rota.testing.builders import Scene
-from rota.testing.cart_scenes import CartScene, allowing
+from rota.ports.carts import CancelCart, Cart, Command, PauseCart, ResumeCart, RetryItems, Selection
+from testkit.builders import Scene
+from testkit.cart_scenes import CartScene, allowing
+from tests.conformance.store.conftest import every_way
 
 pytestmark = [pytest.mark.anyio, every_way]
 

@@ -23,8 +23,8 @@ from rota.ports.carts import (
     RetryItems,
     Selection,
 )
-from rota.testing.builders import Scene
-from rota.testing.cart_scenes import CartScene
+from testkit.builders import Scene
+from testkit.cart_scenes import CartScene
 
 pytestmark = pytest.mark.anyio
 

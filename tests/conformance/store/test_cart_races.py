@@ -16,8 +16,8 @@ from rota.domain.spec import Delivery
 from rota.domain.states import RunState
 from rota.ports.carts import CancelCart, PauseCart
 from rota.ports.records import Idempotency
-from rota.testing.builders import Scene
-from rota.testing.cart_scenes import PARALLEL, CartScene, allowing
+from testkit.builders import Scene
+from testkit.cart_scenes import PARALLEL, CartScene, allowing
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ from rota.domain.errors import Conflict
 from rota.domain.ids import JobId
 from rota.domain.spec import Delivery
 from rota.ports.carts import CancelCart, PauseCart, Selection
-from rota.testing.builders import Scene
-from rota.testing.cart_scenes import PARALLEL, CartScene, allowing
+from testkit.builders import Scene
+from testkit.cart_scenes import PARALLEL, CartScene, allowing
 
 pytestmark = pytest.mark.anyio
 

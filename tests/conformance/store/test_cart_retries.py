@@ -12,8 +12,8 @@ from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, SessionId
 from rota.ports.carts import PauseCart, ResumeCart, RetryItems, Selection
 from rota.ports.records import RemovedJob
-from rota.testing.builders import Scene
-from rota.testing.cart_scenes import PARALLEL, CartScene, allowing
+from testkit.builders import Scene
+from testkit.cart_scenes import PARALLEL, CartScene, allowing
 
 pytestmark = pytest.mark.anyio
 

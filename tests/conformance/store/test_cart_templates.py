@@ -21,8 +21,8 @@ from rota.ports.carts import (
     Template,
     TemplateChanges,
 )
-from rota.testing.builders import ALL_SHARDS, Scene, new_calendar, new_job
-from rota.testing.cart_scenes import CartScene
+from testkit.builders import ALL_SHARDS, Scene, new_calendar, new_job
+from testkit.cart_scenes import CartScene
 
 pytestmark = pytest.mark.anyio
 

@@ -24,8 +24,8 @@ from rota.ports.carts import (
     Selection,
 )
 from rota.ports.records import Idempotency, RunQuery
-from rota.testing.builders import Scene
-from rota.testing.cart_scenes import PARALLEL, CartScene, allowing
+from testkit.builders import Scene
+from testkit.cart_scenes import PARALLEL, CartScene, allowing
 
 pytestmark = pytest.mark.anyio
 

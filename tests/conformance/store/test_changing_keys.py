@@ -7,17 +7,16 @@ from datetime import datetime, timedelta
 from typing import NoReturn
 
 import pytest
-from tests.conformance.store.key_scenes import declare, in_state, keep
 
-from rota.adapters.store.scripts.keys import rekeying
 from rota.domain.errors import Unavailable
 from rota.domain.ids import RunId, SessionId
-from rota.domain.limits import Each, Limit, Quota, Resource
-from rota.domain.shared_keys import KeyKind
+from rota.domain.keys import Each, KeyKind, Limit, Quota, Resource
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
 from rota.ports.records import Wakes
-from rota.testing.builders import MINUTE, Scene
+from rota.store.scripts.keys import rekeying
+from testkit.builders import MINUTE, Scene
+from tests.conformance.store.key_scenes import declare, in_state, keep
 
 pytestmark = pytest.mark.anyio
 

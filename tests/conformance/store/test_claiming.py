@@ -9,7 +9,7 @@ from rota.domain.ids import JobId
 from rota.domain.order import OLDEST_EVERY
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Retry
-from rota.testing.builders import MINUTE, Scene
+from testkit.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import pytest
-from tests.conformance.store.conftest import every_way
 
 from rota.domain.errors import Conflict
 from rota.domain.gates import SLOT_STATES
@@ -19,7 +18,8 @@ from rota.domain.spec import Overlap, Retry
 from rota.domain.states import LEASED_STATES, RunState, is_final
 from rota.ports.records import Event, Fired, Idempotency, NewRun, RunQuery
 from rota.ports.work import Work
-from rota.testing.builders import MINUTE, Scene, firing_of, new_calendar, new_job
+from testkit.builders import MINUTE, Scene, firing_of, new_calendar, new_job
+from tests.conformance.store.conftest import every_way
 
 pytestmark = [pytest.mark.anyio, every_way]
 

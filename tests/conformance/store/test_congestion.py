@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from rota.domain.congestion import Congestion
 from rota.domain.ids import JobId
+from rota.domain.lateness import Congestion
 from rota.domain.spec import Overlap
 from rota.ports.records import Event
-from rota.testing.builders import MINUTE, Scene
+from testkit.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ import pytest
 
 from rota.domain.errors import NotFound
 from rota.domain.spec import Overlap
-from rota.testing.builders import Scene, outcome
+from testkit.builders import Scene, outcome
 
 pytestmark = pytest.mark.anyio
 

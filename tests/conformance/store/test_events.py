@@ -9,7 +9,7 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, Overlap, Retry
 from rota.domain.states import TRANSITIONS, RunState, is_final
 from rota.ports.records import Event, RemovedJob, RunQuery
-from rota.testing.builders import MINUTE, Scene
+from testkit.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from rota.domain.ids import JobId, ServerId
 from rota.domain.job import Job
 from rota.ports.records import Ownership, RunQuery
 from rota.ports.store import Store
-from rota.testing.builders import Scene, firing_of, new_server
+from testkit.builders import Scene, firing_of, new_server
 
 pytestmark = pytest.mark.anyio
 

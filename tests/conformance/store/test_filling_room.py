@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.conformance.store.rivals import Rival
 
-from rota.adapters.store.store import SqlStore
 from rota.domain.ids import JobId, SessionId
 from rota.domain.states import RunState
 from rota.ports.records import Fired, Room
-from rota.testing.builders import MINUTE, Scene, firing_of
+from rota.store.store import SqlStore
+from testkit.builders import MINUTE, Scene, firing_of
+from tests.conformance.store.rivals import Rival
 
 pytestmark = pytest.mark.anyio
 

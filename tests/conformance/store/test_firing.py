@@ -10,7 +10,7 @@ from rota.domain.job import Job
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
 from rota.ports.records import PlannedRun, RemovedJob, RunQuery, Unanswered
-from rota.testing.builders import ALL_SHARDS, MINUTE, Scene, firing_of
+from testkit.builders import ALL_SHARDS, MINUTE, Scene, firing_of
 
 pytestmark = pytest.mark.anyio
 

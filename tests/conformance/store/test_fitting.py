@@ -9,7 +9,7 @@ import pytest
 
 from rota.domain.run import Reason
 from rota.domain.states import RunState
-from rota.testing.builders import MINUTE, Scene, hello
+from testkit.builders import MINUTE, Scene, hello
 
 pytestmark = pytest.mark.anyio
 

@@ -8,19 +8,19 @@ from datetime import timedelta
 
 import pytest
 
-from rota.adapters.store.driving import Urgency
-from rota.adapters.store.script import Script
-from rota.adapters.store.scripts.following_jobs import follow as follow_ends
-from rota.adapters.store.scripts.gates import hold_gates
-from rota.adapters.store.scripts.rules import RulesBook
-from rota.adapters.store.store import SqlStore
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, RunId, following_run_id
 from rota.domain.run import AttemptResult, Run, Trigger
 from rota.domain.spec import Late, Overlap
 from rota.domain.states import RunState
 from rota.ports.records import RemovedJob, RunQuery
-from rota.testing.builders import MINUTE, Scene
+from rota.store.driving import Urgency
+from rota.store.script import Script
+from rota.store.scripts.following_jobs import follow as follow_ends
+from rota.store.scripts.gates import hold_gates
+from rota.store.scripts.rules import RulesBook
+from rota.store.store import SqlStore
+from testkit.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio
 HOUR = timedelta(hours=1)

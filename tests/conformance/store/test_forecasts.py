@@ -7,16 +7,16 @@ from datetime import timedelta
 import pytest
 
 from rota.domain.carts.definition import CartRules, Order, Share
-from rota.domain.forecast.accuracy import Outcome as Came
+from rota.domain.forecast.forecast import Outcome as Came
 from rota.domain.ids import JobId, micros
-from rota.domain.limits import Limit, Quota
+from rota.domain.keys import Limit, Quota
 from rota.domain.run import AttemptResult, Trigger
 from rota.domain.states import RunState
 from rota.ports.forecasts import PredictedStart, TokensLeft
 from rota.ports.records import ScheduleMove
 from rota.ports.work import Outcome
-from rota.testing.builders import MINUTE, Scene
-from rota.testing.cart_scenes import SUBMITTER, CartScene
+from testkit.builders import MINUTE, Scene
+from testkit.cart_scenes import SUBMITTER, CartScene
 
 pytestmark = pytest.mark.anyio
 

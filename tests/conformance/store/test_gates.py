@@ -10,7 +10,7 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import Overlap, Retry
 from rota.domain.states import RunState
 from rota.ports.work import Work
-from rota.testing.builders import MINUTE, Scene, firing_of
+from testkit.builders import MINUTE, Scene, firing_of
 
 pytestmark = pytest.mark.anyio
 RETRY = Retry(attempts=3, delay=timedelta(seconds=90))

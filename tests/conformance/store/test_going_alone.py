@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from rota.adapters.store.scripts import claiming
 from rota.domain.carts.states import CartState
 from rota.domain.ids import RunId, SessionId
 from rota.domain.resources import SLOTS, UNIT
@@ -16,8 +15,9 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, Retry
 from rota.domain.states import LEASED_STATES, RunState, is_final
 from rota.ports.work import Fence, Work
-from rota.testing.builders import Scene
-from rota.testing.cart_scenes import PARALLEL, CartScene
+from rota.store.scripts import claiming
+from testkit.builders import Scene
+from testkit.cart_scenes import PARALLEL, CartScene
 
 pytestmark = pytest.mark.anyio
 

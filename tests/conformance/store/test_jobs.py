@@ -6,12 +6,12 @@ import pytest
 
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId
-from rota.domain.limits import Resource
+from rota.domain.keys import Resource
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Overlap, Retry
 from rota.domain.states import RunState
 from rota.ports.records import JobQuery, RemovedJob, ScheduleMove
-from rota.testing.builders import ALL_SHARDS, MINUTE, Scene, new_job
+from testkit.builders import ALL_SHARDS, MINUTE, Scene, new_job
 
 pytestmark = pytest.mark.anyio
 

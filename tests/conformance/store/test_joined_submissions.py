@@ -9,11 +9,11 @@ import pytest
 
 from rota.domain.errors import Conflict, NotFound, RotaError, Unavailable
 from rota.domain.ids import JobId, new_run_id
-from rota.domain.limits import Quota
+from rota.domain.keys import Quota
 from rota.domain.run import Trigger
 from rota.domain.states import RunState
 from rota.ports.records import Idempotency, JobQuery, NewRun, RunQuery, SubmittedRun
-from rota.testing.builders import Scene
+from testkit.builders import Scene
 
 pytestmark = pytest.mark.anyio
 

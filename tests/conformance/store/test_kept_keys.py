@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from rota.domain.ids import JobId, RunId, SessionId
-from rota.domain.limits import Resource, Sharing
+from rota.domain.keys import Resource, Sharing
 from rota.domain.states import RunState
 from rota.ports.work import Work
-from rota.testing.builders import Scene
+from testkit.builders import Scene
 
 pytestmark = pytest.mark.anyio
 SECOND = timedelta(seconds=1)

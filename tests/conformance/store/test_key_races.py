@@ -8,16 +8,16 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from rota.adapters.store.postgres.connections import PoolSizes
-from rota.adapters.store.postgres.opening import open_postgres
 from rota.domain.ids import SessionId
-from rota.domain.limits import Resource, Sharing
+from rota.domain.keys import Resource, Sharing
 from rota.domain.states import RunState
 from rota.ports.records import RunQuery
 from rota.ports.work import Work
-from rota.testing.builders import Scene
-from rota.testing.clock import FakeTicker
-from rota.testing.servers.postgres import PostgresServer
+from rota.store.postgres.connections import PoolSizes
+from rota.store.postgres.opening import open_postgres
+from testkit.builders import Scene
+from testkit.clock import FakeTicker
+from testkit.servers.postgres import PostgresServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 UNITS = 3

@@ -11,7 +11,7 @@ from rota.domain.spec import Retry
 from rota.domain.states import RunState
 from rota.ports.records import StoredChunk
 from rota.ports.work import ChunkMeta, Fence, Progress, Work
-from rota.testing.builders import LEASE, Scene
+from testkit.builders import LEASE, Scene
 
 pytestmark = pytest.mark.anyio
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from rota.domain.ids import JobId, RunId
-from rota.domain.limits import Resource
+from rota.domain.keys import Resource
+from rota.domain.order import turns_before
 from rota.domain.resources import UNIT
-from rota.domain.turns import turns_before
-from rota.ports.places import Place
-from rota.testing.builders import MINUTE, Scene
+from rota.ports.forecasts import Place
+from testkit.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio
 

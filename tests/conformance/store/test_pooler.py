@@ -7,20 +7,19 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.pooler import pooler_before
 
-from rota.adapters.store.driving import Urgency
-from rota.adapters.store.postgres import driver
-from rota.adapters.store.postgres.opening import PostgresStore, open_postgres
-from rota.adapters.store.script import Script, lock
 from rota.domain.errors import Unavailable
-from rota.runtime.backend_checks import look_at_queue, look_at_store
-from rota.runtime.findings import Finding, Verdict
+from rota.runtime.doctor import Finding, Verdict, look_at_queue, look_at_store
 from rota.runtime.settings import Settings
-from rota.testing.builders import Scene
-from rota.testing.clock import FakeTicker
-from rota.testing.servers.pgbouncer import PgBouncer
-from rota.testing.servers.postgres import PostgresServer
+from rota.store.driving import Urgency
+from rota.store.postgres import driver
+from rota.store.postgres.opening import PostgresStore, open_postgres
+from rota.store.script import Script, lock
+from testkit.builders import Scene
+from testkit.clock import FakeTicker
+from testkit.servers.pgbouncer import PgBouncer
+from testkit.servers.postgres import PostgresServer
+from tests.pooler import pooler_before
 
 pytestmark = pytest.mark.anyio
 

@@ -8,19 +8,19 @@ from datetime import timedelta
 
 import asyncpg
 import pytest
-from tests.conformance.store.rivals import until_somebody_waits
 
-from rota.adapters.store.driving import Urgency
-from rota.adapters.store.postgres import connections, driver
-from rota.adapters.store.postgres.connections import PoolSizes, connect_settings
-from rota.adapters.store.postgres.driver import PostgresDriver
-from rota.adapters.store.postgres.opening import open_postgres
-from rota.adapters.store.script import LookAgain, Many, Script, lock
-from rota.adapters.store.store import SqlStore
 from rota.domain.errors import Conflict, Invalid, Unavailable
-from rota.testing.builders import Scene
-from rota.testing.clock import FakeTicker
-from rota.testing.servers.postgres import PostgresServer, server_folder
+from rota.store.driving import Urgency
+from rota.store.postgres import connections, driver
+from rota.store.postgres.connections import PoolSizes, connect_settings
+from rota.store.postgres.driver import PostgresDriver
+from rota.store.postgres.opening import open_postgres
+from rota.store.script import LookAgain, Many, Script, lock
+from rota.store.store import SqlStore
+from testkit.builders import Scene
+from testkit.clock import FakeTicker
+from testkit.servers.postgres import PostgresServer, server_folder
+from tests.conformance.store.rivals import until_somebody_waits
 
 pytestmark = pytest.mark.anyio
 

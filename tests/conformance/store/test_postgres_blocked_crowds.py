@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+
+from rota.domain.ids import JobId, SessionId
+from rota.domain.keys import Resource
+from rota.domain.states import RunState
+from rota.store.postgres.opening import open_postgres
+from testkit.builders import Scene
+from testkit.clock import FakeTicker
+from testkit.servers.postgres import PostgresServer
 from tests.conformance.store.key_scenes import declare
 from tests.meter import Meter
-
-from rota.adapters.store.postgres.opening import open_postgres
-from rota.domain.ids import JobId, SessionId
-from rota.domain.limits import Resource
-from rota.domain.states import RunState
-from rota.testing.builders import Scene
-from rota.testing.clock import FakeTicker
-from rota.testing.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
 

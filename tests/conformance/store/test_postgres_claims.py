@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.conformance.store.rivals import Rival, until_somebody_waits
 
-from rota.adapters.store.driving import Urgency
-from rota.adapters.store.postgres import driver
-from rota.adapters.store.store import SqlStore
 from rota.domain.ids import SessionId
 from rota.domain.spec import Overlap
 from rota.ports.work import Work
-from rota.testing.builders import Scene
-from rota.testing.servers.postgres import PostgresServer
+from rota.store.driving import Urgency
+from rota.store.postgres import driver
+from rota.store.store import SqlStore
+from testkit.builders import Scene
+from testkit.servers.postgres import PostgresServer
+from tests.conformance.store.rivals import Rival, until_somebody_waits
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("patience")]
 

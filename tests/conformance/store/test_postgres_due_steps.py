@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+
+from rota.domain.ids import JobId, micros
+from rota.store.postgres.opening import open_postgres
+from testkit.builders import ALL_SHARDS, MINUTE, Scene
+from testkit.clock import FakeTicker
+from testkit.servers.postgres import PostgresServer
 from tests.conformance.store.test_postgres_peak import as_firing
 from tests.meter import Meter
-
-from rota.adapters.store.postgres.opening import open_postgres
-from rota.domain.ids import JobId, micros
-from rota.testing.builders import ALL_SHARDS, MINUTE, Scene
-from rota.testing.clock import FakeTicker
-from rota.testing.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
 

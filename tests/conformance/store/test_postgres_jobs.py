@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+
+from rota.store.postgres.opening import open_postgres
+from testkit.builders import new_job
+from testkit.clock import FakeTicker
+from testkit.servers.postgres import PostgresServer
 from tests.conformance.store.conftest import PostgresServers
 from tests.meter import Meter
-
-from rota.adapters.store.postgres.opening import open_postgres
-from rota.testing.builders import new_job
-from rota.testing.clock import FakeTicker
-from rota.testing.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
 

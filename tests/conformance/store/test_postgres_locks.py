@@ -6,9 +6,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from tests.conformance.store.rivals import Rival, until_somebody_waits
 
-from rota.adapters.store.store import SqlStore
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, ServerId, new_run_id, shard_of
 from rota.domain.run import Trigger
@@ -16,8 +14,10 @@ from rota.domain.shape import alone
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
 from rota.ports.records import Idempotency, NewRun, RunQuery, SubmittedRun
-from rota.testing.builders import LEASE, SERVER, Scene, new_calendar
-from rota.testing.servers.postgres import PostgresServer
+from rota.store.store import SqlStore
+from testkit.builders import LEASE, SERVER, Scene, new_calendar
+from testkit.servers.postgres import PostgresServer
+from tests.conformance.store.rivals import Rival, until_somebody_waits
 
 pytestmark = pytest.mark.anyio
 

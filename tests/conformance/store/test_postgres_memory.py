@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from rota.adapters.store.postgres.opening import open_postgres
-from rota.adapters.store.store import SqlStore
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Retry
-from rota.testing.builders import Scene
-from rota.testing.clock import FakeTicker
-from rota.testing.servers.postgres import PostgresServer
+from rota.store.postgres.opening import open_postgres
+from rota.store.store import SqlStore
+from testkit.builders import Scene
+from testkit.clock import FakeTicker
+from testkit.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
 

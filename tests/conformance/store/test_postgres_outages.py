@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from anyio.lowlevel import checkpoint
-from tests.conformance.store.rivals import Rival
 
-from rota.adapters.store.postgres.driver import PostgresDriver
-from rota.adapters.store.store import SqlStore
 from rota.domain.errors import Unavailable
-from rota.testing.builders import Scene
-from rota.testing.clock import FakeTicker
+from rota.store.postgres.driver import PostgresDriver
+from rota.store.store import SqlStore
+from testkit.builders import Scene
+from testkit.clock import FakeTicker
+from tests.conformance.store.rivals import Rival
 
 pytestmark = pytest.mark.anyio
 

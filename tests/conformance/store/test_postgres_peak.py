@@ -10,12 +10,12 @@ from datetime import timedelta
 
 import pytest
 
-from rota.adapters.store.postgres.opening import PostgresStore, open_postgres
 from rota.domain.ids import SHARD_COUNT, JobId, ServerId
 from rota.ports.records import DueSchedule, Firing, JobQuery, Ownership, PlannedRun
-from rota.testing.builders import MINUTE, Scene, new_job, new_server
-from rota.testing.clock import FakeTicker
-from rota.testing.servers.postgres import PostgresServer
+from rota.store.postgres.opening import PostgresStore, open_postgres
+from testkit.builders import MINUTE, Scene, new_job, new_server
+from testkit.clock import FakeTicker
+from testkit.servers.postgres import PostgresServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

@@ -9,9 +9,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from rota.adapters.store.postgres.driver import BEGIN_READ, BEGIN_WRITE, Prepared
-from rota.adapters.store.queries import statements_of
-from rota.testing.servers.postgres import PostgresServer
+from rota.store.postgres.driver import BEGIN_READ, BEGIN_WRITE, Prepared
+from rota.store.queries import statements_of
+from testkit.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
 

@@ -8,22 +8,21 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
 import pytest
-from tests.conformance.store.rivals import Rival, until_somebody_waits
 
-from rota.adapters.store.driving import Urgency
-from rota.adapters.store.postgres.connections import application_name
-from rota.adapters.store.postgres.driver import PostgresDriver, Prepared
-from rota.adapters.store.queries import Statement
-from rota.adapters.store.script import Rows, Script, query
-from rota.adapters.store.store import SqlStore
 from rota.domain.ids import JobId, RunId, SessionId
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
-from rota.ports.records import Role
-from rota.ports.tokens import NewToken
-from rota.testing.builders import Scene, firing_of, outcome
-from rota.testing.servers.postgres import PostgresServer
+from rota.ports.records import NewToken, Role
+from rota.store.driving import Urgency
+from rota.store.postgres.connections import application_name
+from rota.store.postgres.driver import PostgresDriver, Prepared
+from rota.store.queries import Statement
+from rota.store.script import Rows, Script, query
+from rota.store.store import SqlStore
+from testkit.builders import Scene, firing_of, outcome
+from testkit.servers.postgres import PostgresServer
+from tests.conformance.store.rivals import Rival, until_somebody_waits
 
 pytestmark = pytest.mark.anyio
 

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.conformance.store.rivals import Rival, until_somebody_waits
 
-from rota.adapters.store.store import SqlStore
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, RunId
 from rota.domain.states import RunState
-from rota.testing.builders import MINUTE, Scene
-from rota.testing.servers.postgres import PostgresServer
+from rota.store.store import SqlStore
+from testkit.builders import MINUTE, Scene
+from testkit.servers.postgres import PostgresServer
+from tests.conformance.store.rivals import Rival, until_somebody_waits
 
 pytestmark = pytest.mark.anyio
 STEERED: dict[str, Callable[[SqlStore, RunId], Awaitable[object]]] = {

@@ -11,7 +11,7 @@ import pytest
 from rota.domain.run import Run
 from rota.domain.spec import Late
 from rota.domain.states import RunState
-from rota.testing.builders import Scene
+from testkit.builders import Scene
 
 pytestmark = pytest.mark.anyio
 

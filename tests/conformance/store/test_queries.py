@@ -9,7 +9,7 @@ from rota.domain.ids import RunId
 from rota.domain.run import AttemptResult, Trigger
 from rota.domain.states import RunState
 from rota.ports.records import RunQuery
-from rota.testing.builders import MINUTE, Scene
+from testkit.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio
 

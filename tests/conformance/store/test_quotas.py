@@ -11,15 +11,14 @@ import pytest
 from rota.domain.carts.states import CartState, WaitReason
 from rota.domain.errors import Conflict
 from rota.domain.ids import SHARD_COUNT, JobId, SessionId, micros
-from rota.domain.limits import Quota
+from rota.domain.keys import KeyKind, Quota
 from rota.domain.run import AttemptResult
-from rota.domain.shared_keys import KeyKind
 from rota.domain.spec import Retry
 from rota.domain.states import WAITING_STATES, RunState
 from rota.ports.limits import ProjectCounts
 from rota.ports.records import RemovedJob, RunQuery
-from rota.testing.builders import Scene
-from rota.testing.cart_scenes import PARALLEL, CartScene
+from testkit.builders import Scene
+from testkit.cart_scenes import PARALLEL, CartScene
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ import pytest
 from rota.domain.ids import RunId, SessionId
 from rota.domain.resources import UNIT
 from rota.domain.states import RunState
-from rota.testing.builders import MINUTE, Scene
+from testkit.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from rota.domain.ids import RunId, SessionId
 from rota.domain.resources import UNIT
 from rota.domain.states import RunState
 from rota.ports.work import Work
-from rota.testing.builders import MINUTE, Scene
+from testkit.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio
 

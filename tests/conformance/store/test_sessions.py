@@ -7,7 +7,7 @@ import pytest
 from rota.domain.ids import SessionId
 from rota.domain.states import RunState
 from rota.ports.records import Heartbeat
-from rota.testing.builders import LEASE, MINUTE, Scene, hello
+from testkit.builders import LEASE, MINUTE, Scene, hello
 
 pytestmark = pytest.mark.anyio
 TICK = timedelta(microseconds=1)

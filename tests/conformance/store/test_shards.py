@@ -6,12 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.conformance.store.conftest import every_way
 
 from rota.domain.ids import SHARD_COUNT, JobId, ServerId, shard_of
 from rota.domain.job import Job
 from rota.ports.records import Fired, Holding, Ownership, RunQuery
-from rota.testing.builders import ALL_SHARDS, MINUTE, Scene, firing_of, new_server
+from testkit.builders import ALL_SHARDS, MINUTE, Scene, firing_of, new_server
+from tests.conformance.store.conftest import every_way
 
 pytestmark = pytest.mark.anyio
 

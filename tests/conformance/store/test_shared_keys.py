@@ -5,19 +5,18 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.conformance.store.key_scenes import declare, in_state, keep
 
 from rota.domain.errors import Conflict
 from rota.domain.ids import RunId, SessionId
-from rota.domain.limits import READERS, Each, Limit, Quota, Resource, Sharing
+from rota.domain.keys import READERS, Each, KeyKind, Limit, Quota, Resource, Sharing
 from rota.domain.run import AttemptResult
-from rota.domain.shared_keys import KeyKind
 from rota.domain.spec import Delivery, Overlap, Retry
 from rota.domain.states import RunState
 from rota.ports.carts import PauseCart
 from rota.ports.work import Work
-from rota.testing.builders import MINUTE, Scene
-from rota.testing.cart_scenes import PARALLEL, CartScene
+from testkit.builders import MINUTE, Scene
+from testkit.cart_scenes import PARALLEL, CartScene
+from tests.conformance.store.key_scenes import declare, in_state, keep
 
 pytestmark = pytest.mark.anyio
 SECOND = timedelta(seconds=1)

@@ -9,7 +9,7 @@ import pytest
 
 from rota.domain.ids import JobId, SessionId
 from rota.domain.resources import UNIT
-from rota.testing.builders import Scene, new_job
+from testkit.builders import Scene, new_job
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ from rota.domain.spec import Overlap, Retry
 from rota.domain.states import RunState
 from rota.ports.carts import PauseCart, ResumeCart
 from rota.ports.records import RunQuery
-from rota.testing.builders import MINUTE, Scene
-from rota.testing.cart_scenes import PARALLEL, CartScene
+from testkit.builders import MINUTE, Scene
+from testkit.cart_scenes import PARALLEL, CartScene
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from rota.domain.spec import Overlap
 from rota.domain.states import RunState
 from rota.ports.records import Session
 from rota.ports.work import Hello
-from rota.testing.builders import MINUTE, Scene, hello, outcome
+from testkit.builders import MINUTE, Scene, hello, outcome
 
 pytestmark = pytest.mark.anyio
 

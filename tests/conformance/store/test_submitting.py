@@ -9,7 +9,7 @@ from rota.domain.ids import JobId, RunId, new_run_id
 from rota.domain.run import Trigger
 from rota.domain.states import RunState
 from rota.ports.records import Idempotency, NewRun, RemovedJob, RunQuery
-from rota.testing.builders import Scene
+from testkit.builders import Scene
 
 pytestmark = pytest.mark.anyio
 

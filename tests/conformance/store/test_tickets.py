@@ -7,7 +7,7 @@ import pytest
 from rota.domain.ids import RunId
 from rota.domain.spec import Overlap
 from rota.ports.queue import MAX_NAMED
-from rota.testing.builders import Scene, outcome
+from testkit.builders import Scene, outcome
 
 pytestmark = pytest.mark.anyio
 

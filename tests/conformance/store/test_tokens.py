@@ -5,11 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from rota.adapters.store.joined_verbs import JoinedVerbs
 from rota.domain.errors import Conflict
-from rota.ports.records import Role
-from rota.ports.tokens import NewToken
-from rota.testing.builders import MINUTE, Scene
+from rota.ports.records import NewToken, Role
+from rota.store.joined_verbs import JoinedVerbs
+from testkit.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio
 

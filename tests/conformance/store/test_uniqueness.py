@@ -8,12 +8,12 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.conformance.store.rivals import Rival
 
-from rota.adapters.store.sqlite.opening import open_sqlite
-from rota.adapters.store.store import SqlStore
-from rota.testing.builders import Scene
-from rota.testing.clock import FakeTicker
+from rota.store.sqlite.opening import open_sqlite
+from rota.store.store import SqlStore
+from testkit.builders import Scene
+from testkit.clock import FakeTicker
+from tests.conformance.store.rivals import Rival
 
 pytestmark = pytest.mark.anyio
 

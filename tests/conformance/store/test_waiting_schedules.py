@@ -12,7 +12,7 @@ from rota.domain.ids import JobId
 from rota.domain.job import Job
 from rota.domain.states import RunState
 from rota.ports.records import NewJob, Rearmed, RunQuery, ScheduleMove, Unanswered
-from rota.testing.builders import MINUTE, Scene, new_job
+from testkit.builders import MINUTE, Scene, new_job
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.testing.cluster import Cluster
+from testkit.cluster import Cluster
 
 
 @pytest.fixture(scope="session")

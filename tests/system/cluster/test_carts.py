@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
+from testkit.cluster import Cluster
+from testkit.evidence import Evidence
+from testkit.nodes import Node
 from tests.system.carts import TWICE, upgrade
 from tests.system.jobs import apply
 from tests.system.thousand import (
@@ -14,10 +18,6 @@ from tests.system.thousand import (
     submit_thousand,
     wait_for_starts,
 )
-
-from rota.testing.cluster import Cluster
-from rota.testing.evidence import Evidence
-from rota.testing.nodes import Node
 
 SLOTS = 16  # of all workers
 

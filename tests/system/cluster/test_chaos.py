@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.testing.chaos.campaign import Plan, run_campaign
-from rota.testing.chaos.report import report
+from testkit.chaos.campaign import Plan, run_campaign
+from testkit.chaos.report import report
 
 pytestmark = [pytest.mark.slow, pytest.mark.campaign, pytest.mark.timeout(900)]
 

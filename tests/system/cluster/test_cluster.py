@@ -6,16 +6,16 @@ import json
 from datetime import datetime, timedelta
 
 import pytest
-from tests.system.jobs import apply, job, log_of, settle
 
 from rota.sdk import calls
 from rota.sdk.answers import LedgerEntry
 from rota.sdk.client import Client
-from rota.testing.checker import check
-from rota.testing.cluster import Cluster
-from rota.testing.evidence import Evidence
-from rota.testing.load import Load
-from rota.testing.waiting import eventually
+from testkit.checker import check
+from testkit.cluster import Cluster
+from testkit.evidence import Evidence
+from testkit.load import Load
+from testkit.waiting import eventually
+from tests.system.jobs import apply, job, log_of, settle
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

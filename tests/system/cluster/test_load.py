@@ -12,22 +12,22 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.meter import Meter
-from tests.system.jobs import apply, job
 
-from rota.adapters.store.postgres.opening import open_postgres
 from rota.domain.ids import SessionId
 from rota.sdk import calls
 from rota.sdk.answers import LedgerEntry
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
-from rota.testing.builders import Scene
-from rota.testing.clock import FakeTicker
-from rota.testing.cluster import Cluster, Size
-from rota.testing.evidence import Evidence
-from rota.testing.load import Crowd
-from rota.testing.servers.postgres import PostgresServer, server_folder
-from rota.testing.waiting import eventually
+from rota.store.postgres.opening import open_postgres
+from testkit.builders import Scene
+from testkit.clock import FakeTicker
+from testkit.cluster import Cluster, Size
+from testkit.evidence import Evidence
+from testkit.load import Crowd
+from testkit.servers.postgres import PostgresServer, server_folder
+from testkit.waiting import eventually
+from tests.meter import Meter
+from tests.system.jobs import apply, job
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

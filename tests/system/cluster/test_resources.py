@@ -14,14 +14,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.system.jobs import all_completed, apply, job
 
 from rota.sdk.client import Client
-from rota.testing.checker import check, most_in_use
-from rota.testing.cluster import Cluster, Size
-from rota.testing.evidence import Evidence, Mark
-from rota.testing.nodes import WorkerNode
-from rota.testing.waiting import eventually
+from testkit.checker import check, most_in_use
+from testkit.cluster import Cluster, Size
+from testkit.evidence import Evidence, Mark
+from testkit.nodes import WorkerNode
+from testkit.waiting import eventually
+from tests.system.jobs import all_completed, apply, job
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

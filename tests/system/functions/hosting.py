@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from itertools import count
 
-from rota.adapters.executors.python import PythonExecutor
 from rota.domain.output import Stream
 from rota.domain.spec import JobSpec, JobType
+from rota.executors.python import PythonExecutor
 from rota.ports.executor import Assignment, Exit
 from rota.ports.work import Fence, Outcome, Work
 

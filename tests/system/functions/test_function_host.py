@@ -6,10 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.system.functions.hosting import AN_HOUR_MICROS, Hosting, assignment
 
 from rota.domain.errors import Invalid, Unavailable
 from rota.domain.output import Stream
+from tests.system.functions.hosting import AN_HOUR_MICROS, Hosting, assignment
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.system.guardian.guarded import Guarded
 
 from rota.guardian import NamespaceWish, guardian_command
+from tests.system.guardian.guarded import Guarded
 
 Guard = Callable[..., Guarded]
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from tests.system.guardian.guarded import Guarded, boottime, eventually
 
 from rota.guardian import NamespaceWish, guardian_command
 from rota.guardian.exits import ExitCode
+from tests.system.guardian.guarded import Guarded, boottime, eventually
 
 Guard = Callable[..., Guarded]
 

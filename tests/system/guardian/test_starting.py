@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.system.guardian.guarded import Guarded, boottime
 
 from rota.guardian import NamespaceWish
+from tests.system.guardian.guarded import Guarded, boottime
 
 Guard = Callable[..., Guarded]
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.system.guardian.guarded import DAEMONS, MARK_VARIABLE, Guarded, eventually
 
 NOTER = """

@@ -4,6 +4,7 @@ import os
 import time
 
 import pytest
+
 from bench.layers import Layers, per_run
 
 

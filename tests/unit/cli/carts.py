@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rota.domain.ids import CartId
 from tests.unit.cli.console import Console, Ended
 from tests.unit.cli.server import Server
-
-from rota.domain.ids import CartId
 
 JOBS = """
 jobs:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from tests.unit.cli.console import Console
-from tests.unit.cli.server import Server, Web, running_server, running_web
 
 from rota.ports.records import Role
+from tests.unit.cli.console import Console
+from tests.unit.cli.server import Server, Web, running_server, running_web
 
 
 @pytest.fixture(autouse=True)

@@ -14,19 +14,19 @@ from typing import Any, TypeVar
 
 import uvicorn
 
-from rota.adapters.blobs.files import open_files
-from rota.adapters.queue.local import LocalQueue
+from rota.blobs.files import open_files
 from rota.domain.ids import SessionId, micros
 from rota.domain.jobfile import read_file
 from rota.domain.output import OutputRecorder, Stream
-from rota.gateway.app import create_app
-from rota.gateway.settings import GatewaySettings
-from rota.operations import definitions, serving
+from rota.operations import definitions, workers
 from rota.operations.backends import Backends
 from rota.operations.tokens import create_token
 from rota.ports.records import Role
 from rota.ports.work import Hello, Outcome, Start, StepOutcome, Work
-from rota.testing.new_stores import open_new_sqlite
+from rota.queue.local import LocalQueue
+from rota.server.gateway.app import create_app
+from rota.server.gateway.settings import GatewaySettings
+from testkit.new_stores import open_new_sqlite
 
 T = TypeVar("T")
 
@@ -75,11 +75,11 @@ class Server:
 
     async def _claim(self) -> Work:
         hello = Hello(worker="worker-1", pool="default", slots=100, resources={"cpu": 4_000})
-        session, _ = await serving.register(self.backends, hello, _LEASE)
+        session, _ = await workers.register(self.backends, hello, _LEASE)
         self._sessions.append(session.id)
-        [work] = (await serving.claim(self.backends, session.id, 1)).works
+        [work] = (await workers.claim(self.backends, session.id, 1)).works
         now = micros(await self.backends.store.now())
-        await serving.start(self.backends, session.id, [Start(work.run, work.attempt, now)])
+        await workers.start(self.backends, session.id, [Start(work.run, work.attempt, now)])
         return work
 
     async def _finish(
@@ -107,7 +107,7 @@ class Server:
             output_lines=recorder.totals.lines,
         )
         session = self._sessions[-1]
-        await serving.finish(self.backends, session, [outcome])
+        await workers.finish(self.backends, session, [outcome])
 
 
 @dataclass

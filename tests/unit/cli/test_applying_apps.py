@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
 

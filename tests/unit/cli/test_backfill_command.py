@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec import structs
-from tests.unit.cli.console import Console, Ended
-from tests.unit.cli.server import Server
 
 from rota.cli.job_views import LEDGER
 from rota.sdk.answers import LedgerEntry
+from tests.unit.cli.console import Console, Ended
+from tests.unit.cli.server import Server
 
 TIDY = "jobs: [{name: tidy, schedule: '0 * * * *', steps: [{run: make tidy}]}]"
 HOUR = timedelta(hours=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.unit.cli.carts import refused, submit, work
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server

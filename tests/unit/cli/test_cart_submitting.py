@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tests.unit.cli.carts import JOBS, cart_file, refused, submit
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server

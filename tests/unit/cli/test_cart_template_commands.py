@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.cli.console import Console
-from tests.unit.cli.server import Server
 
 from rota.domain.ids import CartId
+from tests.unit.cli.console import Console
+from tests.unit.cli.server import Server
 
 FLEET = """\
 jobs:

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cli.console import Console
-from tests.unit.sdk.answering import Answering, AnsweringServer, document, problem
 
 from rota.cli import cart_watching
-from rota.cli.cart_progress import ProgressDisplay, progress_line
+from rota.cli.cart_watching import ProgressDisplay, progress_line
 from rota.cli.terminal import Terminal
 from rota.sdk.cart_answers import CartDetail
 from rota.sdk.exchange import read_as
 from rota.sdk.values import to_json
+from tests.unit.cli.console import Console
+from tests.unit.sdk.answering import Answering, AnsweringServer, document, problem
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 CART = {"id": "c_1", "name": "fleet", "state": "RUNNING", "items": 1_000, "place": "4 of 13"}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.unit.cli.console import Console
-from tests.unit.cli.server import Server
 
 from rota.domain.ids import new_server_id
 from rota.operations.tokens import authenticate_worker
 from rota.ports.records import NewServer, Role
+from tests.unit.cli.console import Console
+from tests.unit.cli.server import Server
 
 TIDY = "jobs: [{name: tidy, steps: [{run: x}]}]"
 

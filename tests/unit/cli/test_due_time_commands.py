@@ -6,6 +6,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from testkit.builders import hello
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
-
-from rota.testing.builders import hello
 
 JOBS = """
 jobs:

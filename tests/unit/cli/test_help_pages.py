@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cyclopts import App
-from tests.unit.cli.console import Console
 
 from rota.cli.commands import COMMANDS
 from rota.cli.program import build
+from tests.unit.cli.console import Console
 
 PAGES = Path(__file__).with_name("help_pages.txt")
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rota.cli.inert import inert, inert_json, inert_output, width_of
+from rota.cli.terminal import inert, inert_json, inert_output, width_of
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
 

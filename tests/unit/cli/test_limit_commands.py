@@ -3,10 +3,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.unit.cli.console import Console, Ended
-from tests.unit.cli.server import Server
 
 from rota.ports.records import Role
+from tests.unit.cli.console import Console, Ended
+from tests.unit.cli.server import Server
 
 LICENSED = """
 resources: [{name: licence, total: 1}]

@@ -6,10 +6,10 @@ import sys
 from shlex import quote
 
 import pytest
-from tests.unit.cli.console import Console
 
 from rota import __version__
 from rota.cli.commands import COMMANDS, Command
+from tests.unit.cli.console import Console
 
 HEAVY = {"cyclopts", "rich", "msgspec", "yaml", "asyncio", "http.client", "dataclasses"}
 

@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from rota.cli.paging import paged
-from rota.cli.terminal import Terminal
+from rota.cli.terminal import Terminal, paged
 
 
 def terminal(width: int | None) -> Terminal:

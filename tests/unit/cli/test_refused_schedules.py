@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from tests.unit.cli.console import Console
 from tests.unit.refused_schedules import REFUSED, Refused
 

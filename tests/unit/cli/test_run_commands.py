@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.cli.console import Console
-from tests.unit.cli.server import Printed, Server
 
 from rota.ports.work import StepOutcome
+from tests.unit.cli.console import Console
+from tests.unit.cli.server import Printed, Server
 
 TIDY = "jobs: [{name: tidy, steps: [{name: Sweep, run: x}, {name: Mop, run: y}]}]"
 SWEPT = StepOutcome("Sweep", "completed", exit_code=0, seconds=1.1)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rota.cli.run_views import write_run
+from rota.cli.runs import write_run
 from rota.cli.terminal import Terminal
-from rota.cli.transcript import Transcript
+from rota.cli.watching import Transcript
 from rota.sdk.answers import Attempt, RunDetail
 from rota.sdk.client import Client
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.cli.console import Console
-from tests.unit.cli.server import Server
 
 from rota.ports.records import Role
+from tests.unit.cli.console import Console
+from tests.unit.cli.server import Server
 
 TIDY = "jobs: [{name: tidy, steps: [{run: x}]}]"
 

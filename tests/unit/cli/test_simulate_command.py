@@ -6,10 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+
+from testkit.builders import hello
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
-
-from rota.testing.builders import hello
 
 EXAMPLE = str(Path(__file__).parents[3] / "examples" / "workload.yaml")
 JOBS = """

@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 
-from rota.cli.table import Column, write_pairs, write_table
+from rota.cli.printing import Column, write_pairs, write_table
 from rota.cli.terminal import Terminal
 
 

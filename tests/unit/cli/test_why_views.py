@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rota.cli.terminal import Terminal
-from rota.cli.why_views import write_why
+from rota.cli.why import write_why
 from rota.sdk.why_answers import Holder, NotReason, Obstacle, OrderOfService, Why
 
 PRESENT = datetime(2026, 3, 1, 14, 2, tzinfo=UTC)

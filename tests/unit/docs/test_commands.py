@@ -7,9 +7,9 @@ import shlex
 from itertools import takewhile
 
 import pytest
-from tests.unit.docs.pages import ROOT, Block, blocks, exchanges, inline_code
 
 from rota.cli.program import build
+from tests.unit.docs.pages import ROOT, Block, blocks, exchanges, inline_code
 
 ROTA = re.compile(r"(?:^|\$\()(?:\w+=\S+ )*rota (?P<words>[^)]*)")
 MAKE = re.compile(r"make (\w+)")

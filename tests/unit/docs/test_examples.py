@@ -9,11 +9,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.unit.cli.console import Console
-from tests.unit.docs.pages import ROOT, Block, blocks
 
 from rota import App
 from rota.testing import inline
+from tests.unit.cli.console import Console
+from tests.unit.docs.pages import ROOT, Block, blocks
 
 TUTORIAL = ROOT / "docs" / "tutorials" / "python-functions.md"
 PYTHON = blocks("python")

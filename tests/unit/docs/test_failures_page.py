@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from tests.unit.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "failures.md").read_text("utf-8")

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.unit.docs.pages import PAGES, ROOT, inline_code, name_of, rows
-from tools.generate_docs import BLOCK, BLOCKS, WIDTH, renewed
 
 import rota
 from rota.cli.exits import Exit
 from rota.domain.states import FINAL_STATES, RunEvent, RunState
+from tests.unit.docs.pages import PAGES, ROOT, inline_code, name_of, rows
+from tools.generate_docs import BLOCK, BLOCKS, WIDTH, renewed
 
 REFERENCE = ROOT / "docs" / "reference"
 GENERATED = [page for page in PAGES if BLOCK.search(page.read_text("utf-8"))]

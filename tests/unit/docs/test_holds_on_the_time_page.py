@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.unit.docs.pages import ROOT, rows
-from tests.unit.scheduler.timeline import Timeline, open_timeline
 
-from rota.domain.durations import parse_duration
-from rota.operations import holding
+from rota.domain.quantities import parse_duration
+from rota.operations import pauses
+from tests.unit.docs.pages import ROOT, rows
+from tests.unit.server.scheduler.timeline import Timeline, open_timeline
 
 pytestmark = pytest.mark.anyio
 
@@ -32,14 +32,14 @@ async def do(timeline: Timeline, words: str) -> None:
     job, actor = await timeline.job(), "test"
     match words.split():
         case ["pause", "--until", time]:
-            await holding.pause(timeline.backends, job, actor=actor, until=clock(time))
+            await pauses.pause(timeline.backends, job, actor=actor, until=clock(time))
         case ["pause", "--for", length]:
             until = timeline.ticker.instant + parse_duration(length)
-            await holding.pause(timeline.backends, job, actor=actor, until=until)
+            await pauses.pause(timeline.backends, job, actor=actor, until=until)
         case ["skip"]:
-            await holding.skip_next(timeline.backends, job, actor=actor)
+            await pauses.skip_next(timeline.backends, job, actor=actor)
         case ["pause" | "resume" | "enable" | "disable" as verb]:
-            await getattr(holding, verb)(timeline.backends, job, actor=actor)
+            await getattr(pauses, verb)(timeline.backends, job, actor=actor)
         case _:
             raise AssertionError(f"the table has an unknown verb: {words}")
 

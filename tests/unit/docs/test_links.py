@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from tests.unit.docs.pages import PAGES, ROOT, name_of, prose
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -7,8 +7,6 @@ import shlex
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.unit.cli.console import Console
-from tests.unit.docs.pages import ROOT, Block, blocks, exchanges, rows, table
 
 from rota.domain.backfill import DueRun, Only, plan_backfill
 from rota.domain.calendars import (
@@ -28,6 +26,8 @@ from rota.domain.ids import JobId, RunId
 from rota.domain.run import Trigger
 from rota.domain.spec import Overlap
 from rota.domain.states import FINAL_STATES, RunState
+from tests.unit.cli.console import Console
+from tests.unit.docs.pages import ROOT, Block, blocks, exchanges, rows, table
 
 PAGE = ROOT / "docs" / "design" / "time.md"
 DAY = datetime(2026, 5, 4, tzinfo=UTC)

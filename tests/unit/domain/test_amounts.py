@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.domain.amounts import MOST_UNITS, format_amount, parse_amount
-from rota.domain.resources import UNIT
+from rota.domain.resources import MOST_UNITS, UNIT, format_amount, parse_amount
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
-from tests.unit.domain.schedule.builders import ANCHOR, timetable, utc
 
 from rota.domain.backfill import (
     MAX_DUE_TIMES,
@@ -21,6 +20,7 @@ from rota.domain.backfill import (
 from rota.domain.errors import Invalid
 from rota.domain.ids import RunId
 from rota.domain.states import FINAL_STATES, RunState
+from tests.unit.domain.schedule.builders import ANCHOR, timetable, utc
 
 DUE = utc("2026-05-04 02:00")
 NEVER_RUN = [[], [RunState.SKIPPED], [RunState.MISSED], [RunState.CANCELLED]]

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from rota.domain.congestion import Congestion, is_stuck
-from rota.testing.clock import START
+from rota.domain.lateness import Congestion, is_stuck
+from testkit.clock import START
 
 HOUR = timedelta(hours=1)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.domain.durations import format_duration, parse_duration
+from rota.domain.quantities import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,22 @@ from datetime import timedelta
 import pytest
 
 from rota.domain.job import RunRules, rules_of
-from rota.domain.key_demands import (
+from rota.domain.keys import (
     Asker,
+    Counted,
+    Declaration,
     DeclarationId,
+    Each,
+    KeyKind,
+    Limit,
+    Quota,
+    Rate,
+    Resource,
     declaration_of,
     demands_of,
     exclusive_key,
     rule_of,
 )
-from rota.domain.limits import Declaration, Each, Limit, Quota, Resource
-from rota.domain.shared_keys import Counted, KeyKind, Rate
 from rota.domain.spec import Input, JobSpec
 
 SECOND = timedelta(seconds=1)

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rota.domain.key_gates import KeyGate, reasons_of, room_of
-from rota.domain.key_order import Kept, Wait, Waiters, rank_of
-from rota.domain.limits import READERS
-from rota.domain.shared_keys import SECOND, Bucket, Counted, KeyState, Rate, Shortage
+from rota.domain.key_gates import Kept, KeyGate, Wait, Waiters, rank_of, reasons_of, room_of
+from rota.domain.keys import READERS, SECOND, Bucket, Counted, KeyState, Rate, Shortage
 
 LICENSE, PUTS, MINE = "resource:shop/license", "rate:shop/s3-put", 'exclusive:shop/{"host":"a"}'
 RATE = Rate(10, 1.0, 10)

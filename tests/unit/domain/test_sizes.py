@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.domain.sizes import format_size, parse_size
+from rota.domain.quantities import format_size, parse_size
 
 
 @pytest.mark.parametrize(

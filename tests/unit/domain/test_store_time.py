@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from rota.domain.store_time import StoreTime
-from rota.testing.clock import START
+from rota.domain.lease import StoreTime
+from testkit.clock import START
 
 SECOND = timedelta(seconds=1)
 

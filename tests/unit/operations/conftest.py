@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.unit.scheduler.timeline import Timeline, open_timeline
+
+from tests.unit.server.scheduler.timeline import Timeline, open_timeline
 
 
 @pytest.fixture

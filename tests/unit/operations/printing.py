@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from rota.adapters.blobs.files import FileBlobs, open_files
-from rota.adapters.queue.local import LocalQueue
+from rota.blobs.files import FileBlobs, open_files
 from rota.domain.ids import RunId, SessionId, new_job_id, new_run_id
 from rota.domain.job import RunRules
 from rota.domain.output import OutputRecorder, Stream
@@ -18,7 +17,8 @@ from rota.operations.backends import Backends
 from rota.operations.output import store_chunks
 from rota.ports.records import NewJob, NewRun
 from rota.ports.work import ChunkMeta, Hello, Outcome, OutputChunk, ReportAnswer
-from rota.testing.new_stores import open_new_sqlite
+from rota.queue.local import LocalQueue
+from testkit.new_stores import open_new_sqlite
 
 _NOW = datetime(2026, 5, 4, tzinfo=UTC)
 _NO_LIMIT = 1 << 40

@@ -6,13 +6,12 @@ from collections.abc import Collection
 from typing import Any
 
 import pytest
-from tests.unit.scheduler.timeline import Timeline
 
 from rota.domain.carts.definition import Order, Share
 from rota.domain.carts.states import FAILED_ITEM_STATES, CartState, ItemState
 from rota.domain.errors import Conflict, Invalid
 from rota.operations import carts as operations
-from rota.operations.cart_rollback import plan_rollback, rollback
+from rota.operations.cart_changes import plan_rollback, rollback
 from rota.operations.cart_templates import TemplateRequest, submit_template
 from rota.operations.carts import CartPlan, command, find_cart
 from rota.ports.carts import (
@@ -26,7 +25,8 @@ from rota.ports.carts import (
     RetryItems,
     Selection,
 )
-from rota.testing.cart_scenes import CartScene
+from testkit.cart_scenes import CartScene
+from tests.unit.server.scheduler.timeline import Timeline
 
 pytestmark = pytest.mark.anyio
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.scheduler.timeline import Timeline
 
 from rota.domain.carts.commands import Approver
 from rota.domain.carts.states import FAILED_ITEM_STATES
 from rota.domain.errors import Conflict, Invalid
-from rota.operations import cart_steering
-from rota.operations.cart_steering import CartChange
+from rota.operations import cart_changes
+from rota.operations.cart_changes import CartChange
 from rota.operations.cart_templates import TemplateRequest, submit_template
 from rota.ports.carts import Cart, Selection
-from rota.testing.cart_scenes import CartScene
+from testkit.cart_scenes import CartScene
+from tests.unit.server.scheduler.timeline import Timeline
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +59,7 @@ async def test_a_check_that_is_not_there_is_refused(timeline: Timeline) -> None:
     change = CartChange(between={"check": "nothing"})
 
     with pytest.raises(Invalid) as refusal:
-        await cart_steering.edit(timeline.backends, cart, change, by=ANN)
+        await cart_changes.edit(timeline.backends, cart, change, by=ANN)
 
     assert [problem.path for problem in refusal.value.problems] == ["between.check"]
 
@@ -70,7 +70,7 @@ async def test_a_check_that_is_there_is_taken(timeline: Timeline) -> None:
     cart = await submitted(timeline)
     change = CartChange(between={"check": "smoke"})
 
-    done = await cart_steering.edit(timeline.backends, cart, change, by=ANN)
+    done = await cart_changes.edit(timeline.backends, cart, change, by=ANN)
 
     assert done.cart.rules.between.check == "smoke"
 
@@ -91,7 +91,7 @@ async def test_a_retry_takes_the_job_of_now_where_the_inputs_fit(
     current = (await timeline.job("upgrade")).version
     assert await versions(carts, cart) == {current - 1}
 
-    done = await cart_steering.retry(timeline.backends, cart, FAILED, actor="ann")
+    done = await cart_changes.retry(timeline.backends, cart, FAILED, actor="ann")
 
     assert done.items == 3
     assert await versions(carts, cart) == {current}
@@ -106,7 +106,7 @@ async def test_a_retry_is_refused_where_the_inputs_do_not_fit_any_more(
     await apply_job(timeline, **inputs)
 
     with pytest.raises(Conflict) as refusal:
-        await cart_steering.retry(timeline.backends, cart, FAILED, actor="ann")
+        await cart_changes.retry(timeline.backends, cart, FAILED, actor="ann")
 
     assert refusal.value.code == "inputs_changed"
     assert refusal.value.facts == {"job": "upgrade", "items": ["db-0", "db-1", "db-2"]}
@@ -119,7 +119,7 @@ async def test_items_that_are_not_meant_need_not_fit(timeline: Timeline, carts: 
     selection = Selection(FAILED_ITEM_STATES, from_wave=99)
 
     with pytest.raises(Conflict) as refusal:
-        await cart_steering.retry(timeline.backends, cart, selection, actor="ann")
+        await cart_changes.retry(timeline.backends, cart, selection, actor="ann")
 
     assert refusal.value.code == "nothing_to_retry"
 
@@ -138,6 +138,6 @@ async def test_a_cause_is_known_however_many_others_there_are(
     shown = await carts.advance(cart.id)
 
     rare = Selection(FAILED_ITEM_STATES, cause="x" * 12)
-    done = await cart_steering.retry(timeline.backends, shown, rare, actor="ann")
+    done = await cart_changes.retry(timeline.backends, shown, rare, actor="ann")
 
     assert done.items == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.scheduler.timeline import EVER, Timeline
 
 from rota.domain.carts.states import CartState
 from rota.domain.errors import Conflict, Invalid, NotFound
@@ -18,7 +17,8 @@ from rota.operations.cart_templates import (
     submit_template,
 )
 from rota.ports.carts import Cart, CartQuery, ItemQuery
-from rota.testing.builders import hello, new_calendar
+from testkit.builders import hello, new_calendar
+from tests.unit.server.scheduler.timeline import EVER, Timeline
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.unit.scheduler.timeline import Timeline
 
 from rota.domain.carts.definition import CartRules, Order, Scope
 from rota.domain.carts.intake import NewItem
@@ -15,10 +14,10 @@ from rota.domain.ids import CartId, new_cart_id
 from rota.domain.spec import Delivery
 from rota.operations import cart_templates
 from rota.operations.cart_templates import TemplateRequest
-from rota.operations.cart_views import CartView, view
-from rota.operations.carts import WAVES_LOOKED_AT
+from rota.operations.carts import WAVES_LOOKED_AT, CartView, view
 from rota.ports.carts import NewCart
-from rota.testing.cart_scenes import CartScene, allowing
+from testkit.cart_scenes import CartScene, allowing
+from tests.unit.server.scheduler.timeline import Timeline
 
 pytestmark = pytest.mark.anyio
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.scheduler.timeline import Timeline
 
-from rota.domain.carts.template import CartItem
+from rota.domain.carts.definition import CartItem
 from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.jobfile import read_cart
 from rota.operations import carts, runs
 from rota.ports.carts import Cart, CartQuery
-from rota.testing.cart_scenes import CartScene
+from testkit.cart_scenes import CartScene
+from tests.unit.server.scheduler.timeline import Timeline
 
 pytestmark = pytest.mark.anyio
 

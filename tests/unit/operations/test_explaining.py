@@ -7,16 +7,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.scheduler.timeline import Timeline
 
 from rota.domain.ids import RunId, micros
-from rota.domain.limits import Quota
+from rota.domain.keys import Quota
 from rota.domain.resources import UNIT
 from rota.domain.run import AttemptResult
 from rota.domain.states import RunState
-from rota.operations.explaining import Explanation, in_short, why
+from rota.operations.why import Explanation, in_short, why
 from rota.ports.work import Outcome
-from rota.testing.clock import START
+from testkit.clock import START
+from tests.unit.server.scheduler.timeline import Timeline
 
 pytestmark = pytest.mark.anyio
 

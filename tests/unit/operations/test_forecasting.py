@@ -6,22 +6,20 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.unit.scheduler.timeline import Timeline
 
 from rota.domain.carts.definition import CartRules, Order
 from rota.domain.errors import Invalid
-from rota.domain.forecast.ahead import RunAhead
-from rota.domain.forecast.durations import Source
+from rota.domain.forecast.ahead import RunAhead, Source
 from rota.domain.ids import micros
 from rota.domain.run import AttemptResult
 from rota.domain.states import RunState
-from rota.operations import definitions, forecasting, holding
-from rota.operations.outlooks import Question, look_ahead
-from rota.operations.predicting import predict_starts
+from rota.operations import definitions, forecasts, pauses
+from rota.operations.forecasts import Question, look_ahead, predict_starts
 from rota.ports.work import Outcome
-from rota.scheduler.follower import Follower
-from rota.testing.cart_scenes import CartScene
-from rota.testing.clock import START
+from rota.server.scheduler.releaser import Follower
+from testkit.cart_scenes import CartScene
+from testkit.clock import START
+from tests.unit.server.scheduler.timeline import Timeline
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +28,7 @@ DAY = 24 * HOUR
 
 
 async def runs_ahead(timeline: Timeline, ahead: timedelta, name: str = "job") -> list[RunAhead]:
-    found = await forecasting.make_forecast(timeline.backends, ahead)
+    found = await forecasts.make_forecast(timeline.backends, ahead)
     return [run for run in found.runs if run.job.name == name]
 
 
@@ -84,7 +82,7 @@ async def test_calendars_spread_and_pauses_count(timeline: Timeline) -> None:
     )
     paused = await timeline.job("paused")
     until = START + 65 * MINUTE
-    await holding.pause(timeline.backends, paused, actor="ann", until=until)
+    await pauses.pause(timeline.backends, paused, actor="ann", until=until)
 
     assert await minutes(timeline, 4 * HOUR, "closed") == [30, 180, 210, 240]
     spread = await minutes(timeline, 80 * MINUTE, "spread")

@@ -9,7 +9,7 @@ import pytest
 from rota.domain.forecast.ahead import Setting
 from rota.domain.forecast.forecast import Forecast
 from rota.operations.kept_forecast import KeptForecast
-from rota.testing.clock import START
+from testkit.clock import START
 
 pytestmark = pytest.mark.anyio
 

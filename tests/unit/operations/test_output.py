@@ -7,12 +7,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.unit.operations.printing import Printing, printing
 
 from rota.domain.errors import Invalid, NotFound, Unavailable
 from rota.domain.ids import SessionId
-from rota.domain.output import Stream
-from rota.domain.output.chunks import CHUNK_LIMIT, PACKED_LIMIT
+from rota.domain.output import CHUNK_LIMIT, PACKED_LIMIT, Stream
 from rota.operations import output
 from rota.operations.output import (
     OutputWindow,
@@ -25,6 +23,7 @@ from rota.operations.output import (
 )
 from rota.ports.queue import output as output_topic
 from rota.ports.work import Fence, OutputChunk
+from tests.unit.operations.printing import Printing, printing
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.scheduler.timeline import Timeline
 
 from rota.domain.errors import Conflict, Invalid
 from rota.domain.jobfile import JobFile, read_file
@@ -15,6 +14,7 @@ from rota.operations.definitions import Plan
 from rota.operations.differences import Change
 from rota.ports.carts import CartQuery
 from rota.ports.records import JobQuery
+from tests.unit.server.scheduler.timeline import Timeline
 
 pytestmark = pytest.mark.anyio
 

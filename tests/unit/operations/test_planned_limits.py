@@ -8,17 +8,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.scheduler.timeline import Timeline
 
 from rota.domain.errors import Conflict, Invalid
 from rota.domain.jobfile import JobFile, read_file
-from rota.domain.limits import Declaration, Limit, Quota, Resource
+from rota.domain.keys import Declaration, Limit, Quota, Resource
 from rota.operations import definitions, runs
 from rota.operations.definitions import Plan
 from rota.operations.differences import Change
 from rota.operations.runs import TriggerOptions
 from rota.ports.records import JobQuery
-from rota.testing.builders import hello
+from testkit.builders import hello
+from tests.unit.server.scheduler.timeline import Timeline
 
 pytestmark = pytest.mark.anyio
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.operations.test_planned_limits import apply, file_of, job
-from tests.unit.scheduler.timeline import Timeline
 
 from rota.domain.errors import Invalid
 from rota.domain.jobfile import JobFile, read_file
 from rota.operations import definitions
 from rota.operations.differences import Change, digest_of
-from rota.operations.shares import set_weight
+from rota.operations.limits import set_weight
 from rota.ports.records import JobQuery, RemovedJob
-from rota.testing.builders import new_job
+from testkit.builders import new_job
+from tests.unit.operations.test_planned_limits import apply, file_of, job
+from tests.unit.server.scheduler.timeline import Timeline
 
 pytestmark = pytest.mark.anyio
 

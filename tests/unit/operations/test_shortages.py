@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from rota.domain.forecast.saturation import Saturation
-from rota.operations.shortages import ShortagesAhead
-from rota.testing.clock import START
+from rota.domain.forecast.forecast import Saturation
+from rota.operations.kept_forecast import ShortagesAhead
+from testkit.clock import START
 
 SECOND = timedelta(seconds=1)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.unit.scheduler.timeline import Timeline
 
 from rota.domain.errors import Conflict, Invalid, NotFound
-from rota.operations.simulating import Change, Comparison, simulate_change
-from rota.testing.builders import hello
+from rota.operations.simulations import Change, Comparison, simulate_change
+from testkit.builders import hello
+from tests.unit.server.scheduler.timeline import Timeline
 
 pytestmark = pytest.mark.anyio
 

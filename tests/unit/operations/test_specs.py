@@ -10,9 +10,9 @@ import pytest
 from rota.domain.ids import JobId
 from rota.domain.jobfile import read_job
 from rota.operations.specs import SpecBook
-from rota.testing.builders import Scene, new_job
-from rota.testing.clock import START, FakeTicker
-from rota.testing.new_stores import open_new_sqlite
+from testkit.builders import Scene, new_job
+from testkit.clock import START, FakeTicker
+from testkit.new_stores import open_new_sqlite
 
 pytestmark = pytest.mark.anyio
 

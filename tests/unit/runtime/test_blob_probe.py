@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rota.adapters.blobs.files import open_files
-from rota.adapters.blobs.objects import open_objects
-from rota.runtime.blob_probe import BlobProbe
+from rota.blobs.files import open_files
+from rota.blobs.objects import open_objects
+from rota.runtime.backends import BlobProbe
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.adapters.executors.environment import told_by_rota
 from rota.domain.errors import Invalid
 from rota.domain.jobfile import read_job
+from rota.executors.shell import told_by_rota
 from rota.guardian.processes import MARKER_VARIABLE
 from rota.ports.executor import Assignment
 from rota.ports.work import Work

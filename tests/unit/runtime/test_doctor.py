@@ -11,13 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.sdk.answering import AnsweringServer, document, problem
 
-from rota.adapters.queue import nats_inspection
-from rota.adapters.store.sqlite.opening import open_sqlite
-from rota.runtime.doctor import run
-from rota.runtime.findings import Finding, Verdict
+from rota.queue import nats_connection
+from rota.runtime.doctor import Finding, Verdict, run
 from rota.runtime.settings import Settings
+from rota.store.sqlite.opening import open_sqlite
+from tests.unit.sdk.answering import AnsweringServer, document, problem
 
 
 @pytest.fixture
@@ -173,7 +172,7 @@ class TestBackends:
     def test_nats_that_is_away_costs_only_time(
         self, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(nats_inspection, "_ANSWER_SECONDS", 0.05)
+        monkeypatch.setattr(nats_connection, "_ANSWER_SECONDS", 0.05)
 
         found = self.finding(replace(settings, queue="nats://127.0.0.1:1"), "queue")
 

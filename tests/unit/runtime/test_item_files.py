@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.domain.jobfile.jobfiles import cart, file_of, job, read
 
-from rota.domain.carts.item_files import MAX_LINE
-from rota.runtime.item_files import CheckedItems, check_item_files
+from rota.domain.carts.items import MAX_LINE
+from rota.runtime.cart_files import CheckedItems, check_item_files
+from tests.unit.domain.jobfile.jobfiles import cart, file_of, job, read
 
 
 def check(folder: Path, *paths: str, **fields: object) -> list[CheckedItems]:

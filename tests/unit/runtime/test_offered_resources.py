@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.runtime.offered_resources import offered
+from rota.runtime.worker_process import offered
 
 MEBIBYTE = 1024 * 1024
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rota.adapters.store.sqlite.opening import open_sqlite
-from rota.adapters.store.store import SqlStore
 from rota.domain.errors import Conflict, RotaError, Unavailable
-from rota.runtime.patience import patiently, unless_stopped
-from rota.testing.clock import START
+from rota.runtime.backends import patiently, unless_stopped
+from rota.store.sqlite.opening import open_sqlite
+from rota.store.store import SqlStore
+from testkit.clock import START
 
 pytestmark = pytest.mark.anyio
 

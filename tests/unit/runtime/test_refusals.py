@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota.domain.errors import Denied, Invalid, NotFound, RotaError, Unavailable
-from rota.runtime import refusals
+from rota.runtime import worker
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from rota.runtime import refusals
     ],
 )
 def test_only_what_would_be_refused_again_is_final(error: Exception, is_final: bool) -> None:
-    assert refusals.is_final(error) is is_final
+    assert worker.is_final(error) is is_final
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,9 @@ def test_only_what_would_be_refused_again_is_final(error: Exception, is_final: b
 def test_note_is_told_as_it_was_left(
     tmp_path: Path, error: RotaError, kind: type[RotaError]
 ) -> None:
-    refusals.leave_note(tmp_path, error)
+    worker.leave_refusal(tmp_path, error)
 
-    told = refusals.take_note(tmp_path)
+    told = worker.take_note(tmp_path)
 
     assert type(told) is kind
     assert (told.message, told.code, told.hint) == (error.message, error.code, error.hint)
@@ -52,4 +52,4 @@ def test_note_that_cannot_be_read_is_a_refusal_all_the_same(
     if content is not None:
         (tmp_path / "refusal.json").write_bytes(content)
 
-    assert isinstance(refusals.take_note(tmp_path), Invalid)
+    assert isinstance(worker.take_note(tmp_path), Invalid)

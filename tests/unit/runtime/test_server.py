@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from rota.adapters.clock import SystemClock
-from rota.adapters.store.sqlite.opening import open_sqlite
-from rota.dispatcher.floor import Floor
+from rota.clock import SystemClock
 from rota.domain.errors import Conflict, Invalid
+from rota.runtime.doors import RpcDoor
 from rota.runtime.machine import Machine
-from rota.runtime.rpc import RpcDoor
 from rota.runtime.server import Running, Server
 from rota.runtime.settings import Settings
-from rota.testing.certificates import make_certificate
+from rota.server.dispatcher.floor import Floor
+from rota.store.sqlite.opening import open_sqlite
+from testkit.certificates import make_certificate
 
 pytestmark = pytest.mark.anyio
 

@@ -11,30 +11,6 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from rota.gateway.app import create_app
-from rota.gateway.openapi import openapi_document
-from rota.gateway.settings import GatewaySettings
-from rota.gateway.shapes import (
-    backfill,
-    calendar,
-    cart,
-    cart_template,
-    cluster,
-    event,
-    forecast,
-    job,
-    limit,
-    log,
-    plan,
-    preview,
-    problem,
-    run,
-    share,
-    simulation,
-    token,
-    why,
-    worker,
-)
 from rota.operations.backends import Backends
 from rota.sdk import (
     answers,
@@ -59,6 +35,30 @@ from rota.sdk import (
     why_answers,
 )
 from rota.sdk.exchange import Call
+from rota.server.gateway.app import create_app
+from rota.server.gateway.openapi import openapi_document
+from rota.server.gateway.settings import GatewaySettings
+from rota.server.gateway.shapes import (
+    backfill,
+    calendar,
+    cart,
+    cart_template,
+    cluster,
+    event,
+    forecast,
+    job,
+    limit,
+    log,
+    plan,
+    preview,
+    problem,
+    run,
+    share,
+    simulation,
+    token,
+    why,
+    worker,
+)
 
 SHAPES: list[tuple[type[answers.Answer], type[BaseModel]]] = [
     (answers.Problem, problem.Fault),

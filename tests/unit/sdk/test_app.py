@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.unit.sdk.answering import Answering, document, problem
 
 from rota import App, Context, NotFound, Retry, RunNotCompleted, cron
 from rota.domain.jobfile import read_job
 from rota.sdk.app import load_app
 from rota.sdk.client import Client
+from tests.unit.sdk.answering import Answering, document, problem
 
 RUN = {"id": "r_1", "job": "add", "state": "QUEUED"}
 

@@ -8,13 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.sdk.answering import Answering, document, problem
 
 from rota import App, AsyncClient, CartDraft, CartFailed, CartPaused, Client, Invalid
 from rota.sdk import cart_calls
 from rota.sdk.cart_answers import CartPlan, ordinal
 from rota.sdk.exchange import Call, read_as
 from rota.sdk.values import to_json
+from tests.unit.sdk.answering import Answering, document, problem
 
 CART = {"id": "c_1", "name": "upgrade", "state": "RUNNING", "items": 3}
 PLAN = {"name": "upgrade", "items": 26, "order": "groups", "waves": "1, 5, 20", "limit": 2}

@@ -8,12 +8,12 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from tests.unit.sdk.answering import Answering, Given, document, events, problem
 
 from rota.sdk import calls, cart_calls, errors, limit_calls, steering_calls
 from rota.sdk.answers import LogWindow, Run
 from rota.sdk.async_client import AsyncClient
 from rota.sdk.client import Client
+from tests.unit.sdk.answering import Answering, Given, document, events, problem
 
 RUN = {"id": "r_1", "job": "tidy", "state": "PROCESSING", "attempt": 1}
 ENDED = {**RUN, "state": "COMPLETED"}

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from examples.app import app, check, nightly_backup
-
 from rota.testing import inline
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from rota.domain.durations import parse_duration
 from rota.domain.jobfile import read_job
 from rota.domain.jobfile.fields import JOB
+from rota.domain.quantities import parse_duration
 from rota.domain.spec import After
 from rota.sdk.options import JobOptions, Retry, When, cron, document_of, duration_text, every
 

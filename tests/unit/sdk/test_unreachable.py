@@ -15,7 +15,7 @@ from rota.sdk.errors import Unreachable
 from rota.sdk.exchange import Request
 from rota.sdk.server import Server
 from rota.sdk.transport import Transport
-from rota.testing.certificates import Certificate, make_certificate
+from testkit.certificates import Certificate, make_certificate
 
 pytestmark = pytest.mark.anyio
 

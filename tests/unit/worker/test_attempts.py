@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.adapters.clock import SystemClock
+from rota.clock import SystemClock
 from rota.domain.errors import Unavailable
 from rota.domain.jobfile import read_job
 from rota.domain.output import Stream
@@ -15,10 +15,10 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import JobType
 from rota.ports.executor import Assignment
 from rota.ports.work import Beat, Dispatch, Fence, Outcome, SpecEntry, Work
-from rota.testing.builders import outcome
-from rota.testing.clock import FakeClock, FakeTicker
 from rota.worker.attempts import Attempts
 from rota.worker.spool import OutputSpool
+from testkit.builders import outcome
+from testkit.clock import FakeClock, FakeTicker
 
 FENCE = Fence("r_1", 1)
 

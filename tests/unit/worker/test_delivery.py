@@ -6,12 +6,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.unit.worker.test_spool import FIRST, chunks, lines, text
 
 from rota.domain.errors import NotFound, RotaError, Unavailable
 from rota.ports.work import OutputChunk, ReportAnswer
-from rota.worker.delivery import DeliveryPacing, OutputDeliverer
-from rota.worker.spool import OutputSpool
+from rota.worker.spool import DeliveryPacing, OutputDeliverer, OutputSpool
+from tests.unit.worker.test_spool import FIRST, chunks, lines, text
 
 pytestmark = pytest.mark.anyio
 

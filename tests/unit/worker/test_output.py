@@ -11,9 +11,8 @@ import pytest
 from rota.domain.errors import Unavailable
 from rota.domain.output import Stream, to_raw, unpack
 from rota.ports.work import Fence, OutputChunk, ReportAnswer
-from rota.worker.delivery import OutputDeliverer
 from rota.worker.output import AttemptOutput, FinishedOutput, OutputTimes
-from rota.worker.spool import OutputSpool
+from rota.worker.spool import OutputDeliverer, OutputSpool
 
 pytestmark = pytest.mark.anyio
 

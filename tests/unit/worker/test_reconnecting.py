@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from rota.testing.clock import FakeClock, FakeTicker
-from rota.worker.reconnecting import LONGEST_DELAY, Reconnecting
+from rota.worker.session import LONGEST_DELAY, Reconnecting
+from testkit.clock import FakeClock, FakeTicker
 
 FIRST = timedelta(milliseconds=500)
 LEASE = timedelta(seconds=30)

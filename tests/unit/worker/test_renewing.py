@@ -7,14 +7,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.unit.worker.test_stopping import Link, Worker
 
-from rota.adapters.clock import SystemClock
+from rota.clock import SystemClock
 from rota.ports.work import Beat, BeatAnswer, Dispatch, Hello, Welcome, Work
-from rota.testing.guards import NoGuard
 from rota.worker.attempts import Attempts
 from rota.worker.session import WorkerSession
 from rota.worker.spool import OutputSpool
+from testkit.guards import NoGuard
+from tests.unit.worker.test_stopping import Link, Worker
 
 pytestmark = pytest.mark.anyio
 

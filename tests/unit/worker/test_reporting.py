@@ -8,10 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.unit.worker.test_stopping import Link, Worker
 
 from rota.domain.errors import Unavailable
 from rota.ports.work import Dispatch, Order, Outcome, ReportAnswer, Work
+from tests.unit.worker.test_stopping import Link, Worker
 
 pytestmark = pytest.mark.anyio
 

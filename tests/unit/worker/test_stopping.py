@@ -8,10 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.unit.worker.test_attempts import Recorder, dispatch
-from tests.unit.worker.test_spool import FIRST, chunks
 
-from rota.adapters.clock import SystemClock
+from rota.clock import SystemClock
 from rota.domain.errors import Unavailable
 from rota.domain.spec import JobType
 from rota.ports.work import (
@@ -28,11 +26,12 @@ from rota.ports.work import (
     StartAnswer,
     Welcome,
 )
-from rota.testing.guards import NoGuard
 from rota.worker.attempts import Attempts
-from rota.worker.delivery import DeliveryPacing, OutputDeliverer
 from rota.worker.session import SessionConfig, WorkerSession
-from rota.worker.spool import OutputSpool
+from rota.worker.spool import DeliveryPacing, OutputDeliverer, OutputSpool
+from testkit.guards import NoGuard
+from tests.unit.worker.test_attempts import Recorder, dispatch
+from tests.unit.worker.test_spool import FIRST, chunks
 
 pytestmark = pytest.mark.anyio
 

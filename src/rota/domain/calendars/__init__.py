@@ -6,17 +6,19 @@ are all it reads. It knows nothing of stores, runs, or which job uses which cale
 
 from __future__ import annotations
 
-from rota.domain.calendars.answers import (
+from rota.domain.calendars.blackout import (
     Allowed,
+    Blackout,
     BlackoutAnswer,
+    BlackoutWindow,
     ReleasedAt,
     SkippedBy,
     blackout_answer,
+    end_of_blackout,
+    next_windows,
 )
-from rota.domain.calendars.blackout import Blackout, BlackoutWindow, end_of_blackout, next_windows
-from rota.domain.calendars.compilation import compile_calendar
-from rota.domain.calendars.definition import Calendar, Holidays, Inside
-from rota.domain.calendars.words import in_words
+from rota.domain.calendars.compilation import compile_calendar, in_words
+from rota.domain.calendars.windows import Calendar, Holidays, Inside
 
 __all__ = [
     "Allowed",

@@ -1,20 +1,101 @@
-"""When calendars keep jobs from running."""
+"""When calendars keep jobs from running, holidays too, and what that does to due times."""
 
 from __future__ import annotations
 
+import importlib
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
+from difflib import get_close_matches
+from functools import lru_cache
 from itertools import islice
+from types import ModuleType
 
-from rota.domain.calendars.definition import Calendar
-from rota.domain.calendars.holiday_sets import HolidaySet
-from rota.domain.calendars.stretches import LONGEST, Stretch, edges
-from rota.domain.calendars.windows import Window
+from rota.domain.calendars.windows import (
+    LONGEST,
+    Calendar,
+    Holidays,
+    Inside,
+    Stretch,
+    Window,
+    edges,
+    ordinal_of,
+    whole_days,
+)
+from rota.domain.errors import Problem
 from rota.domain.ids import instant, micros
+from rota.domain.schedule.local_times import CLOCK_MARGIN
 from rota.domain.schedule.sources import SECOND_MICROS
 from rota.domain.schedule.zones import LAST_SECOND, Zone
+from rota.domain.wording import quoted
+
+_COUNTRY = re.compile(r"[A-Z]{2}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class HolidaySet:
+    """The holidays of a country as windows. Only for `holidays` that have no `problems`."""
+
+    holidays: Holidays
+
+    def stretches(self, zone: Zone, within: Stretch) -> Iterator[Stretch]:
+        """At least those that touch `within`."""
+        for year in _years(within):
+            yield from whole_days(zone, _days_of(self.holidays, year))
+
+
+def holiday_problems(holidays: Holidays) -> list[Problem]:
+    """What keeps the holidays from being known; paths are relative to the calendar."""
+    package = _package()
+    if package is None:
+        message = "holidays need a package that is not installed"
+        return [Problem(message, "holidays", hint="pip install rota[holidays]")]
+    try:
+        _lookup(package, holidays, ())
+    except NotImplementedError:
+        return [_unknown(package, holidays)]
+    return []
+
+
+def _package() -> ModuleType | None:
+    try:
+        return importlib.import_module("holidays")
+    except ImportError:
+        return None
+
+
+def _lookup(package: ModuleType, holidays: Holidays, years: tuple[int, ...]) -> list[date]:
+    # The package finds countries by attribute: only what looks like a country may reach it.
+    if not _COUNTRY.fullmatch(holidays.country):
+        raise NotImplementedError
+    subdivision = holidays.subdivision or None
+    return list(package.country_holidays(holidays.country, subdiv=subdivision, years=years))
+
+
+@lru_cache(maxsize=4096)
+def _days_of(holidays: Holidays, year: int) -> tuple[int, ...]:
+    package = importlib.import_module("holidays")
+    return tuple(day.toordinal() for day in _lookup(package, holidays, (year,)))
+
+
+def _years(within: Stretch) -> range:
+    first = date.fromordinal(ordinal_of(within.first - CLOCK_MARGIN)).year
+    last = date.fromordinal(ordinal_of(within.end + CLOCK_MARGIN)).year
+    return range(first, last + 1)
+
+
+def _unknown(package: ModuleType, holidays: Holidays) -> Problem:
+    known: dict[str, list[str]] = package.list_supported_countries(include_aliases=False)
+    if holidays.country not in known:
+        message = f"there are no holidays of a country {quoted(holidays.country)}"
+        return Problem(message, "holidays.country", hint="write two capital letters such as DE")
+    message = f"{holidays.country} has no subdivision {quoted(holidays.subdivision)}"
+    near = get_close_matches(holidays.subdivision.upper(), known[holidays.country], n=1, cutoff=0.5)
+    hint = f"did you mean {quoted(near[0])}?" if near else ""
+    return Problem(message, "holidays.subdivision", hint=hint)
+
 
 _BLOCK_BITS = 22  # a block is 48 days
 _MAX_BLOCKS = 64  # kept per calendar: more than a search up to the horizon passes
@@ -126,3 +207,49 @@ def _times(blackout: Blackout, second: int) -> Iterator[BlackoutWindow]:
             return
         yield BlackoutWindow(instant(begin * SECOND_MICROS), instant(end * SECOND_MICROS))
         second = end
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """No calendar minds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedBy:
+    """The due time does not run."""
+
+    name: str  # of the calendar
+
+    @property
+    def cause(self) -> str:
+        """What the ledger records."""
+        return f"calendar {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedAt:
+    """The run waits until no calendar of the job minds any more."""
+
+    at: datetime
+    name: str  # of the calendar that makes it wait; the first, if several do
+
+
+BlackoutAnswer = Allowed | SkippedBy | ReleasedAt
+
+_ALLOWED = Allowed()
+
+
+def blackout_answer(blackouts: Sequence[Blackout], due: datetime) -> BlackoutAnswer:
+    """The answer to one due time. A calendar that skips wins over one that lets runs wait.
+
+    Together, calendars may leave no free instant for five years: then waiting is in vain, and the
+    due time is skipped.
+    """
+    closed = [blackout for blackout in blackouts if blackout.is_inside(due)]
+    if not closed:
+        return _ALLOWED
+    for blackout in closed:
+        if blackout.calendar.inside is Inside.SKIP:
+            return SkippedBy(blackout.name)
+    end = end_of_blackout(blackouts, due)
+    return ReleasedAt(end, closed[0].name) if end else SkippedBy(closed[0].name)

@@ -1,21 +1,31 @@
-"""Turns a calendar as written into its blackout, or into all that is wrong with it."""
+"""Turns a calendar as written into its blackout, or all that is wrong with it; and into words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import assert_never
 
-from rota.domain.calendars import holiday_sets
-from rota.domain.calendars.blackout import Blackout, end_of_blackout
-from rota.domain.calendars.definition import Calendar
+from rota.domain.calendars.blackout import Blackout, HolidaySet, end_of_blackout, holiday_problems
 from rota.domain.calendars.grammar import parse_window
-from rota.domain.calendars.windows import Absolute, Window
+from rota.domain.calendars.windows import (
+    WHOLE_DAY,
+    Absolute,
+    Calendar,
+    DaySpan,
+    Holidays,
+    Inside,
+    Recurring,
+    Window,
+)
 from rota.domain.errors import Invalid, Problem
 from rota.domain.ids import instant
-from rota.domain.schedule.quoting import quoted
+from rota.domain.schedule.local_times import DAY_SECONDS
 from rota.domain.schedule.sources import SECOND_MICROS
+from rota.domain.schedule.words import date_words
 from rota.domain.schedule.zones import Zone, load_zone
+from rota.domain.wording import quoted
 
 MAX_WINDOWS = 100
 
@@ -41,8 +51,8 @@ def _understood(calendar: Calendar) -> Blackout:
     windows = _windows(calendar, zone, problems)
     holidays = None
     if calendar.holidays:
-        problems += holiday_sets.problems(calendar.holidays)
-        holidays = holiday_sets.HolidaySet(calendar.holidays)
+        problems += holiday_problems(calendar.holidays)
+        holidays = HolidaySet(calendar.holidays)
     if problems:
         raise _invalid(calendar, problems)
     return Blackout(calendar, zone, windows, holidays)
@@ -91,3 +101,61 @@ def _suspects(blackout: Blackout) -> Iterator[datetime]:
     for window in blackout.windows:
         if isinstance(window, Absolute) and (stretch := window.stretch(blackout.zone)):
             yield instant(stretch.first * SECOND_MICROS)
+
+
+_INSIDE = {
+    Inside.SKIP: "due times inside are skipped",
+    Inside.RUN_AFTER: "of the due times inside, the last runs when it ends",
+}
+
+
+def in_words(blackout: Blackout) -> str:
+    """The whole calendar: `all day on Saturday and Sunday, UTC: due times inside are skipped`."""
+    calendar = blackout.calendar
+    return f"{'; '.join(_parts(blackout))}, {calendar.timezone}: {_INSIDE[calendar.inside]}"
+
+
+def _parts(blackout: Blackout) -> Iterator[str]:
+    yield from map(_window_words, blackout.windows)
+    if blackout.calendar.holidays:
+        yield _holiday_words(blackout.calendar.holidays)
+
+
+def _window_words(window: Window) -> str:
+    match window:
+        case Recurring():
+            return f"{_span_words(window.span)} {date_words(window.days) or 'every day'}"
+        case Absolute():
+            return _absolute_words(window)
+        case _:
+            assert_never(window)
+
+
+def _span_words(span: DaySpan) -> str:
+    if span == WHOLE_DAY:
+        return "all day"
+    is_short = span.end <= DAY_SECONDS
+    end = _clock(span.end) if is_short else f"{_clock(span.end - DAY_SECONDS)} the next day"
+    return f"from {_clock(span.first)} to {end}"
+
+
+def _absolute_words(window: Absolute) -> str:
+    first, end = window.written
+    if window.is_local and first % DAY_SECONDS == 0 and end - first == DAY_SECONDS:
+        return f"all day on {_stamp(first).partition(' ')[0]}"
+    zone = "" if window.is_local else " UTC"
+    return f"from {_stamp(first)}{zone} to {_stamp(end)}{zone}"
+
+
+def _holiday_words(holidays: Holidays) -> str:
+    region = f" ({holidays.subdivision})" if holidays.subdivision else ""
+    return f"all day on public holidays of {holidays.country}{region}"
+
+
+def _clock(seconds: int) -> str:
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
+
+
+def _stamp(second: int) -> str:
+    time = instant(second * SECOND_MICROS).replace(tzinfo=None)
+    return time.isoformat(" ", "auto" if time.second else "minutes")

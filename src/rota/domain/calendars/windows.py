@@ -1,15 +1,88 @@
-"""The windows of a calendar, understood."""
+"""A calendar as written, and its windows understood: spans on local clocks, placed in UTC."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
+from enum import StrEnum
+from typing import NamedTuple
 
-from rota.domain.calendars.stretches import Stretch, on_clocks
 from rota.domain.schedule.days import DayRule, dates_of
 from rota.domain.schedule.local_times import CLOCK_MARGIN, DAY_SECONDS, EPOCH_DAY
-from rota.domain.schedule.zones import Zone
+from rota.domain.schedule.zones import LAST_SECOND, Zone
+
+
+class Inside(StrEnum):
+    """What becomes of a due time inside a blackout."""
+
+    SKIP = "skip"
+    RUN_AFTER = "run_after"
+
+
+@dataclass(frozen=True, slots=True)
+class Holidays:
+    """The public holidays of a country, each a whole day."""
+
+    country: str  # ISO 3166 code of two letters
+    subdivision: str = ""  # state or region, as the package `holidays` calls it; "" = nationwide
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """Named windows in which the jobs that use it do not run."""
+
+    name: str
+    windows: tuple[str, ...] = ()
+    timezone: str = "UTC"  # IANA name: whose clocks the windows are on
+    holidays: Holidays | None = None
+    inside: Inside = Inside.SKIP
+
+
+# Of a blackout, and how far ahead its end is looked for: disable a job that rests longer.
+LONGEST = 5 * 366 * DAY_SECONDS
+
+
+class Stretch(NamedTuple):
+    first: int
+    end: int  # exclusive
+
+
+def on_clocks(zone: Zone, local: Stretch) -> Stretch | None:
+    """From the first to the last moment at which clocks show a time of the span; None: never.
+
+    One window stays one stretch: it begins after a gap that swallows its beginning, and where
+    clocks go back it ends only when its end is reached for the last time.
+    """
+    pieces = list(_pieces(zone, local))
+    if not pieces:
+        return None
+    return Stretch(pieces[0].first, pieces[-1].end)
+
+
+def edges(stretches: Iterable[Stretch], within: Stretch) -> tuple[int, ...]:
+    """The union, cut to `within`, as ascending seconds: in, out, in, out …"""
+    found: list[int] = []
+    for first, end in sorted(stretches):
+        first, end = max(first, within.first), min(end, within.end)
+        if first >= end:
+            continue
+        if found and first <= found[-1]:
+            found[-1] = max(found[-1], end)
+        else:
+            found += (first, end)
+    return tuple(found)
+
+
+def _pieces(zone: Zone, local: Stretch) -> Iterator[Stretch]:
+    second = local.first - CLOCK_MARGIN
+    while second < min(local.end + CLOCK_MARGIN, LAST_SECOND + 1):
+        period = zone.period_at(second)
+        first = max(period.start, local.first - period.offset)
+        end = min(period.end, local.end - period.offset)
+        if first < end:
+            yield Stretch(first, end)
+        second = period.end
 
 
 @dataclass(frozen=True, slots=True)

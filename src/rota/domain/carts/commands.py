@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from rota.domain.carts.budget import failures_of, is_breached, limit
 from rota.domain.carts.definition import Between, OnBreach
-from rota.domain.carts.facts import CartFacts
+from rota.domain.carts.facts import CartFacts, failures_of, is_breached, limit
 from rota.domain.carts.states import CartState, PauseReason, WaitReason
 from rota.domain.errors import Conflict, Denied
 from rota.domain.states import RunState, is_final

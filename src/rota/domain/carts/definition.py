@@ -1,18 +1,22 @@
-"""How a cart is to go: its order, what may fail, and what stands between its waves."""
+"""How a cart is to go: its order, what may fail, what stands between its waves.
+
+And templates: carts as applied, the rules and items that each submission begins with.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 from math import ceil, floor
-from typing import Any
+from typing import Any, TypeAlias, assert_never
 
-from rota.domain.durations import format_duration, parse_duration
+from rota.domain.quantities import format_duration, parse_duration
+from rota.domain.spec import Schedule
 
 MAX_ITEMS = 100_000  # of one cart
 _SHARE = re.compile(r"(?P<value>[0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?P<percent>%?)", re.ASCII)
@@ -147,3 +151,102 @@ def parse_share(text: str) -> Share:
     if "." in match["value"]:
         raise ValueError(f'"{text}" is no whole number of items: write 5, or 2.5% for a percentage')
     return Share(int(value))
+
+
+MAX_ORDER = 1_000_000_000
+ITEM_FILE = r"[^\x00-\x1f\x7f]*\.(?:csv|json|jsonl)"  # the path of one
+
+
+@dataclass(frozen=True, slots=True)
+class CartItem:
+    """One entry of a cart."""
+
+    key: str  # unique in the cart
+    order: int | None = None  # the number of its wave; None: assigned by the cart's order
+    inputs: Mapping[str, object] = field(default_factory=dict)  # as given, without defaults
+    job: str = ""  # "": the cart's
+
+
+@dataclass(frozen=True, slots=True)
+class ItemsFile:
+    """Items in a file."""
+
+    path: str  # relative to the job file, unless absolute
+
+    @property
+    def is_csv(self) -> bool:
+        """Whether it is a table, whose items cannot name their own jobs."""
+        return self.path.endswith(".csv")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveWorkers:
+    """An item for each live worker that has the labels."""
+
+    labels: Mapping[str, str]  # empty: all workers
+
+
+ItemSource: TypeAlias = "tuple[CartItem, ...] | ItemsFile | LiveWorkers"
+
+
+@dataclass(frozen=True, slots=True)
+class CartTemplate:
+    name: str  # unique among the carts of its project
+    rules: CartRules
+    items: ItemSource
+    order_is_written: bool = False  # then items that bring their own numbers are refused
+    job: str = ""  # of the items that name none; "": each of them names one
+    description: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    schedule: Schedule | None = None  # None: on demand
+    rollback: str = ""  # the job that undoes an item on request; "": there is none
+    priority: int | None = None  # None: that of each job
+
+    def with_items(self, items: tuple[CartItem, ...]) -> CartTemplate:
+        """The template with its items found; numbers of their own make the order explicit."""
+        is_numbered = any(item.order is not None for item in items)
+        order = Order.EXPLICIT if is_numbered else self.rules.order
+        return replace(self, items=items, rules=replace(self.rules, order=order))
+
+
+def template_in_words(template: CartTemplate) -> str:
+    """`500 items in groups of 1, 5, 20, … · up to 2% may fail`, without its times."""
+    return f"{_items(template)} {_order(template)} · {_failures(template.rules.failures)}"
+
+
+def _items(template: CartTemplate) -> str:
+    match template.items:
+        case ItemsFile(path):
+            return f"the items of {path}"
+        case LiveWorkers(labels):
+            wanted = ", ".join(f"{name}={value}" for name, value in sorted(labels.items()))
+            return f"each live worker with {wanted}" if wanted else "each live worker"
+        case items:
+            return "1 item" if len(items) == 1 else f"{len(items):,} items"
+
+
+def _order(template: CartTemplate) -> str:
+    rules = template.rules
+    match rules.order:
+        case Order.SERIAL:
+            return "one after another"
+        case Order.PARALLEL:
+            return f"all at once{_at_most(rules)}"
+        case Order.GROUPS:
+            sizes = ", ".join(str(size) for size in rules.group_sizes)
+            return f"in groups of {sizes}, …{_at_most(rules)}"
+        case Order.EXPLICIT:
+            return f"in the order of their numbers{_at_most(rules)}"
+        case _:
+            assert_never(rules.order)
+
+
+def _at_most(rules: CartRules) -> str:
+    return f", {rules.max_parallel:,} in flight" if rules.max_parallel else ""
+
+
+def _failures(failures: Failures) -> str:
+    scope = " of each wave" if failures.scope is Scope.WAVE else ""
+    if not failures.allow.value:
+        return f"none{scope} may fail"
+    return f"up to {failures.allow}{scope} may fail"

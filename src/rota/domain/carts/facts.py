@@ -1,11 +1,16 @@
-"""What is known of a cart at one moment, read under its lock: all that a decision may rest on."""
+"""What is known of a cart at one moment, read under its lock: all that a decision may rest on.
+
+With what follows from it: the failure budget, the progress, and failures that are alike.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from rota.domain.carts.definition import CartRules
+from rota.domain.carts.definition import CartRules, Scope, Share
 from rota.domain.carts.states import FINAL_CART_STATES, CartState
 from rota.domain.states import RunState
 
@@ -50,3 +55,127 @@ class CartFacts:
     @property
     def is_ending(self) -> bool:
         return self.ending is not None and not self.is_final
+
+
+MOST_IN_FLIGHT = 1_000  # of one cart, whatever its rules say: only the open part costs anything
+
+
+def limit_of(allow: Share, items_in_scope: int) -> int:
+    """How many may fail; one more is a breach."""
+    return allow.rounded_down(items_in_scope)
+
+
+def failures_of(facts: CartFacts) -> int:
+    """The failures in scope. A run whose end nobody knows counts as one until it is resolved."""
+    return _ended_badly(facts) + facts.unknown
+
+
+def limit(facts: CartFacts) -> int:
+    """How many items of the present scope may fail."""
+    failures = facts.rules.failures
+    is_cart = failures.scope is Scope.CART
+    return limit_of(failures.allow, facts.items if is_cart else facts.items_in_wave)
+
+
+def is_breached(facts: CartFacts) -> bool:
+    """Whether more items of the present scope failed than may."""
+    return failures_of(facts) > limit(facts)
+
+
+def window(facts: CartFacts) -> int:
+    """How many items may be in flight.
+
+    Strict: so few that even if all of them fail, the limit is exceeded by one at most. After a
+    breach that changes nothing (`then: continue`) there is no limit left to keep.
+    """
+    most = min(facts.rules.max_parallel or MOST_IN_FLIGHT, MOST_IN_FLIGHT)
+    if not facts.rules.failures.strict or is_breached(facts):
+        return most
+    return min(most, limit(facts) + 1 - _ended_badly(facts))
+
+
+def _ended_badly(facts: CartFacts) -> int:
+    is_cart = facts.rules.failures.scope is Scope.CART
+    return facts.failed if is_cart else facts.failed_in_wave
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a cart goes."""
+
+    item: timedelta | None  # how long an item is expected to take; None: nothing is known of it
+    window: int  # how many may be in flight
+    slots: int | None = None  # how many the workers have room for; None: not known
+    wait: timedelta = timedelta(0)  # between two waves
+
+    @property
+    def width(self) -> int:
+        """How many items really go at once."""
+        return self.window if self.slots is None else min(self.window, self.slots)
+
+
+def eta(pace: Pace, left_in_waves: Iterable[int]) -> timedelta | None:
+    """How long the items that are left will take, wave by wave; None: nobody can tell.
+
+    What is in flight counts as left. A person's approval, checks and calendars take no time here.
+    """
+    waves = [left for left in left_in_waves if left > 0]
+    if not waves:
+        return timedelta(0)
+    if pace.item is None or pace.width < 1:
+        return None
+    rounds = sum(-(-left // pace.width) for left in waves)
+    return pace.item * rounds + pace.wait * (len(waves) - 1)
+
+
+MAX_CAUSE = 200  # characters
+_MOST_READ = 4_000  # of a message: far more than can be left of it
+
+# The first that fits wins. None of them can match in two ways, so the time is linear.
+_VARIABLE = re.compile(
+    r"""
+      (?P<text> "[^"]*" | `[^`]*` | (?<!\w)'[^']*'(?!\w) )
+    | (?P<url> \b[a-z][a-z0-9+]{1,15}://[^\s"'<>]+ )
+    | (?P<time>
+          \b[0-9]{4}-[0-9]{2}-[0-9]{2}
+          (?: [T\ ][0-9]{2}:[0-9]{2} (?: :[0-9]{2} (?: [.,][0-9]+ )? )?
+              (?: Z | \ ?[+-][0-9]{2}:?[0-9]{2} )? )? \b
+        | \b[0-9]{1,2}:[0-9]{2}:[0-9]{2} (?: [.,][0-9]+ )? \b )
+    | (?P<id>
+          \b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b
+        | \b[a-z]{1,3}_[0-9a-z]{8,}\b )
+    | (?P<path> (?<![\w/]) (?: ~ | \.{1,2} | [a-z]: )? (?: [/\\][\w.@+~-]+ )+ [/\\]? )
+    | (?P<host>
+          \b[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b
+        | (?<![\w:]) (?=[0-9a-f:]*[0-9]) [0-9a-f]{0,4} (?: :[0-9a-f]{0,4} ){2,7} (?![\w:]) )
+    | (?P<hex> \b0x[0-9a-f]+\b | \b(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{8,}\b )
+    | (?P<duration>
+          (?<!\w) (?: [0-9]+(?:\.[0-9]+)? \ ?
+                      (?: ns | [uµ]s | ms | s | sec | secs | seconds? | m | min | mins | minutes?
+                        | h | hrs? | hours? | d | days? ) (?![^\W\d]) )+ )
+    | (?P<code> \b(?: exit | step | signal | status | code | http )\ [0-9]{1,5}\b )
+    | (?P<word> [^\W\d]\w*(?:[.-]\w+)* )
+    | (?P<n> (?: (?<!\w)[+-] )? [0-9]+(?:[.,][0-9]+)* )
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def cause_of(message: str) -> str:
+    """What a failure message says, whichever item says it: the key of a group of failures.
+
+    Numbers, times, ids, quoted texts, paths and names with digits become placeholders:
+    `disk full on db-017: 12 MB left` is `disk full on <name>: <n> MB left`. Codes stay: `exit 137`.
+    """
+    text = " ".join(message[:_MOST_READ].split())
+    return _VARIABLE.sub(_placeholder, text)[:MAX_CAUSE].rstrip()
+
+
+def _placeholder(match: re.Match[str]) -> str:
+    kind = match.lastgroup
+    word = match[0]
+    if kind == "code":
+        return word
+    if kind != "word":
+        return f"<{kind}>"
+    return "<name>" if any(char.isdigit() for char in word) else word

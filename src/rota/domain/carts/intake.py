@@ -1,21 +1,64 @@
-"""The items of a cart that is handed in: each checked against its job, and given its wave."""
+"""The items of a cart that is submitted: each checked against its job, and given its wave."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import chain, groupby, repeat
+from typing import Any, assert_never
 
-from rota.domain.carts.definition import MAX_ITEMS, CartRules, Order
-from rota.domain.carts.template import CartItem, CartTemplate
-from rota.domain.carts.waves import wave_of_each
+from rota.domain.carts.definition import MAX_ITEMS, CartItem, CartRules, CartTemplate, Order, Share
 from rota.domain.errors import Invalid, Problem
 from rota.domain.ids import JobId
 from rota.domain.job import Job
 from rota.domain.jobfile import parse_inputs, read_job
 from rota.domain.spec import JobSpec
+
+_MOST_PARTS = 8  # of a text for people
+
+
+def wave_of_each(order: Order, total: int, group_sizes: Sequence[Share] = ()) -> Iterator[int]:
+    """The order number of each item in turn, from 1. EXPLICIT ones stand at the items."""
+    sizes = wave_sizes(order, total, group_sizes)
+    return chain.from_iterable(repeat(number, size) for number, size in enumerate(sizes, 1))
+
+
+def wave_sizes(order: Order, total: int, group_sizes: Sequence[Share] = ()) -> Iterator[int]:
+    """How many items each wave has. `group_sizes` of GROUPS are never empty."""
+    match order:
+        case Order.SERIAL:
+            return repeat(1, total)
+        case Order.PARALLEL:
+            return repeat(total, min(total, 1))
+        case Order.GROUPS:
+            return _ramp(total, group_sizes)
+        case Order.EXPLICIT:
+            raise ValueError("explicit order numbers are written at the items")
+        case _:
+            assert_never(order)
+
+
+def _ramp(total: int, group_sizes: Sequence[Share]) -> Iterator[int]:
+    sizes = [max(1, size.rounded_up(total)) for size in group_sizes]
+    left = total
+    for size in chain(sizes, repeat(sizes[-1])):
+        if not left:
+            return
+        yield min(size, left)
+        left -= min(size, left)
+
+
+def waves_in_words(sizes: Iterable[int]) -> str:
+    """The sizes of all waves: `1, 5, 20, 100 × 9, 74`; of many, the first ones and the last."""
+    runs = [(size, sum(1 for _ in equal)) for size, equal in groupby(sizes)]
+    parts = [f"{size} × {count}" if count > 1 else str(size) for size, count in runs]
+    if len(parts) <= _MOST_PARTS:
+        return ", ".join(parts)
+    waves = sum(count for _, count in runs)
+    return f"{', '.join(parts[: _MOST_PARTS - 2])}, …, {parts[-1]} ({waves} waves)"
+
 
 MAX_PROBLEMS = 100  # that are told one by one
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rota.domain.carts.budget import is_breached, window
 from rota.domain.carts.definition import OnBreach
-from rota.domain.carts.facts import CartFacts
+from rota.domain.carts.facts import CartFacts, is_breached, window
 from rota.domain.carts.states import CANCELLING, CartState, PauseReason, WaitReason
 from rota.domain.states import RunState, is_final
 

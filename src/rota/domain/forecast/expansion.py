@@ -1,17 +1,23 @@
-"""The coming starts of schedules: due times, moved or ruled out as firing would do it."""
+"""The coming starts: due times of schedules as firing would answer them, and what follows others.
+
+Successors are intervals from completion, `after`, and carts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from bisect import bisect_right, insort
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from operator import sub
+from math import inf
+from operator import itemgetter, sub
 
-from rota.domain.calendars.answers import Allowed, ReleasedAt, SkippedBy, blackout_answer
-from rota.domain.calendars.blackout import Blackout
-from rota.domain.firing.coming import next_start
-from rota.domain.firing.pieces import fold, pieces_of
-from rota.domain.ids import instant, micros
+from rota.domain.calendars.blackout import Allowed, Blackout, ReleasedAt, SkippedBy, blackout_answer
+from rota.domain.firing import fold, next_start, pieces_of
+from rota.domain.forecast.ahead import JobAhead, RunAhead
+from rota.domain.gates import after_key
+from rota.domain.ids import CartId, JobId, instant, micros
 from rota.domain.schedule import Timetable
 from rota.domain.schedule.expressions import DueSource
 from rota.domain.schedule.zoned_cron import ZonedCron
@@ -152,3 +158,222 @@ def _newest(ready: Sequence[int], length: int) -> Iterator[int]:
             waiting = index
     if waiting is not None:
         yield waiting
+
+
+@dataclass(frozen=True, slots=True)
+class DueRun:
+    """A due run, as it would come if it had to wait for nobody."""
+
+    run: RunAhead
+    since: float  # the due time before: whoever has completed later need not do so again
+    missed_at: float = inf  # when it waits no longer, and is MISSED; infinity: never
+
+
+@dataclass(frozen=True, slots=True)
+class DueLine:
+    """The due runs of a job that comes after others."""
+
+    upstreams: Sequence[str]  # keys, see `after_key`
+    overlap: Overlap
+    runs: Sequence[DueRun]  # by `since`
+    completed: Mapping[str, float] = field(default_factory=dict)  # the last time; missing: never
+    within: float = inf  # how long runs that are still to be made wait
+    free_at: float = -inf  # when the run before these has ended
+
+
+def let_go(line: DueLine) -> tuple[list[RunAhead], DueLine]:
+    """The runs that wait for nobody, and the line of all others."""
+    progress = LineProgress(line)
+    released = [*progress.release()]
+    return released, replace(line, runs=tuple(progress.waiting), free_at=progress.free_at)
+
+
+class LineProgress:
+    """Lets runs of a line go as their upstreams complete."""
+
+    def __init__(self, line: DueLine) -> None:
+        self._line = line
+        self._ends = {key: _known(line.completed.get(key)) for key in line.upstreams}
+        self.waiting = deque(line.runs)
+        self.free_at = line.free_at
+        self._missed: list[RunAhead] = []
+
+    def complete(self, upstream: str, at: float) -> Iterator[RunAhead]:
+        """A job that it comes after will have completed then: those that need not wait longer."""
+        insort(self._ends[upstream], at)
+        return self.release()
+
+    def expect(self, run: RunAhead, since: float) -> Iterator[RunAhead]:
+        """One more comes, the last so far."""
+        self.waiting.append(DueRun(run, since, run.ready_at + self._line.within))
+        return self.release()
+
+    def release(self) -> Iterator[RunAhead]:
+        """Those of which it is known when all upstreams have completed for them."""
+        known_to = min(ends[-1] for ends in self._ends.values())
+        while self.waiting and self.waiting[0].since < known_to:
+            due = self.waiting.popleft()
+            key, at = max(self._completions(due.since), key=itemgetter(1))
+            if (run := self._passed(due, key, at)) is not None:
+                yield run
+
+    def left(self) -> list[RunAhead]:
+        """Those for which somebody does not complete in time: they do not start."""
+        while self.waiting:
+            due = self.waiting.popleft()
+            lacks = next(key for key, ends in self._ends.items() if ends[-1] <= due.since)
+            self._passed(due, lacks, inf)
+        return self._missed
+
+    def _completions(self, since: float) -> Iterator[tuple[str, float]]:
+        for key, ends in self._ends.items():
+            yield key, ends[bisect_right(ends, since)]
+
+    def _passed(self, due: DueRun, upstream: str, at: float) -> RunAhead | None:
+        """The run that need not wait any more from then on; None: it will never start."""
+        run = replace(due.run)
+        if at > run.ready_at:
+            run.held_until, run.waits_for = at, upstream
+        if self._is_dropped(due, run):
+            return None
+        if at == inf or at > max(run.ready_at, due.missed_at):
+            self.free_at = max(self.free_at, due.missed_at)
+            self._missed.append(run)
+            return None
+        self.free_at = max(self.free_at, run.arrives_at) + run.seconds
+        if self._line.overlap is Overlap.CANCEL_PREVIOUS and self.waiting:
+            run.seconds = min(run.seconds, self._next_at - run.arrives_at)
+        return run
+
+    @property
+    def _next_at(self) -> float:
+        return self.waiting[0].run.ready_at if self.waiting else inf
+
+    def _is_dropped(self, due: DueRun, run: RunAhead) -> bool:
+        """Whether the overlap rule lets the run come to nothing, as if each started at once."""
+        waited = min(run.arrives_at, due.missed_at)
+        match self._line.overlap:
+            case Overlap.SKIP:
+                return run.ready_at < self.free_at
+            case Overlap.QUEUE_ONE:
+                return self._is_replaced(run, max(waited, self.free_at))
+            case Overlap.CANCEL_PREVIOUS:
+                return self._is_replaced(run, waited)
+            case Overlap.QUEUE_ALL | Overlap.ALLOW:
+                return False
+
+    def _is_replaced(self, run: RunAhead, waits_until: float) -> bool:
+        """Whether the next one comes while it waits."""
+        return run.ready_at < waits_until and self._next_at < waits_until
+
+
+def _known(completed: float | None) -> list[float]:
+    """Ends of an upstream, after one that helps nobody."""
+    return [-inf] if completed is None else [-inf, completed]
+
+
+@dataclass(frozen=True, slots=True)
+class CartAhead:
+    """What a cart still has to do."""
+
+    id: CartId
+    job: JobAhead  # of its items
+    waves: Sequence[int]  # items that have no run yet, by wave, from the current one on
+    window: int  # how many may be in flight
+    wait: float = 0.0  # seconds between two waves
+    open: int = 0  # items that have a run which is not final
+
+
+@dataclass(frozen=True, slots=True)
+class Sequels:
+    """What is known beforehand about runs that follow others."""
+
+    again: Mapping[JobId, Callable[[float], float | None]] = field(default_factory=dict)
+    followers: Mapping[JobId, Sequence[JobAhead]] = field(default_factory=dict)
+    lines: Mapping[JobId, DueLine] = field(
+        default_factory=dict
+    )  # of jobs with due times of their own
+    carts: Sequence[CartAhead] = ()
+
+    @property
+    def are_any(self) -> bool:
+        return bool(self.again or self.followers or self.lines or self.carts)
+
+
+class Following:
+    """Implements `Successors`; remembers how far carts are, and who still waits."""
+
+    def __init__(self, sequels: Sequels) -> None:
+        self._sequels = sequels
+        self._lines = {job: LineProgress(line) for job, line in sequels.lines.items()}
+        self._followed: dict[str, list[LineProgress]] = defaultdict(list)
+        for job, line in sequels.lines.items():
+            for upstream in line.upstreams:
+                self._followed[upstream].append(self._lines[job])
+        self._carts = {cart.id: _CartProgress(cart) for cart in sequels.carts}
+
+    def follow(self, run: RunAhead) -> Sequence[RunAhead]:
+        job = run.job
+        found = [*self._after(run)]
+        if job.cart is not None:
+            found += self._carts[job.cart].follow(run) if job.cart in self._carts else ()
+        elif (again := self._sequels.again.get(job.id)) and (due := again(run.end_at)) is not None:
+            found += self._again(run, due)
+        return found
+
+    def left(self) -> Sequence[RunAhead]:
+        return [run for line in self._lines.values() for run in line.left()]
+
+    def _after(self, run: RunAhead) -> Iterator[RunAhead]:
+        """Runs of the jobs that come after its own."""
+        job, end = run.job, run.end_at
+        yield from (_made(follower, end) for follower in self._sequels.followers.get(job.id, ()))
+        upstream = after_key(job.project, job.name)
+        for line in self._followed.get(upstream, ()):
+            yield from line.complete(upstream, end)
+
+    def _again(self, run: RunAhead, at: float) -> Iterable[RunAhead]:
+        """The next one of its job."""
+        following, line = _made(run.job, at), self._lines.get(run.job.id)
+        return [following] if line is None else line.expect(following, since=run.due_at)
+
+
+def first_items(cart: CartAhead, at: float) -> list[RunAhead]:
+    """The items with which a cart goes on that has nothing open."""
+    return [_made(cart.job, at) for _ in range(min(cart.window, cart.waves[0]))]
+
+
+class _CartProgress:
+    """The items of a cart: wave after wave, in each as many at once as may be."""
+
+    def __init__(self, cart: CartAhead) -> None:
+        self._cart = cart
+        self._wave = 0
+        self._released = cart.open or min(cart.window, cart.waves[0])  # and not started yet
+        self._left = cart.waves[0] - (0 if cart.open else self._released)
+        self._last_end = 0.0
+
+    def follow(self, run: RunAhead) -> list[RunAhead]:
+        """An item has started: the next one of its wave comes when it ends."""
+        self._last_end = max(self._last_end, run.end_at)
+        self._released -= 1
+        if self._left > 0:
+            self._left -= 1
+            self._released += 1
+            return [_made(self._cart.job, run.end_at)]
+        return [] if self._released else self._next_wave()
+
+    def _next_wave(self) -> list[RunAhead]:
+        """All items of the wave have started, so that its end is known."""
+        self._wave += 1
+        if self._wave >= len(self._cart.waves):
+            return []
+        count = self._cart.waves[self._wave]
+        self._released = min(self._cart.window, count)
+        self._left = count - self._released
+        opens_at = self._last_end + self._cart.wait
+        return [_made(self._cart.job, opens_at) for _ in range(self._released)]
+
+
+def _made(job: JobAhead, at: float) -> RunAhead:
+    return RunAhead(job, at, at, job.durations.usual)

@@ -1,18 +1,95 @@
-"""A forecast as a whole, and what is told of it."""
+"""A forecast as a whole: what it says, what will be short, and how right earlier ones were."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
 from math import inf
 
-from rota.domain.forecast.ahead import RunAhead, Setting
-from rota.domain.forecast.durations import Source
-from rota.domain.forecast.saturation import NOTICED_SECONDS, shortage_of
+from rota.domain.forecast.ahead import JOB_GATE, WORKER_GATE, RunAhead, Setting, Source
+from rota.domain.gates import AFTER
 from rota.domain.ids import JobId
+from rota.domain.keys import KeyKind
 from rota.domain.schedule import Timetable, clock_remark
+
+NOTICED_SECONDS = 1.0  # shorter waits are nobody's concern
+_NAMED = 3  # jobs of each stretch
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """A stretch in which runs wait for the same thing."""
+
+    what: str  # `worker:POOL` or a key
+    begins_at: float
+    ends_at: float
+    waiting: int  # runs that waited in it
+    longest_wait: float
+    jobs: Sequence[str]  # whose runs waited, the most frequent first
+    unplaced: int = 0  # those that do not start in the time ahead
+
+
+def saturations(runs: Iterable[RunAhead], until: float) -> list[Saturation]:
+    """All such stretches, in order.
+
+    A job that keeps its own runs back is none of them, nor is one that others come after.
+    """
+    waits: dict[str, list[RunAhead]] = defaultdict(list)
+    for run in runs:
+        if _is_short(run) and run.wait > NOTICED_SECONDS:
+            waits[shortage_of(run)].append(run)
+    found = [span for what, each in waits.items() for span in _spans(what, each, until)]
+    return sorted(found, key=lambda span: (span.begins_at, span.what))
+
+
+def shortage_of(run: RunAhead) -> str:
+    """What a run waits for, as one text."""
+    return f"{WORKER_GATE}:{run.job.pool}" if run.waits_for == WORKER_GATE else run.waits_for
+
+
+def _is_short(run: RunAhead) -> bool:
+    return run.waits_for not in ("", JOB_GATE) and not run.waits_for.startswith(AFTER)
+
+
+def resource_of(shortage: str) -> str:
+    """The pool or declaration of which there is too little: `worker:POOL`, `rate:PROJECT/NAME`.
+
+    "" for inputs that runs exclude one another by, which are as many as there are values.
+    """
+    if shortage.startswith(f"{KeyKind.EXCLUSIVE}:"):
+        return ""
+    return "/".join(shortage.split("/")[:2])  # without whom a limit has a bucket for
+
+
+def _spans(what: str, waiting: Sequence[RunAhead], until: float) -> Iterator[Saturation]:
+    """Waits that overlap are one stretch."""
+    lot: list[RunAhead] = []
+    end = 0.0
+    for run in sorted(waiting, key=lambda run: run.ready_at):
+        if lot and run.ready_at > end:
+            yield _span(what, lot, end, until)
+            lot = []
+        lot.append(run)
+        end = max(end, min(run.start_at, until))
+    if lot:
+        yield _span(what, lot, end, until)
+
+
+def _span(what: str, lot: Sequence[RunAhead], end: float, until: float) -> Saturation:
+    names = Counter(run.job.name for run in lot).most_common(_NAMED)
+    longest = max(min(run.start_at, until) - run.ready_at for run in lot)
+    return Saturation(
+        what=what,
+        begins_at=lot[0].ready_at,
+        ends_at=end,
+        waiting=len(lot),
+        longest_wait=longest,
+        jobs=tuple(name for name, _ in names),
+        unplaced=sum(run.start_at == inf for run in lot),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +174,54 @@ def _note_wait(entry: JobOutlook, run: RunAhead, until: float) -> None:
         entry.longest_wait, entry.waits_for = wait, shortage_of(run)
     elif is_unplaced and not entry.waits_for:  # its time comes last
         entry.waits_for = shortage_of(run)
+
+
+NEAR = timedelta(seconds=2)
+NEAR_SHARE = 0.1  # of the time ahead that was looked into
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A start that was predicted, and when it came."""
+
+    made_at: datetime
+    predicted: datetime
+    actual: datetime
+
+    @property
+    def error(self) -> timedelta:
+        return abs(self.actual - self.predicted)
+
+    @property
+    def is_near(self) -> bool:
+        """Within 2 s, or within a tenth of the time that lay ahead."""
+        return self.error <= max(NEAR, (self.actual - self.made_at) * NEAR_SHARE)
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Predicted starts against real ones."""
+
+    starts: int
+    near: int
+    usual_error: timedelta  # half of them were no more off than this
+    high_error: timedelta  # nine in ten were no more off than this
+
+    @property
+    def share(self) -> float:
+        """Of those that were near."""
+        return self.near / self.starts
+
+
+def accuracy_of(outcomes: Iterable[Outcome]) -> Accuracy | None:
+    """None: nothing was predicted that has started since."""
+    known = list(outcomes)
+    if not known:
+        return None
+    errors = sorted(each.error for each in known)
+    return Accuracy(
+        starts=len(known),
+        near=sum(each.is_near for each in known),
+        usual_error=errors[(len(errors) - 1) // 2],
+        high_error=errors[(len(errors) - 1) * 9 // 10],
+    )

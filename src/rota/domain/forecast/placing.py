@@ -1,20 +1,198 @@
-"""Runs of the time ahead, placed on the workers by the code that schedules."""
+"""Runs of the time ahead, placed on the workers by the code that schedules.
+
+Mostly nothing waits, or any worker will do: those two cases are found and answered quickly.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import chain, takewhile
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import chain, count, islice, takewhile
 from math import inf
+from operator import le
 
-from rota.domain.forecast.ahead import JOB_GATE, WORKER_GATE, RunAhead, Setting, Successors
-from rota.domain.forecast.at_once import all_start_at_once
-from rota.domain.forecast.plain_pools import Contended, PlainPools
+from rota.domain.forecast.ahead import (
+    JOB_GATE,
+    WORKER_GATE,
+    JobAhead,
+    RunAhead,
+    Setting,
+    Successors,
+)
+from rota.domain.keys import Key
 from rota.domain.resources import SLOTS, UNIT
-from rota.domain.shared_keys import Key
 from rota.domain.simulation.model import Observer, SimRun
 from rota.domain.simulation.world import World
+
+
+def all_start_at_once(
+    slots: Mapping[str, int], going: Iterable[RunAhead], coming: Iterable[RunAhead]
+) -> bool:
+    """Whether every run that comes finds a slot at its time, and room in the limit of its job.
+
+    Any slot of a pool will do for each of them.
+    """
+    bounds = _Bounds(slots)
+    for run in going:
+        bounds.enter(run, run.start_at)
+    for run in coming:
+        bounds.enter(run, run.ready_at)
+    return bounds.are_enough
+
+
+@dataclass(slots=True)
+class _Bound:
+    """What so many runs may be in at most, with when each comes and goes."""
+
+    most: int
+    comes: list[float] = field(default_factory=list)
+    goes: list[float] = field(default_factory=list)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether somebody has always gone before one more comes than there may be."""
+        self.comes.sort()
+        self.goes.sort()
+        return all(map(le, self.goes, islice(self.comes, self.most, None)))
+
+
+class _Bounds:
+    """The slots of pools and the limits of jobs."""
+
+    def __init__(self, slots: Mapping[str, int]) -> None:
+        self._slots = slots
+        self._pools: dict[str, _Bound] = {}
+        self._groups: dict[str, _Bound] = {}
+        self._of_jobs: dict[JobAhead, tuple[_Bound, ...]] = {}
+
+    @property
+    def are_enough(self) -> bool:
+        return all(bound.is_enough for bound in chain(self._pools.values(), self._groups.values()))
+
+    def enter(self, run: RunAhead, at: float) -> None:
+        bounds = self._of_jobs.get(run.job)
+        if bounds is None:
+            bounds = self._of_jobs[run.job] = tuple(self._bounds(run.job))
+        end = at + run.seconds
+        for bound in bounds:
+            bound.comes.append(at)
+            bound.goes.append(end)
+
+    def _bounds(self, job: JobAhead) -> Iterator[_Bound]:
+        yield self._pools.setdefault(job.pool, _Bound(self._slots.get(job.pool, 0)))
+        if job.limit is not None:
+            group = self._groups.setdefault(job.group, _Bound(job.limit))
+            group.most = min(group.most, job.limit)
+            yield group
+
+
+_END, _OUTSIDE_END, _ARRIVAL = range(3)  # at one instant, what ends goes first
+
+
+class Contended(Exception):
+    """Runs of several lines wait for one pool."""
+
+    def __init__(self, pool: str) -> None:
+        super().__init__(pool)
+        self.pool = pool
+
+
+class PlainPools:
+    """Lets runs start as soon as their pool has a slot free."""
+
+    def __init__(self, slots: Mapping[str, int], successors: Successors | None) -> None:
+        self._free = defaultdict(int, slots)
+        self._successors = successors
+        self._queues: dict[str, list[tuple[int, RunAhead]]] = defaultdict(list)  # by age
+        self._going: dict[str, int] = defaultdict(int)  # by group
+        self._held_back: dict[str, deque[tuple[int, RunAhead]]] = defaultdict(deque)  # by group
+        self._events: list[tuple[float, int, int, RunAhead]] = []
+        self._numbers = count()
+
+    def go_on(self, run: RunAhead) -> None:
+        """A run that a worker has already."""
+        self._free[run.job.pool] -= 1
+        if run.job.limit is not None:
+            self._going[run.job.group] += 1
+        self._begin(run, run.start_at)
+
+    def go_on_outside(self, run: RunAhead) -> None:
+        """The same of a worker whose slots are none of these."""
+        if run.job.limit is not None:
+            self._going[run.job.group] += 1
+        self._begin(run, run.start_at, _OUTSIDE_END)
+
+    def run(self, runs: Iterable[RunAhead], until: float) -> None:
+        """Place all runs, given in order of their time. `Contended`: it cannot be done here."""
+        events = self._events
+        for run in runs:
+            at = run.ready_at
+            if at > until:
+                break
+            if events and events[0][0] <= at:
+                self._pass_time(at)
+            self._arrive(run, at)
+        self._pass_time(until)
+
+    def _pass_time(self, until: float) -> None:
+        events = self._events
+        while events and events[0][0] <= until:
+            at, kind, _, run = heappop(events)
+            if kind == _ARRIVAL:
+                self._arrive(run, at)
+                continue
+            self._let_next_go(run.job, at)  # first: it may be older than what is in the queue
+            if kind == _END:
+                self._free_slot(run.job.pool, at)
+
+    def _arrive(self, run: RunAhead, at: float) -> None:
+        self._let_in(next(self._numbers), run, at)
+
+    def _let_in(self, age: int, run: RunAhead, at: float) -> None:
+        job = run.job
+        if job.limit is not None:
+            if self._going[job.group] >= job.limit:
+                run.waits_for = run.waits_for or JOB_GATE
+                self._held_back[job.group].append((age, run))
+                return
+            self._going[job.group] += 1
+        if self._free[job.pool] > 0:
+            self._free[job.pool] -= 1
+            self._begin(run, at)
+        else:
+            self._queue(age, run)
+
+    def _queue(self, age: int, run: RunAhead) -> None:
+        job, queue = run.job, self._queues[run.job.pool]
+        if queue:
+            line = queue[0][1].job
+            if (line.priority, line.share) != (job.priority, job.share):
+                raise Contended(job.pool)
+        run.waits_for = run.waits_for or WORKER_GATE
+        heappush(queue, (age, run))
+
+    def _begin(self, run: RunAhead, at: float, ends: int = _END) -> None:
+        run.start_at = at
+        heappush(self._events, (at + run.seconds, ends, next(self._numbers), run))
+        if self._successors is not None and run.seconds < inf:
+            for follower in self._successors.follow(run):
+                event = follower.arrives_at, _ARRIVAL, next(self._numbers), follower
+                heappush(self._events, event)
+
+    def _free_slot(self, pool: str, at: float) -> None:
+        if queue := self._queues[pool]:
+            self._begin(heappop(queue)[1], at)
+        else:
+            self._free[pool] += 1
+
+    def _let_next_go(self, job: JobAhead, at: float) -> None:
+        if job.limit is not None:
+            self._going[job.group] -= 1
+            if held_back := self._held_back[job.group]:
+                self._let_in(*held_back.popleft(), at)
+
 
 MOST_DECIDED = 50_000  # runs of which a forecast finds out who goes first
 _OF_A_JOB = "job:"  # how the simulation calls the limit of a job

@@ -6,13 +6,10 @@ whether a job may replace another is decided elsewhere.
 
 from __future__ import annotations
 
-from rota.domain.jobfile.cart_documents import cart_document
-from rota.domain.jobfile.carts import CartEntry, read_cart
-from rota.domain.jobfile.dump import to_block, to_yaml
+from rota.domain.jobfile.carts import CartEntry, cart_document, read_cart
+from rota.domain.jobfile.export import json_schema, reference, to_block, to_yaml
 from rota.domain.jobfile.inputs import parse_input_sets, parse_inputs
 from rota.domain.jobfile.read import JobEntry, JobFile, read_file, read_job
-from rota.domain.jobfile.reference import reference
-from rota.domain.jobfile.schema import json_schema
 
 __all__ = [
     "CartEntry",

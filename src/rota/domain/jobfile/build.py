@@ -7,12 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from rota.domain.durations import parse_duration
 from rota.domain.jobfile.demands import build_after, build_rate_limits, build_resources
 from rota.domain.jobfile.kinds import parse_share
+from rota.domain.quantities import parse_duration, parse_size
 from rota.domain.schedule import is_one_off
 from rota.domain.schedule.zones import load_zone
-from rota.domain.sizes import parse_size
 from rota.domain.spec import (
     Backoff,
     Delivery,

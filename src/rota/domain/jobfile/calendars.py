@@ -11,14 +11,12 @@ from rota.domain.calendars.compilation import MAX_WINDOWS
 from rota.domain.calendars.grammar import MAX_LENGTH
 from rota.domain.errors import Invalid, Problem
 from rota.domain.jobfile.build import Document
-from rota.domain.jobfile.kinds import INVALID, Choice, Rejected, Text
-from rota.domain.jobfile.measures import Zone
+from rota.domain.jobfile.kinds import INVALID, Choice, Rejected, Text, Zone
 from rota.domain.jobfile.report import At, Report
 from rota.domain.jobfile.sections import Field, ListOf, Section
 from rota.domain.jobfile.text import Place, parse_text
 from rota.domain.jobfile.vocabulary import NAME
-from rota.domain.jobfile.wording import did_you_mean
-from rota.domain.schedule.quoting import quoted
+from rota.domain.wording import did_you_mean, quoted
 
 MAX_CALENDARS = 1_000
 MAX_CALENDARS_OF_JOB = 10

@@ -1,40 +1,36 @@
-"""Carts of a job file: documents that passed every check turned into templates."""
+"""Carts of a job file: checked documents turned into templates, and templates into documents."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from rota.domain.carts.definition import (
     Between,
+    CartItem,
     CartRules,
+    CartTemplate,
     Failures,
+    ItemsFile,
+    ItemSource,
+    LiveWorkers,
     OnBreach,
     Order,
     Scope,
     Share,
     parse_share,
 )
-from rota.domain.carts.template import (
-    CartItem,
-    CartTemplate,
-    ItemsFile,
-    ItemSource,
-    LiveWorkers,
-)
-from rota.domain.durations import parse_duration
 from rota.domain.errors import Problem
 from rota.domain.jobfile.build import Document, build_schedule
-from rota.domain.jobfile.cart_fields import CART
-from rota.domain.jobfile.cart_rules import check_cart
+from rota.domain.jobfile.cart_fields import CART, check_cart
 from rota.domain.jobfile.inputs import check_inputs
 from rota.domain.jobfile.report import At, Report, dotted
 from rota.domain.jobfile.text import Place
-from rota.domain.jobfile.wording import did_you_mean
-from rota.domain.schedule.quoting import quoted
+from rota.domain.quantities import format_duration, parse_duration
 from rota.domain.spec import JobSpec
+from rota.domain.wording import did_you_mean, quoted
 
 _SCHEDULE = ("schedule", "timezone")
 
@@ -214,3 +210,111 @@ def _between(document: Document) -> Between:
         check=document.get("check", ""),
         approve=document.get("approve", ""),
     )
+
+
+_T = TypeVar("_T")
+
+
+def cart_document(template: CartTemplate) -> dict[str, Any]:
+    """The template in the file's vocabulary, without what is left at its default."""
+    schedule, rules = template.schedule, template.rules
+    return _written(
+        {
+            "name": template.name,
+            "description": template.description,
+            "labels": dict(template.labels),
+            "job": template.job,
+            **_source(template.items),
+            "rollback": template.rollback,
+            "priority": template.priority,
+            "schedule": _one_or_list(schedule.expressions) if schedule else None,
+            "timezone": schedule.timezone if schedule and schedule.timezone != "UTC" else None,
+            "calendars": list(rules.calendars),
+            "order": str(rules.order) if template.order_is_written else None,
+            **_rules_document(rules),
+        }
+    )
+
+
+def _rules_document(rules: CartRules) -> dict[str, Any]:
+    return {
+        "group_size": _one_or_list([_share_document(size) for size in rules.group_sizes]),
+        "max_parallel": rules.max_parallel,
+        "failures": _failures_document(rules.failures),
+        "between": _between_document(rules.between),
+    }
+
+
+def _source(items: ItemSource) -> dict[str, Any]:
+    match items:
+        case ItemsFile(path):
+            return {"items_from": path}
+        case LiveWorkers(labels):
+            return {"items_from": {"workers": dict(labels)}}
+        case _:
+            return {"items": [_item(item) for item in items]}
+
+
+def _item(item: CartItem) -> dict[str, Any]:
+    return _written(
+        {"key": item.key, "order": item.order, "with": dict(item.inputs), "job": item.job}
+    )
+
+
+def _share_document(share: Share) -> int | str:
+    return str(share) if share.is_percent else int(share.value)
+
+
+def _failures_document(failures: Failures) -> dict[str, Any]:
+    usual = Failures()
+    return _written(
+        {
+            "allow": _share_document(failures.allow) if failures.allow != usual.allow else None,
+            "of": str(failures.scope) if failures.scope != usual.scope else None,
+            "then": str(failures.then) if failures.then != usual.then else None,
+            "strict": failures.strict or None,
+        }
+    )
+
+
+def _between_document(between: Between) -> dict[str, Any]:
+    wait = format_duration(between.wait) if between.wait else None
+    return _written({"wait": wait, "check": between.check, "approve": between.approve})
+
+
+def _one_or_list(values: Sequence[_T]) -> _T | list[_T]:
+    return values[0] if len(values) == 1 else list(values)
+
+
+def _written(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+
+
+ItemDocuments: TypeAlias = Sequence[Mapping[str, Any]]
+
+
+def fill_carts(written: Any, items: Mapping[str, ItemDocuments], root: At) -> Any:
+    """The file as if its carts had these items written in it; what fits no cart is reported."""
+    if not items:
+        return written
+    carts = written.get("carts") if isinstance(written, Mapping) else None
+    found = carts if isinstance(carts, list) else []
+    lacking = {cart["name"] for cart in found if _names_file(cart)}
+    for name in sorted(items.keys() - lacking):
+        message = f"items came for the cart {quoted(name)}, which names no file of them"
+        root.child("carts").refuse(message)
+    filled = [_filled(cart, items) if _names_file(cart) else cart for cart in found]
+    return {**written, "carts": filled} if found else written
+
+
+def _names_file(cart: Any) -> bool:
+    if not isinstance(cart, Mapping):
+        return False
+    return isinstance(cart.get("name"), str) and isinstance(cart.get("items_from"), str)
+
+
+def _filled(cart: Mapping[str, Any], items: Mapping[str, ItemDocuments]) -> Mapping[str, Any]:
+    if cart["name"] not in items:
+        return cart
+    rest = {name: value for name, value in cart.items() if name != "items_from"}
+    return {**rest, "items": list(items[cart["name"]])}

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from rota.domain.durations import format_duration, parse_duration
 from rota.domain.jobfile.build import Document
 from rota.domain.jobfile.demands import MOST_TOKENS
-from rota.domain.jobfile.kinds import INVALID, Choice, Integer
-from rota.domain.jobfile.measures import Duration
+from rota.domain.jobfile.kinds import INVALID, Choice, Duration, Integer
 from rota.domain.jobfile.parts import SHORTEST
 from rota.domain.jobfile.report import At, refuse_repeated
 from rota.domain.jobfile.sections import Field, ListOf, Section
 from rota.domain.jobfile.slips import LIMIT_ADVICE, RESOURCE_ADVICE
 from rota.domain.jobfile.vocabulary import NAME
-from rota.domain.limits import READERS, Each, Limit, Resource, Sharing
+from rota.domain.keys import READERS, Each, Limit, Resource, Sharing
+from rota.domain.quantities import format_duration, parse_duration
 from rota.domain.resources import NAMES_OF_WORKERS
 
 Shared: TypeAlias = Limit | Resource

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from rota.domain.durations import format_duration
 from rota.domain.jobfile.calendars import CALENDARS, CALENDARS_OF_JOB
 from rota.domain.jobfile.cart_fields import CARTS
 from rota.domain.jobfile.declarations import DECLARATIONS
 from rota.domain.jobfile.demands import DEMANDS
-from rota.domain.jobfile.kinds import Choice, Flag, Integer
-from rota.domain.jobfile.measures import Duration, Instant, Size, Zone
+from rota.domain.jobfile.kinds import Choice, Duration, Flag, Instant, Integer, Size, Zone
 from rota.domain.jobfile.parts import (
     DST,
     INPUT,
@@ -28,17 +26,8 @@ from rota.domain.jobfile.parts import (
 )
 from rota.domain.jobfile.sections import Field, ListOf, MapOf, Section
 from rota.domain.jobfile.slips import DEFAULTS_ADVICE, FILE_ADVICE, JOB_ADVICE
-from rota.domain.jobfile.vocabulary import (
-    ENV,
-    LABELS,
-    LINE,
-    NAME,
-    NEEDS,
-    PROSE,
-    SCHEDULE,
-    VARIABLE,
-)
-from rota.domain.sizes import format_size
+from rota.domain.jobfile.vocabulary import ENV, LABELS, LINE, NAME, NEEDS, PROSE, SCHEDULE, VARIABLE
+from rota.domain.quantities import format_duration, format_size
 from rota.domain.spec import (
     DEFAULT_GRACE,
     DEFAULT_LOG_LIMIT,

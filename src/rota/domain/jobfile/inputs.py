@@ -7,11 +7,10 @@ from typing import TypeGuard
 
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.report import At, Report
-from rota.domain.jobfile.scalars import UnusableNumber, resolve
+from rota.domain.jobfile.text import UnusableNumber, resolve
 from rota.domain.jobfile.vocabulary import MAX_ENV_BYTES, InputValue
-from rota.domain.jobfile.wording import did_you_mean, shown
-from rota.domain.schedule.quoting import quoted
 from rota.domain.spec import Input, InputType, JobSpec
+from rota.domain.wording import did_you_mean, quoted, shown
 
 JsonScalar = str | int | float | bool
 

@@ -1,8 +1,4 @@
-"""The kinds of single values a job file has: how each is checked, described and put in a schema.
-
-`check` reports to its position and returns `INVALID`, or returns the value as the document keeps
-it: JSON-able and in the file's own vocabulary. Turning `"1h"` into a `timedelta` comes later.
-"""
+"""The kinds of single values a job file has: how each is checked, described and put in a schema."""
 
 from __future__ import annotations
 
@@ -10,12 +6,15 @@ import math
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Protocol
 
 from rota.domain.jobfile.report import At
-from rota.domain.jobfile.scalars import MAX_INTEGER
-from rota.domain.jobfile.wording import did_you_mean, listed, shown
+from rota.domain.jobfile.text import MAX_INTEGER
+from rota.domain.quantities import PATTERN, format_duration, format_size, parse_duration, parse_size
+from rota.domain.schedule.zones import load_zone
+from rota.domain.wording import did_you_mean, listed, shown
 
 Schema = dict[str, object]
 
@@ -225,3 +224,94 @@ class Choice(Scalar):
 
     def schema(self) -> Schema:
         return {"type": "string", "enum": self.names}
+
+
+FIRST_YEAR = 1970
+LAST_YEAR = 9998  # one short of the calendar's end, so that any zone's offset still fits
+
+
+@dataclass(frozen=True, slots=True)
+class Duration(Scalar):
+    least: timedelta = timedelta(0)
+    most: timedelta = timedelta(days=366)
+
+    words: str = "a duration such as 30s or 1h30m"
+
+    def accept(self, value: object, at: At) -> object:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise Refused
+        if isinstance(value, str) and not value.isprintable():
+            raise Refused
+        try:
+            duration = parse_duration(str(value))
+        except ValueError as error:
+            raise Refused(f"{at.name}: {error}") from error
+        if not self.least <= duration <= self.most:
+            limits = f"from {format_duration(self.least)} to {format_duration(self.most)}"
+            raise Refused(f"{at.name} must be {limits}, not {shown(value)}")
+        return value
+
+    def schema(self) -> Schema:
+        return {"type": "string", "minLength": 2, "maxLength": 64}
+
+
+@dataclass(frozen=True, slots=True)
+class Size(Scalar):
+    least: int
+    most: int
+
+    words: str = "a size such as 100MiB"
+
+    def accept(self, value: object, at: At) -> object:
+        if not isinstance(value, str):
+            raise Refused
+        try:
+            size = parse_size(value)
+        except ValueError as error:
+            raise Refused from error
+        if not self.least <= size <= self.most:
+            limits = f"from {format_size(self.least)} to {format_size(self.most)}"
+            raise Refused(f"{at.name} must be {limits}, not {shown(value)}")
+        return value
+
+    def schema(self) -> Schema:
+        return {"type": "string", "pattern": f"^{PATTERN}$"}
+
+
+@dataclass(frozen=True, slots=True)
+class Instant(Scalar):
+    """A time of day on a date; without an offset it is in the job's time zone."""
+
+    words: str = "an ISO 8601 time such as 2026-01-01T00:00:00Z"
+
+    def accept(self, value: object, at: At) -> object:
+        if not isinstance(value, str):
+            raise Refused
+        try:
+            instant = datetime.fromisoformat(value)
+        except ValueError as error:
+            raise Refused from error
+        if not FIRST_YEAR <= instant.year <= LAST_YEAR:
+            years = f"in the years {FIRST_YEAR} to {LAST_YEAR}"
+            raise Refused(f"{at.name} must be {years}, not {shown(value)}")
+        return value
+
+    def schema(self) -> Schema:
+        return {"type": "string", "minLength": 8, "maxLength": 40}
+
+
+@dataclass(frozen=True, slots=True)
+class Zone(Scalar):
+    words: str = "the name of a time zone such as Europe/Berlin"
+
+    def accept(self, value: object, at: At) -> object:
+        if not isinstance(value, str):
+            raise Refused
+        try:
+            load_zone(value)
+        except ValueError as error:
+            raise Refused(str(error)) from error
+        return value
+
+    def schema(self) -> Schema:
+        return {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_+/-]{0,95}$"}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from rota.domain.jobfile.kinds import Choice, Flag, Integer, Share
-from rota.domain.jobfile.measures import Duration
+from rota.domain.jobfile.kinds import Choice, Duration, Flag, Integer, Share
 from rota.domain.jobfile.sections import Field, ListOf, NotYet, Section
 from rota.domain.jobfile.slips import (
     INPUT_ADVICE,
@@ -14,16 +13,7 @@ from rota.domain.jobfile.slips import (
     SOURCE_ADVICE,
     STEP_ADVICE,
 )
-from rota.domain.jobfile.vocabulary import (
-    COMMAND,
-    ENV,
-    LINE,
-    PATH,
-    PROSE,
-    SHELL,
-    WORDS,
-    InputValue,
-)
+from rota.domain.jobfile.vocabulary import COMMAND, ENV, LINE, PATH, PROSE, SHELL, WORDS, InputValue
 from rota.domain.spec import Backoff, Fold, Gap, InputType, MisfirePolicy, StepCondition
 
 SHORTEST = timedelta(milliseconds=1)

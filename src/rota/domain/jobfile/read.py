@@ -10,9 +10,14 @@ from rota.domain.calendars import Calendar
 from rota.domain.errors import Problem
 from rota.domain.jobfile.build import Document, build_job
 from rota.domain.jobfile.calendars import build_calendar, check_calendars
-from rota.domain.jobfile.cart_filling import ItemDocuments, fill_carts
-from rota.domain.jobfile.cart_rules import check_carts
-from rota.domain.jobfile.carts import CartEntry, cart_entry, check_inputs_of_items
+from rota.domain.jobfile.cart_fields import check_carts
+from rota.domain.jobfile.carts import (
+    CartEntry,
+    ItemDocuments,
+    cart_entry,
+    check_inputs_of_items,
+    fill_carts,
+)
 from rota.domain.jobfile.declarations import Shared, build_declarations, check_declarations
 from rota.domain.jobfile.fields import FILE, JOB
 from rota.domain.jobfile.kinds import INVALID

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rota.domain.errors import Invalid, Problem
 from rota.domain.jobfile.text import Mark, Place
-from rota.domain.schedule.quoting import quoted
+from rota.domain.wording import quoted
 
 MAX_PROBLEMS = 1_000
 MAX_NAME = 128

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rota.domain.jobfile.advice import Advice
 from rota.domain.jobfile.kinds import INVALID, Kind, Rejected, Schema, Text
 from rota.domain.jobfile.report import At, Report
-from rota.domain.jobfile.wording import shown
-from rota.domain.schedule.quoting import quoted
+from rota.domain.jobfile.slips import Advice
+from rota.domain.wording import quoted, shown
 
 _TAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 

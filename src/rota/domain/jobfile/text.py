@@ -6,6 +6,7 @@ text: memory and time stay proportional to a text of at most `MAX_BYTES`.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,8 +15,63 @@ from typing import Any, NamedTuple, TypeAlias
 import yaml
 
 from rota.domain.errors import Invalid, Problem
-from rota.domain.jobfile.scalars import UnusableNumber, resolve
-from rota.domain.schedule.quoting import quoted
+from rota.domain.wording import quoted
+
+MAX_INTEGER = 2**63 - 1
+
+NULL = re.compile(r"~|null|Null|NULL|")
+BOOLEAN = re.compile(r"true|True|TRUE|false|False|FALSE")
+DECIMAL = re.compile(r"[-+]?[0-9]+")
+PREFIXED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+
+_SPECIAL_START = frozenset("~nNtTfF.+-0123456789")
+_MAX_DIGITS = 20  # also keeps clear of Python's own limit on converting digits
+
+
+class UnusableNumber(ValueError):
+    """A scalar that is a number to YAML, but none that can be kept or sent as JSON."""
+
+    hint = "put it in quotes if it is meant as text"
+
+
+def resolve(text: str) -> bool | int | float | str | None:
+    """The value of an unquoted scalar."""
+    if text and text[0] not in _SPECIAL_START:
+        return text
+    if NULL.fullmatch(text):
+        return None
+    if BOOLEAN.fullmatch(text):
+        return text[0] in "tT"
+    return _resolve_number(text)
+
+
+def _resolve_number(text: str) -> int | float | str:
+    if DECIMAL.fullmatch(text):
+        return _whole(text, 10)
+    if PREFIXED.fullmatch(text):
+        return _whole(text, 0)
+    if NOT_FINITE.fullmatch(text):
+        raise UnusableNumber(f"{quoted(text)} is not a number that can be stored")
+    if FLOAT.fullmatch(text):
+        return _fraction(text)
+    return text
+
+
+def _whole(text: str, base: int) -> int:
+    number = int(text, base) if len(text) <= _MAX_DIGITS else MAX_INTEGER + 1
+    if abs(number) > MAX_INTEGER:
+        raise UnusableNumber(f"{quoted(text)} is too large a number")
+    return number
+
+
+def _fraction(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise UnusableNumber(f"{quoted(text)} is too large a number")
+    return number
+
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 32

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from rota.domain.jobfile.kinds import Refused, Scalar, Schema, Text
 from rota.domain.jobfile.report import MAX_NAME, At
-from rota.domain.jobfile.scalars import MAX_INTEGER
 from rota.domain.jobfile.sections import Either, ListOf, MapOf
-from rota.domain.schedule.quoting import quoted
+from rota.domain.jobfile.text import MAX_INTEGER
+from rota.domain.wording import quoted
 
 MAX_SCRIPT = 1024 * 1024
 MAX_ENV_BYTES = 128 * 1024

@@ -6,12 +6,24 @@ of runs, stores or the jobs whose schedules it is handed.
 
 from __future__ import annotations
 
-from rota.domain.schedule.advice import warnings
-from rota.domain.schedule.clock_changes import ClockChange, clock_changes, clock_remark
 from rota.domain.schedule.compilation import compile_schedule, is_one_off
-from rota.domain.schedule.cursor import PassedOver, following, pass_over
-from rota.domain.schedule.explanation import DueTime, Explanation, explain
-from rota.domain.schedule.misfire import CatchUp, DueRange, catch_up
+from rota.domain.schedule.explanation import (
+    ClockChange,
+    DueTime,
+    Explanation,
+    clock_changes,
+    clock_remark,
+    explain,
+    warnings,
+)
+from rota.domain.schedule.misfire import (
+    CatchUp,
+    DueRange,
+    PassedOver,
+    catch_up,
+    following,
+    pass_over,
+)
 from rota.domain.schedule.sources import Kind
 from rota.domain.schedule.timetable import Timetable
 from rota.domain.schedule.words import describe

@@ -8,7 +8,6 @@ from datetime import datetime
 from rota.domain.errors import Invalid, Problem
 from rota.domain.ids import micros
 from rota.domain.schedule.expressions import DueSource, Setting, kind_of_text, parse_expression
-from rota.domain.schedule.quoting import quoted
 from rota.domain.schedule.sources import (
     LAST_MICROS,
     SECOND_MICROS,
@@ -19,6 +18,7 @@ from rota.domain.schedule.sources import (
 from rota.domain.schedule.timetable import Timetable, parts_of
 from rota.domain.schedule.zones import Zone, load_zone
 from rota.domain.spec import IntervalFrom, Schedule
+from rota.domain.wording import quoted
 
 MAX_EXPRESSIONS = 50
 # What can be counted without holding up a server, however long it was away: see `Timetable.count`.

@@ -7,11 +7,11 @@ Sunday. `H` stands for a value that is stable per job, as in Jenkins.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from rota.domain.ids import stable_fraction
-from rota.domain.schedule import fields
 from rota.domain.schedule.days import (
     DayRule,
     Days,
@@ -22,7 +22,125 @@ from rota.domain.schedule.days import (
     Weekdays,
     dates_of,
 )
-from rota.domain.schedule.quoting import quoted
+from rota.domain.wording import quoted
+
+Hash = Callable[[str], float]  # field name → a number in [0, 1) that never changes for a job
+
+MONTH_NAMES = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+WEEKDAY_NAMES = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What a field may hold."""
+
+    name: str
+    low: int
+    high: int
+    highest_value: int  # where `*` and an open step end; below `high` if two numbers mean the same
+    highest_hash: int  # `H` stays at or below it, so that it exists in every month
+    names: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return self.highest_value - self.low + 1
+
+    @property
+    def range_text(self) -> str:
+        names = tuple(self.names)
+        return f"{self.low}–{self.high}" + (f" or {names[0]}–{names[-1]}" if names else "")
+
+
+SECOND = Field("second", 0, 59, 59, 59)
+MINUTE = Field("minute", 0, 59, 59, 59)
+HOUR = Field("hour", 0, 23, 23, 23)
+DAY = Field("day", 1, 31, 31, 28)
+MONTH = Field("month", 1, 12, 12, 12, {name: n for n, name in enumerate(MONTH_NAMES, 1)})
+WEEKDAY = Field("weekday", 0, 7, 6, 6, {name: n for n, name in enumerate(WEEKDAY_NAMES)})
+
+
+def field_values(field: Field, text: str, stable_hash: Hash) -> tuple[int, ...]:
+    """The values a whole field stands for, ascending, each once."""
+    terms = split_terms(field, text)
+    return tuple(sorted({v for term in terms for v in term_values(field, term, stable_hash)}))
+
+
+def split_terms(field: Field, text: str) -> list[str]:
+    terms = text.split(",")
+    if "" in terms:
+        raise ValueError(f"{field.name} {quoted(text)} has an empty term")
+    return terms
+
+
+def term_values(field: Field, term: str, stable_hash: Hash) -> tuple[int, ...]:
+    """The values of one term: `*`, `5`, `1-5`, `*/10`, `22-2`, `H`, `H(0-29)/10`."""
+    body, slash, step_text = term.partition("/")
+    step = _step(field, step_text) if slash else None
+    if body.startswith("H"):
+        return _hashed_values(field, body, step, stable_hash)
+    first, last = _bounds(field, body, is_open=step is not None)
+    if last < first:  # past the end and on from the beginning: 22-2, FRI-MON, NOV-FEB
+        last += field.size
+    # Folding into the field also makes weekday 7 a Sunday.
+    values = range(first, last + 1, step or 1)
+    return tuple(field.low + (value - field.low) % field.size for value in values)
+
+
+def number(field: Field, text: str) -> int:
+    """A number or name inside the field's range."""
+    if text in field.names:
+        return field.names[text]
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{field.name} {quoted(text)} does not exist ({field.range_text})")
+    if len(text) > 4 or not field.low <= int(text) <= field.high:
+        shown = text if len(text) < 20 else quoted(text)
+        raise ValueError(f"{field.name} {shown} does not exist ({field.range_text})")
+    return int(text)
+
+
+def _bounds(field: Field, body: str, *, is_open: bool) -> tuple[int, int]:
+    if body == "*":
+        return field.low, field.highest_value
+    first_text, dash, last_text = body.partition("-")
+    first = number(field, first_text)
+    if dash:
+        return first, number(field, last_text)
+    return first, field.highest_value if is_open else first
+
+
+def _step(field: Field, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 4):
+        raise ValueError(f"{field.name} step {quoted(text)} is not a number")
+    step = int(text)
+    if step == 0:
+        raise ValueError(f"{field.name} step 0 never moves on: the smallest step is 1")
+    if step > field.high:
+        raise ValueError(
+            f"{field.name} step {step} is longer than the field ({field.range_text}):"
+            " every so often regardless of the clock is an interval, such as 90m"
+        )
+    return step
+
+
+def _hashed_values(field: Field, body: str, step: int | None, stable_hash: Hash) -> tuple[int, ...]:
+    low, high = _hash_bounds(field, body)
+    last_start = high if step is None else min(high, low + step - 1)
+    start = low + int(stable_hash(field.name) * (last_start - low + 1))
+    return (start,) if step is None else tuple(range(start, high + 1, step))
+
+
+def _hash_bounds(field: Field, body: str) -> tuple[int, int]:
+    if body == "H":
+        return field.low, field.highest_hash
+    inner = body[2:-1]
+    if body != f"H({inner})" or "-" not in inner:
+        raise ValueError(f"{field.name} {quoted(body)}: write H or H(first-last)")
+    first_text, _, last_text = inner.partition("-")
+    low, high = number(field, first_text), number(field, last_text)
+    if low > high or high > field.highest_value:
+        raise ValueError(f"{field.name} {quoted(body)}: the range of H must ascend")
+    return low, high
+
 
 SHORTCUTS = {
     "@YEARLY": "0 0 1 1 *",
@@ -81,11 +199,11 @@ def _parse(text: str, key: str) -> Cron:
 
     cron = Cron(
         text=text,
-        seconds=fields.field_values(fields.SECOND, second, stable_hash),
-        minutes=fields.field_values(fields.MINUTE, minute, stable_hash),
-        hours=fields.field_values(fields.HOUR, hour, stable_hash),
+        seconds=field_values(SECOND, second, stable_hash),
+        minutes=field_values(MINUTE, minute, stable_hash),
+        hours=field_values(HOUR, hour, stable_hash),
         days=DayRule(
-            months=fields.field_values(fields.MONTH, month, stable_hash),
+            months=field_values(MONTH, month, stable_hash),
             day_terms=_day_terms(day, stable_hash),
             weekday_terms=_weekday_terms(weekday, stable_hash),
             either=not (_is_open(day) or _is_open(weekday)),
@@ -134,40 +252,40 @@ def _is_open(text: str) -> bool:
     return text.startswith(("*", "?"))
 
 
-def _day_terms(text: str, stable_hash: fields.Hash) -> tuple[DayTerm, ...]:
+def _day_terms(text: str, stable_hash: Hash) -> tuple[DayTerm, ...]:
     if text == "?":
         text = "*"
-    return tuple(_day_term(term, stable_hash) for term in fields.split_terms(fields.DAY, text))
+    return tuple(_day_term(term, stable_hash) for term in split_terms(DAY, text))
 
 
-def _day_term(term: str, stable_hash: fields.Hash) -> DayTerm:
+def _day_term(term: str, stable_hash: Hash) -> DayTerm:
     if term == "LW":
         return NearestWorkday(None)
     if match := _FROM_END.fullmatch(term):
-        return FromEnd(fields.number(fields.DAY, match[1]) if match[1] else 0)
+        return FromEnd(number(DAY, match[1]) if match[1] else 0)
     if match := _WORKDAY.fullmatch(term):
-        return NearestWorkday(fields.number(fields.DAY, match[1]))
-    return Days(tuple(sorted(fields.term_values(fields.DAY, term, stable_hash))))
+        return NearestWorkday(number(DAY, match[1]))
+    return Days(tuple(sorted(term_values(DAY, term, stable_hash))))
 
 
-def _weekday_terms(text: str, stable_hash: fields.Hash) -> tuple[DayTerm, ...]:
+def _weekday_terms(text: str, stable_hash: Hash) -> tuple[DayTerm, ...]:
     if text == "?":
         text = "*"
-    terms = fields.split_terms(fields.WEEKDAY, text)
+    terms = split_terms(WEEKDAY, text)
     return tuple(_weekday_term(term, stable_hash) for term in terms)
 
 
-def _weekday_term(term: str, stable_hash: fields.Hash) -> DayTerm:
+def _weekday_term(term: str, stable_hash: Hash) -> DayTerm:
     if term == "L":
         raise ValueError('weekday "L" needs a day: 5L is the last Friday of the month')
     weekday, hash_sign, nth = term.partition("#")
     if hash_sign:
         if nth not in ("1", "2", "3", "4", "5"):
             raise ValueError(f"weekday {quoted(term)}: a month has at most 5 of each (#1–#5)")
-        return NthWeekday(fields.number(fields.WEEKDAY, weekday) % 7, int(nth))
+        return NthWeekday(number(WEEKDAY, weekday) % 7, int(nth))
     if term.endswith("L"):
-        return NthWeekday(fields.number(fields.WEEKDAY, term[:-1]) % 7, None)
-    return Weekdays(tuple(sorted(set(fields.term_values(fields.WEEKDAY, term, stable_hash)))))
+        return NthWeekday(number(WEEKDAY, term[:-1]) % 7, None)
+    return Weekdays(tuple(sorted(set(term_values(WEEKDAY, term, stable_hash)))))
 
 
 def _never(day: str, month: str, weekday: str) -> str:

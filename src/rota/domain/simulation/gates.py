@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from rota.domain.key_order import PROMISED, Kept, Rank, kept_until, rank_of
-from rota.domain.shared_keys import (
+from rota.domain.key_gates import PROMISED, Kept, Rank, kept_until, rank_of
+from rota.domain.keys import (
     ONE_AT_A_TIME,
     SECOND,
     Bucket,
@@ -25,7 +25,7 @@ from rota.domain.shared_keys import (
     shortage,
     wanted,
 )
-from rota.domain.simulation.line import Entry
+from rota.domain.simulation.chains import Entry
 from rota.domain.simulation.model import SimRun
 
 

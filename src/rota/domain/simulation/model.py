@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from rota.domain.keys import Demands, Key
 from rota.domain.resources import Vector
-from rota.domain.shared_keys import Demands, Key
 from rota.domain.spec import DEFAULT_POOL, DEFAULT_PRIORITY
 
 

@@ -1,22 +1,157 @@
-"""One pool: its lines, its workers, and the reservation of the run that is too large for now.
-
-After every event no waiting run fits any worker. So only a run that comes, and only a worker that
-gains room, must be looked at.
-"""
+"""One pool: its chains, its workers with what is free, and the reservation of a large run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from math import inf
 from typing import TypeAlias
 
-from rota.domain.placement import Placement, Reservation, Verdict
-from rota.domain.resources import dominant_share, total
-from rota.domain.shape import demand_of
-from rota.domain.simulation.line import Entry, Sort
-from rota.domain.simulation.lines import Lines
+from rota.domain.placement import Held, Placement, Reservation, Verdict
+from rota.domain.resources import SLOTS, UNIT, Vector, best_fit, dominant_share, fits, total
+from rota.domain.shape import demand_of, unmet
+from rota.domain.simulation.chains import Entry, Lines, Sort
 from rota.domain.simulation.model import SimRun, SimWorker
-from rota.domain.simulation.rooms import Rooms, Station
+
+SAMPLE = 2  # different rooms of which the better fit is taken
+_NO_ABILITY = -1
+
+Room: TypeAlias = tuple[object, ...]  # workers of equal ability with equal free amounts
+
+
+@dataclass(slots=True, eq=False)
+class Station:
+    """A worker at work."""
+
+    worker: SimWorker
+    ability: int  # equal for workers that can take the same runs
+    free: dict[str, int]
+    running: dict[int, Entry] = field(default_factory=dict)  # by sequence number
+    room: list[Station] | None = None  # None: it is in none
+    place: int = 0  # in its room
+
+    @property
+    def is_open(self) -> bool:
+        return self.free.get(SLOTS, 0) >= UNIT
+
+    def taken_by(self, sort: Sort) -> Vector:
+        """What one such run takes here."""
+        return sort.demand.on(self.worker.capacity)
+
+    def has_room(self, sort: Sort) -> bool:
+        """Whether what is free is enough for such a run."""
+        return fits(self.taken_by(sort), self.free)
+
+    def take(self, entry: Entry) -> None:
+        for name, amount in self.taken_by(entry.sort).items():
+            self.free[name] = self.free.get(name, 0) - amount
+        self.running[entry.seq] = entry
+
+    def give_back(self, entry: Entry) -> None:
+        for name, amount in self.taken_by(entry.sort).items():
+            self.free[name] += amount
+        del self.running[entry.seq]
+
+    def held(self) -> list[Held]:
+        return [
+            Held(self.taken_by(entry.sort), entry.started_at + _longest(entry))
+            for entry in self.running.values()
+        ]
+
+
+class Rooms:
+    """Finds a worker for a run without asking all of them: equal ones stand in one room."""
+
+    def __init__(self, workers: Iterable[SimWorker]) -> None:
+        self._abilities: dict[tuple[object, ...], int] = {}
+        self._examples: list[Station] = []  # one of each ability
+        self._able: dict[tuple[int, Sort], bool] = {}
+        self._rooms: dict[Room, list[Station]] = {}
+        self.stations = {worker.name: self._station(worker) for worker in workers}
+        for station in self.stations.values():
+            self.open(station)
+
+    def could_take(self, station: Station, sort: Sort) -> bool:
+        """Whether such runs fit the worker when it is idle."""
+        key = station.ability, sort
+        able = self._able.get(key)
+        if able is None:
+            worker = station.worker
+            lacks = unmet(sort.shape, worker.labels, worker.functions, worker.capacity)
+            able = self._able[key] = not lacks
+        return able
+
+    def has_room(self, station: Station, sort: Sort) -> bool:
+        """Whether such a run fits the worker now."""
+        return station.has_room(sort) and self.could_take(station, sort)
+
+    def anybody_could_take(self, sort: Sort) -> bool:
+        return any(self.could_take(station, sort) for station in self._examples)
+
+    def fitting(self, sort: Sort) -> Station | None:
+        """The worker that such a run fits best now, of a bounded sample."""
+        found: dict[Station, Vector] = {}
+        for station in self._one_of_each():
+            if self.has_room(station, sort):
+                found[station] = station.free
+                if len(found) == SAMPLE:
+                    break
+        return best_fit(sort.demand.resources, found) if len(found) > 1 else next(iter(found), None)
+
+    def able(self, sort: Sort) -> Station | None:
+        """Some worker with a free slot that such a run would fit if it were idle."""
+        return next((each for each in self._one_of_each() if self.could_take(each, sort)), None)
+
+    def open(self, station: Station) -> None:
+        """The worker can be found from now on, if it has a slot."""
+        if not station.is_open:
+            return
+        key: Room = (station.ability, *station.free.values())
+        room = self._rooms.get(key)
+        if room is None:
+            room = self._rooms[key] = []
+        station.room, station.place = room, len(room)
+        room.append(station)
+
+    def close(self, station: Station) -> None:
+        """The worker is not found any more."""
+        room = station.room
+        if room is None:
+            return
+        last = room.pop()
+        if last is not station:
+            room[station.place] = last
+            last.place = station.place
+        if not room:
+            del self._rooms[(station.ability, *station.free.values())]
+        station.room = None
+
+    def outside(self, worker: str) -> Station:
+        """A worker that is none of these, and takes no more than what it has."""
+        return Station(SimWorker(worker, "", {}), _NO_ABILITY, {})
+
+    def _one_of_each(self) -> Iterator[Station]:
+        return (room[-1] for room in self._rooms.values())
+
+    def _station(self, worker: SimWorker) -> Station:
+        ability = (
+            tuple(sorted(worker.labels.items())),
+            frozenset(worker.functions),
+            tuple(worker.capacity.items()),
+        )
+        number = self._abilities.setdefault(ability, len(self._examples))
+        station = Station(worker, number, dict(worker.capacity))
+        if number == len(self._examples):
+            self._examples.append(station)
+        return station
+
+
+def _longest(entry: Entry) -> float:
+    """How long a run may take: to its timeout, else as long as is expected."""
+    if entry.sort.timeout < inf:
+        return entry.sort.timeout
+    return inf if entry.run.expected is None else entry.run.expected
+
 
 Placed: TypeAlias = tuple[Entry, Station]
 

@@ -1,14 +1,17 @@
-"""Runs whose starts are known already, measured as if a world had started them."""
+"""Simulations from beginning to end: of a workload, or of runs whose starts are known already."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from random import Random
 
-from rota.domain.shared_keys import Key
-from rota.domain.simulation.measures import Measures
+from rota.domain.keys import Key
 from rota.domain.simulation.model import SimRun
+from rota.domain.simulation.report import Background, Measures, Report, report_of
+from rota.domain.simulation.workload import Period, Workload, arrivals, sample_of
+from rota.domain.simulation.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +59,23 @@ def _arrive(known: Known, at: float, measures: Measures) -> None:
         measures.on_blocked(known.run, known.waits_for, at, None)
     else:
         measures.on_queued(known.run, at)
+
+
+def simulate_workload(workload: Workload, period: Period, part: float, random: Random) -> Report:
+    """What happens to a part of a workload in a period. `Invalid` if that is too much."""
+    sample = sample_of(workload, part, random)
+    staff = sample.staff()
+    measures = Measures(staff, period.seconds)
+    world = World(staff, sample.rules, sample.weights)
+    world.simulate(arrivals(sample, period, random), period.seconds, measures)
+    jobs = workload.jobs
+    return report_of(
+        measures,
+        Background(
+            workers=len(staff),
+            part=part,
+            weights=workload.weights,
+            start_within={job.name: job.start_within for job in jobs if job.start_within},
+            output_bytes={job.name: job.output_bytes for job in jobs},
+        ),
+    )

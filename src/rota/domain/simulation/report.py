@@ -3,14 +3,140 @@
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from rota.domain.keys import Key
 from rota.domain.order import Chain, entitled, group_of
-from rota.domain.simulation.crowd import Saturation
-from rota.domain.simulation.measures import MINUTE, Kind, Measures
+from rota.domain.resources import Vector, dominant_share, total
+from rota.domain.shape import demand_of
+from rota.domain.simulation.model import Observer, SimRun, SimWorker
+
+NOTICED_SECONDS = 1.0  # shorter stretches of waiting are nobody's concern
+JOINED_SECONDS = 60.0  # stretches with less between them are one
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """A stretch in which runs waited for the same thing."""
+
+    what: str  # `pool POOL`, or a key
+    begins_at: float
+    ends_at: float
+    most_waiting: int
+
+
+class Crowd:
+    """Those who wait for one thing."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._waiting = 0
+        self._since = 0.0
+        self._most = 0
+        self._stretches: list[Saturation] = []
+
+    def come(self, at: float) -> None:
+        if not self._waiting:
+            self._since, self._most = at, 0
+        self._waiting += 1
+        self._most = max(self._most, self._waiting)
+
+    def go(self, at: float) -> None:
+        self._waiting -= 1
+        if not self._waiting:
+            self._close(at)
+
+    def stretches(self, until: float) -> list[Saturation]:
+        """Those that were worth noticing; the last one ends here if somebody still waits."""
+        if self._waiting:
+            self._close(until)
+            self._since = until
+        return self._stretches
+
+    def _close(self, at: float) -> None:
+        if at - self._since < NOTICED_SECONDS:
+            return
+        begins_at, most = self._since, self._most
+        if self._stretches and begins_at - self._stretches[-1].ends_at < JOINED_SECONDS:
+            last = self._stretches.pop()
+            begins_at, most = last.begins_at, max(last.most_waiting, most)
+        self._stretches.append(Saturation(self._what, begins_at, at, most))
+
+
+MINUTE = 60.0
+Measure: TypeAlias = tuple[str, str]  # pool, resource
+
+
+class Kind(NamedTuple):
+    """Runs that are told apart in the report."""
+
+    job: str
+    priority: int
+    share: str
+
+
+class Measures(Observer):
+    """Sums and samples of what happens until the end of a simulation."""
+
+    def __init__(self, workers: Iterable[SimWorker], until: float) -> None:
+        members: defaultdict[str, list[Vector]] = defaultdict(list)
+        for worker in workers:
+            members[worker.pool].append(worker.capacity)
+        self.totals = {pool: total(each) for pool, each in members.items()}
+        self.until = until
+        self.waits: defaultdict[Kind, array[float]] = defaultdict(lambda: array("d"))
+        self.pool_seconds: defaultdict[str, float] = defaultdict(
+            float
+        )  # by share, resources × time
+        self.used: defaultdict[Measure, float] = defaultdict(float)  # thousandths × seconds
+        self.peaks: Counter[Measure] = Counter()
+        self.starts: Counter[int] = Counter()  # by minute
+        self.ended = 0
+        self.standing: dict[str, tuple[SimRun, Crowd]] = {}  # runs that wait, and with whom
+        self.crowds: dict[str, Crowd] = {}
+        self._held: Counter[Measure] = Counter()
+
+    def on_queued(self, run: SimRun, at: float) -> None:
+        self._stand(run, f"pool {run.pool}", at)
+
+    def on_blocked(self, run: SimRun, key: Key, at: float, eligible_at: float | None) -> None:
+        self._stand(run, key, at)
+
+    def on_start(self, run: SimRun, worker: str, at: float) -> None:
+        self.standing.pop(run.id)[1].go(at)
+        self.waits[Kind(run.job, run.priority, run.share)].append(at - run.arrives_at)
+        self.starts[int(at / MINUTE)] += 1
+        self.hold(run, min(at + run.seconds, self.until) - at)
+
+    def on_end(self, run: SimRun, worker: str, at: float) -> None:
+        self.ended += 1
+        for name, amount in demand_of(run.shape).resources.items():
+            self._held[run.pool, name] -= amount
+
+    def hold(self, run: SimRun, seconds: float) -> None:
+        """A run has its resources from now on, for so long within the time that is looked at."""
+        demand = demand_of(run.shape).resources
+        for name, amount in demand.items():
+            measure = run.pool, name
+            self._held[measure] = held = self._held[measure] + amount
+            self.used[measure] += amount * seconds
+            if held > self.peaks[measure]:
+                self.peaks[measure] = held
+        self.pool_seconds[run.share] += dominant_share(demand, self.totals[run.pool]) * seconds
+
+    def _stand(self, run: SimRun, what: str, at: float) -> None:
+        before = self.standing.get(run.id)
+        if before is not None:
+            before[1].go(at)
+        crowd = self.crowds.get(what)
+        if crowd is None:
+            crowd = self.crowds[what] = Crowd(what)
+        crowd.come(at)
+        self.standing[run.id] = run, crowd
+
 
 ROWS_OF_A_RUN = 5  # the run itself and at most four events: queued, claimed, started, finished
 DAY = 86_400.0
@@ -200,3 +326,14 @@ def _throughput(measures: Measures, background: Background, started: int) -> Thr
         rows_per_day=started * ROWS_OF_A_RUN / days,
         output_bytes_per_day=sum(size * count for size, count in runs) / days,
     )
+
+
+def report_document(report: Report) -> dict[str, Any]:
+    """JSON-able; things that have a name are lists of mappings with it."""
+    document = asdict(report)
+    document["jobs"] = [{"name": name, **each} for name, each in document["jobs"].items()]
+    document["shares"] = [{"name": name, **each} for name, each in document["shares"].items()]
+    document["priorities"] = [
+        {"priority": priority, **each} for priority, each in document["priorities"].items()
+    ]
+    return document

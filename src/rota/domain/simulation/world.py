@@ -13,9 +13,9 @@ from dataclasses import replace
 from itertools import count, groupby
 from operator import attrgetter
 
-from rota.domain.shared_keys import SECOND, Key, KeyRule, Shortage
+from rota.domain.keys import SECOND, Key, KeyRule, Shortage
+from rota.domain.simulation.chains import Entry
 from rota.domain.simulation.gates import Gates
-from rota.domain.simulation.line import Entry
 from rota.domain.simulation.model import Observer, SimRun, SimWorker
 from rota.domain.simulation.pool import Placed, Pool
 

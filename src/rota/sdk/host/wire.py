@@ -1,7 +1,7 @@
 """What host and worker say to one another: frames of MessagePack, every message a batch.
 
 A frame is four bytes of length, big-endian, and an array whose first element is the message's
-name. The worker's side is in `rota.adapters.executors.host_wire`; a test holds the two together.
+name. The worker's side is in `rota.executors.host_wire`; a test holds the two together.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from tests.unit.domain.schedule.builders import utc
-
 from rota.domain.calendars import (
     Blackout,
     Calendar,
@@ -16,6 +14,7 @@ from rota.domain.calendars import (
     next_windows,
 )
 from rota.domain.errors import Invalid
+from tests.unit.domain.schedule.builders import utc
 
 
 def blackout(*windows: str, name: str = "quiet", **settings: Any) -> Blackout:

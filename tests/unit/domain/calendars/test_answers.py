@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from tests.unit.domain.calendars.builders import blackout, waiting
-from tests.unit.domain.schedule.builders import utc
-
 from rota.domain.calendars import Allowed, BlackoutAnswer, ReleasedAt, SkippedBy, blackout_answer
 from rota.domain.firing import fold_into_window
+from tests.unit.domain.calendars.builders import blackout, waiting
+from tests.unit.domain.schedule.builders import utc
 
 SATURDAY = utc("2026-01-03 12:00")
 SUNDAY = utc("2026-01-04 12:00")

@@ -4,11 +4,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from time import perf_counter
 
+from rota.domain.calendars import next_windows
 from tests.unit.domain.calendars.builders import blackout, closed, end
 from tests.unit.domain.memory import bytes_kept_by
 from tests.unit.domain.schedule.builders import utc
-
-from rota.domain.calendars import next_windows
 
 MICROSECOND = timedelta(microseconds=1)
 

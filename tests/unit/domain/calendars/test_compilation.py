@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.domain.calendars.builders import blackout, errors_of
 
 from rota.domain.calendars.compilation import MAX_WINDOWS
+from tests.unit.domain.calendars.builders import blackout, errors_of
 
 
 def test_all_problems_are_reported_at_once() -> None:

@@ -3,10 +3,10 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.unit.domain.calendars.builders import blackout, closed, end, errors_of
-from tests.unit.domain.schedule.builders import utc
 
 from rota.domain.calendars import Holidays, in_words
+from tests.unit.domain.calendars.builders import blackout, closed, end, errors_of
+from tests.unit.domain.schedule.builders import utc
 
 BAVARIA = Holidays("DE", "BY")
 

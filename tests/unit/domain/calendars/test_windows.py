@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.unit.domain.calendars.builders import blackout, closed, errors_of
 
 

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.domain.calendars.builders import blackout, waiting
 
 from rota.domain.calendars import in_words
+from tests.unit.domain.calendars.builders import blackout, waiting
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rota.domain.carts.definition import (
-    Between,
-    CartRules,
-    Failures,
-    OnBreach,
-    Scope,
-    parse_share,
-)
+from rota.domain.carts.definition import Between, CartRules, Failures, OnBreach, Scope, parse_share
 from rota.domain.carts.facts import CartFacts
 from rota.domain.carts.states import CartState
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.domain.carts.builders import cart, failures
 
-from rota.domain.carts.budget import MOST_IN_FLIGHT, failures_of, is_breached, limit_of, window
 from rota.domain.carts.definition import OnBreach, Scope, parse_share
+from rota.domain.carts.facts import MOST_IN_FLIGHT, failures_of, is_breached, limit_of, window
+from tests.unit.domain.carts.builders import cart, failures
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from time import process_time
 
 import pytest
 
-from rota.domain.carts.failures import MAX_CAUSE, cause_of
+from rota.domain.carts.facts import MAX_CAUSE, cause_of
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ import tracemalloc
 from collections.abc import Iterable, Iterator
 
 import pytest
-from tests.unit.domain.jobfile.jobfiles import spec_of
 
-from rota.domain.carts import item_files
-from rota.domain.carts.item_files import MAX_LINE, Demands, read_items
-from rota.domain.carts.template import CartItem, ItemsFile
+from rota.domain.carts import items as item_files
+from rota.domain.carts.definition import CartItem, ItemsFile
+from rota.domain.carts.items import MAX_LINE, Demands, read_items
 from rota.domain.errors import Invalid
 from rota.domain.spec import JobSpec
+from tests.unit.domain.jobfile.jobfiles import spec_of
 
 CSV = ItemsFile("fleet.csv")
 JSON = ItemsFile("fleet.json")

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from rota.domain.carts.progress import Pace, eta
+from rota.domain.carts.facts import Pace, eta
 
 MINUTE = timedelta(minutes=1)
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.domain.carts.builders import MINUTE, NOW, between_waves, cart, failures
 
 from rota.domain.carts.definition import Between, OnBreach, Scope
 from rota.domain.carts.facts import CartFacts
@@ -29,6 +28,7 @@ from rota.domain.carts.steps import (
     wait_for_room,
 )
 from rota.domain.states import FINAL_STATES, RunState
+from tests.unit.domain.carts.builders import MINUTE, NOW, between_waves, cart, failures
 
 RUNNING = Stand(CartState.RUNNING)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rota.domain.carts.definition import Order, Share, parse_share
-from rota.domain.carts.waves import wave_of_each, wave_sizes, waves_in_words
+from rota.domain.carts.intake import wave_of_each, wave_sizes, waves_in_words
 
 
 def shares(*texts: str) -> list[Share]:

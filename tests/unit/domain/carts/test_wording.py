@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.domain.carts.wording import template_in_words
+from rota.domain.carts.definition import template_in_words
 from rota.domain.jobfile import read_cart
 
 ITEMS = [{"key": "db-1"}, {"key": "db-2"}]

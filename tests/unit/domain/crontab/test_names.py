@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.domain.crontab.names import NameGiver
+from rota.domain.crontab import NameGiver
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from tests.unit.domain.calendars.builders import blackout
-from tests.unit.domain.schedule.builders import timetable, utc
-
 from rota.domain.calendars import Blackout
 from rota.domain.firing import Answers, DueStart, FiringRules, answer_due_times
 from rota.domain.spec import IntervalFrom, Misfire, MisfirePolicy
+from tests.unit.domain.calendars.builders import blackout
+from tests.unit.domain.schedule.builders import timetable, utc
 
 GRACE = timedelta(seconds=2)
 

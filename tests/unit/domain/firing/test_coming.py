@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from tests.unit.domain.calendars.builders import blackout, waiting
-from tests.unit.domain.schedule.builders import timetable, utc
-
 from rota.domain.calendars import Blackout
 from rota.domain.firing import DueStart, RuledOut, SkippedNext, next_start, skip_next_start
 from rota.domain.schedule import DueRange, Timetable
 from rota.domain.spec import IntervalFrom
+from tests.unit.domain.calendars.builders import blackout, waiting
+from tests.unit.domain.schedule.builders import timetable, utc
 
 FRIDAY = utc("2026-01-02 09:00")
 SATURDAY = utc("2026-01-03 09:00")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rota.domain.forecast.ahead import JobAhead, RunAhead, Setting
-from rota.domain.forecast.durations import Durations, Source
+from rota.domain.forecast.ahead import Durations, JobAhead, RunAhead, Setting, Source
 from rota.domain.ids import JobId
 from rota.domain.resources import SLOTS, UNIT
 from rota.domain.simulation.model import SimWorker

@@ -6,14 +6,13 @@ from math import inf
 from typing import Any
 
 import pytest
-from tests.unit.domain.forecast.builders import job, runs, setting
 
 from rota.domain.forecast.ahead import JobAhead, RunAhead
-from rota.domain.forecast.due_lines import DueLine, DueRun, LineProgress, let_go
+from rota.domain.forecast.expansion import DueLine, DueRun, Following, LineProgress, Sequels, let_go
 from rota.domain.forecast.placing import Program, place
-from rota.domain.forecast.successors import Following, Sequels
 from rota.domain.gates import after_key
 from rota.domain.spec import Overlap
+from tests.unit.domain.forecast.builders import job, runs, setting
 
 UPSTREAM, OTHER = after_key("default", "first"), after_key("default", "other")
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from rota.domain.forecast.durations import Durations, Source, durations_of, remembered_runs
+from rota.domain.forecast.ahead import Durations, Source, durations_of, remembered_runs
 
 
 def test_history_says_how_long_runs_take_whatever_the_job_expects() -> None:

@@ -6,13 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.domain.calendars.builders import blackout
-from tests.unit.domain.calendars.builders import waiting as shut
-from tests.unit.domain.schedule.builders import timetable, utc
 
 from rota.domain.forecast.expansion import MOST_OF_ONE, Coming, Expanded, expand, thinned
 from rota.domain.ids import instant
 from rota.domain.spec import IntervalFrom, Overlap
+from tests.unit.domain.calendars.builders import blackout
+from tests.unit.domain.calendars.builders import waiting as shut
+from tests.unit.domain.schedule.builders import timetable, utc
 
 SECOND = 1_000_000
 DAY = timedelta(days=1)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import inf
 
 import pytest
-from tests.unit.domain.forecast.builders import job, runs, setting, starts, workers
 
 from rota.domain.forecast.ahead import JOB_GATE, WORKER_GATE, RunAhead, Setting
+from rota.domain.forecast.expansion import CartAhead, Following, Sequels, first_items
 from rota.domain.forecast.placing import Program, place
-from rota.domain.forecast.successors import CartAhead, Following, Sequels, first_items
 from rota.domain.ids import CartId
-from rota.domain.shared_keys import Counted, KeyKind, key_of
+from rota.domain.keys import Counted, KeyKind, key_of
+from tests.unit.domain.forecast.builders import job, runs, setting, starts, workers
 
 LICENCE = key_of(KeyKind.RESOURCE, "default", "licence")
 

@@ -6,16 +6,23 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from tests.unit.domain.forecast.builders import job, lasting, runs, workers
 
-from rota.domain.forecast.accuracy import Outcome, accuracy_of
 from rota.domain.forecast.ahead import JOB_GATE, WORKER_GATE, RunAhead, Setting
-from rota.domain.forecast.forecast import by_job
-from rota.domain.forecast.load import Bucket, Grid, buckets_of, merged
-from rota.domain.forecast.measures import band_of, measure_names, measure_of, uses_of
-from rota.domain.forecast.quiet import HOUR_MINUTES, quiet_minutes
-from rota.domain.forecast.saturation import saturations
-from rota.domain.shared_keys import KeyKind, Rate, key_of
+from rota.domain.forecast.forecast import Outcome, accuracy_of, by_job, saturations
+from rota.domain.forecast.load import (
+    HOUR_MINUTES,
+    Bucket,
+    Grid,
+    band_of,
+    buckets_of,
+    measure_names,
+    measure_of,
+    merged,
+    quiet_minutes,
+    uses_of,
+)
+from rota.domain.keys import KeyKind, Rate, key_of
+from tests.unit.domain.forecast.builders import job, lasting, runs, workers
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

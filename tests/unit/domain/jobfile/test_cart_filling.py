@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.domain.carts.template import CartItem, ItemsFile
+from rota.domain.carts.definition import CartItem, ItemsFile
 from rota.domain.errors import Invalid
 from rota.domain.jobfile import JobFile, read_file
 

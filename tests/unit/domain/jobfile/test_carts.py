@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 from jsonschema_rs import Draft202012Validator
-from tests.unit.domain.jobfile.jobfiles import cart, errors_in, file_of, job, problems_in, read
 
 from rota.domain.carts.definition import (
     Between,
+    CartItem,
     CartRules,
+    CartTemplate,
     Failures,
+    ItemsFile,
+    LiveWorkers,
     OnBreach,
     Order,
     Scope,
     Share,
 )
-from rota.domain.carts.template import CartItem, CartTemplate, ItemsFile, LiveWorkers
 from rota.domain.errors import Invalid
 from rota.domain.jobfile import cart_document, json_schema, read_cart
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, CARTS, FAILURES, ITEM, ITEMS_FROM
@@ -26,6 +28,7 @@ from rota.domain.jobfile.carts import Referred, unknown_references
 from rota.domain.jobfile.report import At, Report
 from rota.domain.spec import Misfire, Schedule
 from rota.ports.records import Role
+from tests.unit.domain.jobfile.jobfiles import cart, errors_in, file_of, job, problems_in, read
 
 ROWS = [row for section in (CART, ITEM, ITEMS_FROM, FAILURES, BETWEEN) for row in section.fields]
 VALIDATOR = Draft202012Validator(json_schema())

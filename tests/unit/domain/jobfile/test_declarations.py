@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.domain.jobfile.jobfiles import by_message, errors_in, file_of, job, read
 
 from rota.domain.jobfile.declarations import (
     Shared,
@@ -16,7 +15,8 @@ from rota.domain.jobfile.declarations import (
     declaration_document,
     declaration_in_words,
 )
-from rota.domain.limits import READERS, Each, Limit, Resource, Sharing
+from rota.domain.keys import READERS, Each, Limit, Resource, Sharing
+from tests.unit.domain.jobfile.jobfiles import by_message, errors_in, file_of, job, read
 
 S3 = {"name": "s3-put", "tokens": 10, "per": "1s"}
 

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from tests.unit.domain.jobfile.jobfiles import errors_in, file_of, job, read
-
 from rota.domain.spec import Backoff, JobSpec
+from tests.unit.domain.jobfile.jobfiles import errors_in, file_of, job, read
 
 
 def merged(defaults: dict[str, object], **fields: object) -> JobSpec:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+
+from rota.domain.job import rules_of
+from rota.domain.keys import READERS
+from rota.domain.resources import UNIT
+from rota.domain.spec import After
 from tests.unit.domain.jobfile.jobfiles import (
     by_message,
     errors_in,
@@ -15,11 +20,6 @@ from tests.unit.domain.jobfile.jobfiles import (
     read,
     spec_of,
 )
-
-from rota.domain.job import rules_of
-from rota.domain.limits import READERS
-from rota.domain.resources import UNIT
-from rota.domain.spec import After
 
 HOST = {"host": {"default": "db-1"}}
 

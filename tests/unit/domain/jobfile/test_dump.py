@@ -3,9 +3,9 @@ from __future__ import annotations
 from textwrap import dedent
 
 import pytest
-from tests.unit.domain.jobfile.jobfiles import file_of, job, read
 
 from rota.domain.jobfile import read_file, to_yaml
+from tests.unit.domain.jobfile.jobfiles import file_of, job, read
 
 
 def test_export_reads_like_a_file_written_by_hand() -> None:

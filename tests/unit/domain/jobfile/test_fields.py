@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.domain.jobfile.jobfiles import file_of, job
 
 from rota.domain.errors import Invalid
 from rota.domain.jobfile import read_file, read_job
@@ -10,6 +9,7 @@ from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 from rota.domain.jobfile.sections import Field, Section
+from tests.unit.domain.jobfile.jobfiles import file_of, job
 
 OF_JOBS = (JOB, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE, RATE_LIMIT, AFTER)
 OF_FILES = (FILE, LIMIT, RESOURCE)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.domain.jobfile.jobfiles import by_message, file_of, job, read
 
-from rota.domain.jobfile.fitting import refusals_of, too_large
-from rota.domain.jobfile.uses import Known, Use
-from rota.domain.limits import Resource
+from rota.domain.jobfile.uses import Known, Use, refusals_of, too_large
+from rota.domain.keys import Resource
+from tests.unit.domain.jobfile.jobfiles import by_message, file_of, job, read
 
 KNOWN = Known(resources={"pg-license": Resource("default", "pg-license", 4)})
 

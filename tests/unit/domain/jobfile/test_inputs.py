@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.domain.jobfile.jobfiles import by_message, spec_of
 
 from rota.domain.errors import Invalid
 from rota.domain.jobfile import parse_inputs
 from rota.domain.spec import JobSpec
+from tests.unit.domain.jobfile.jobfiles import by_message, spec_of
 
 SPEC = spec_of(
     inputs={

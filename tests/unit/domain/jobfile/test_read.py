@@ -6,6 +6,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+
+from rota.domain.calendars import Calendar, Inside
+from rota.domain.errors import Invalid
+from rota.domain.jobfile import read_file, read_job
+from rota.domain.jobfile.report import MAX_PROBLEMS
+from rota.domain.spec import Dst, Gap, InputType, Misfire, Retry, Step
 from tests.unit.domain.jobfile.jobfiles import (
     by_message,
     errors_in,
@@ -16,12 +22,6 @@ from tests.unit.domain.jobfile.jobfiles import (
     read,
     spec_of,
 )
-
-from rota.domain.calendars import Calendar, Inside
-from rota.domain.errors import Invalid
-from rota.domain.jobfile import read_file, read_job
-from rota.domain.jobfile.report import MAX_PROBLEMS
-from rota.domain.spec import Dst, Gap, InputType, Misfire, Retry, Step
 
 TWO_JOBS = """\
 jobs:

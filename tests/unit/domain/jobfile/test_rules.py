@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+
 from tests.unit.domain.jobfile.jobfiles import (
     by_message,
     errors_in,

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 from jsonschema_rs import Draft202012Validator, meta
-from tests.unit.domain.jobfile.jobfiles import job
 
 from rota.domain.jobfile import json_schema
 from rota.domain.jobfile.fields import JOB
+from tests.unit.domain.jobfile.jobfiles import job
 
 VALIDATOR = Draft202012Validator(json_schema())
 

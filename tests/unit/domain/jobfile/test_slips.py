@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.domain.jobfile.jobfiles import cart, errors_of, problems_in, read, spec_of
 
 from rota.domain.errors import Invalid
 from rota.domain.jobfile import read_cart
@@ -20,6 +19,7 @@ from rota.domain.jobfile.parts import INPUT, MISFIRE, RETRY, SOURCE, STEP
 from rota.domain.jobfile.report import At, Report
 from rota.domain.jobfile.sections import Section
 from rota.domain.jobfile.slips import FILE_ADVICE
+from tests.unit.domain.jobfile.jobfiles import cart, errors_of, problems_in, read, spec_of
 
 OF_JOBS = (DEFAULTS, JOB, STEP, INPUT, RETRY, MISFIRE, SOURCE, AFTER, RATE_LIMIT, LIMIT, RESOURCE)
 OF_CARTS = (CART, ITEM, FAILURES, BETWEEN)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.unit.domain.jobfile.jobfiles import by_message, errors_in, file_of, job, read
 
 from rota.domain.jobfile.uses import Known, Use, cycle_problem, problems_of
-from rota.domain.limits import Each, Limit, Resource, Sharing
+from rota.domain.keys import Each, Limit, Resource, Sharing
+from tests.unit.domain.jobfile.jobfiles import by_message, errors_in, file_of, job, read
 
 SECOND = timedelta(seconds=1)
 KNOWN = Known(

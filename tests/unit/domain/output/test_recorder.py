@@ -7,6 +7,9 @@ import pytest
 
 from rota.domain.errors import Unavailable
 from rota.domain.output import (
+    CHUNK_LIMIT,
+    INLINE_LIMIT,
+    LINE_LIMIT,
     OutputRecorder,
     Record,
     Stream,
@@ -15,8 +18,6 @@ from rota.domain.output import (
     to_raw,
     unpack,
 )
-from rota.domain.output.chunks import CHUNK_LIMIT
-from rota.domain.output.recorder import INLINE_LIMIT, LINE_LIMIT
 
 NO_LIMIT = 1 << 40
 OUT, ERR, ROTA = Stream.STDOUT, Stream.STDERR, Stream.ROTA

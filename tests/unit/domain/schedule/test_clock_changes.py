@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.domain.schedule.builders import timetable, utc
 
 from rota.domain.schedule import clock_changes, clock_remark
 from rota.domain.spec import Dst, Fold, Gap
+from tests.unit.domain.schedule.builders import timetable, utc
 
 SKIP_AND_BOTH = Dst(Gap.SKIP, Fold.BOTH)
 

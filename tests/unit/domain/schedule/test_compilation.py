@@ -4,11 +4,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.domain.schedule.builders import problems_of, timetable, upcoming, utc
 
 from rota.domain.schedule import is_one_off, warnings
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import Dst, Gap, IntervalFrom, Schedule
+from tests.unit.domain.schedule.builders import problems_of, timetable, upcoming, utc
 
 
 @pytest.mark.parametrize(

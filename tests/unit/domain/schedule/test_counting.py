@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.domain.schedule.builders import ANCHOR, problems_of, timetable, utc
 
 from rota.domain.schedule.sources import Interval, Intervals, distinct_intervals
+from tests.unit.domain.schedule.builders import ANCHOR, problems_of, timetable, utc
 
 intervals = st.builds(Interval, st.integers(1, 12), st.integers(0, 20))
 

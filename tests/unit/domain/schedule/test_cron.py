@@ -3,10 +3,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.unit.domain.schedule.builders import timetable, upcoming
 
 from rota.domain.schedule import Kind
 from rota.domain.schedule.cron import MAX_TERMS, Cron, parse_cron
+from tests.unit.domain.schedule.builders import timetable, upcoming
 
 
 def cron(text: str, key: str = "j_test") -> Cron:

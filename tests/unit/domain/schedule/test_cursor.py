@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from tests.unit.domain.schedule.builders import timetable, utc
-
 from rota.domain.schedule import DueRange, following, pass_over
 from rota.domain.spec import IntervalFrom
+from tests.unit.domain.schedule.builders import timetable, utc
 
 HOURLY = timetable("0 * * * *")
 AFTER_THE_RUN = timetable("every 1h", interval_from=IntervalFrom.COMPLETION)

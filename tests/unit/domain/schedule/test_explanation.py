@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from tests.unit.domain.schedule.builders import utc
-
 from rota.domain.schedule import Explanation, explain
 from rota.domain.spec import Dst, Fold, Gap, Schedule
+from tests.unit.domain.schedule.builders import utc
 
 
 def explained(expression: str, *, key: str = "", dst: Dst | None = None) -> Explanation:

@@ -4,10 +4,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.unit.domain.schedule.builders import timetable, utc
 
 from rota.domain.schedule import CatchUp, DueRange, Timetable, catch_up
 from rota.domain.spec import IntervalFrom, Misfire, MisfirePolicy
+from tests.unit.domain.schedule.builders import timetable, utc
 
 GRACE = timedelta(seconds=5)
 HOURLY = timetable("0 * * * *")

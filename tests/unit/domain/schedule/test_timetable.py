@@ -3,11 +3,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.unit.domain.schedule.builders import ANCHOR, local_times, timetable, upcoming, utc
 
 from rota.domain import schedule
 from rota.domain.schedule import Kind
 from rota.domain.spec import Dst, Fold, Gap, IntervalFrom
+from tests.unit.domain.schedule.builders import ANCHOR, local_times, timetable, upcoming, utc
 
 SKIP_AND_BOTH = Dst(Gap.SKIP, Fold.BOTH)
 

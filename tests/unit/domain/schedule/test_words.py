@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.domain.schedule.builders import timetable, utc
 
 from rota.domain.schedule import describe
 from rota.domain.spec import IntervalFrom
+from tests.unit.domain.schedule.builders import timetable, utc
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.unit.domain.schedule.builders import utc
 
-from rota.domain.schedule.written_times import read_coming_instant, read_instant
+from rota.domain.schedule.expressions import read_coming_instant, read_instant
 from rota.domain.schedule.zones import load_zone
+from tests.unit.domain.schedule.builders import utc
 
 BERLIN = load_zone("Europe/Berlin")
 

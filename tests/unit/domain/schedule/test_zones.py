@@ -3,10 +3,10 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
-from tests.unit.domain.memory import bytes_kept_by
-from tests.unit.domain.schedule.builders import local_times, timetable, utc
 
 from rota.domain.schedule.zones import LAST_SECOND, Zone, load_zone
+from tests.unit.domain.memory import bytes_kept_by
+from tests.unit.domain.schedule.builders import local_times, timetable, utc
 
 
 def second(text: str) -> int:

@@ -11,14 +11,12 @@ from statistics import median
 import pytest
 
 from rota.domain.errors import Invalid
-from rota.domain.shared_keys import Counted, Rate
+from rota.domain.keys import Counted, Rate
 from rota.domain.simulation import SimRun
-from rota.domain.simulation.arrivals import Period, arrivals
-from rota.domain.simulation.lengths import Lognormal
+from rota.domain.simulation.replay import simulate_workload
 from rota.domain.simulation.report import Report
-from rota.domain.simulation.sample import sample_of
+from rota.domain.simulation.workload import Lognormal, Period, arrivals, sample_of
 from rota.domain.simulation.workload_file import read_workload
-from rota.domain.simulation.workload_run import simulate_workload
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "workload.yaml"
 WORKERS = "workers: [{name: w, count: 2, slots: 2, resources: {cpu: 2}}]\n"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.properties.simulated import Ledger, shape, worker
-
-from rota.domain.shared_keys import Counted, Key, Rate
+from rota.domain.keys import Counted, Key, Rate
 from rota.domain.simulation import Observer, SimRun, SimWorker, Starts, World
+from tests.properties.simulated import Ledger, shape, worker
 
 LICENCE = "resource:p/licence"
 

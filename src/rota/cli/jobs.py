@@ -1,0 +1,272 @@
+"""What jobs use that is defined beside them, as a job file has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from rota.cli import times
+from rota.cli.asking import ask, ask_list
+from rota.cli.exits import CommandFailed, Exit
+from rota.cli.job_views import JOBS, LEDGER, LEDGER_OF_RANGE, write_job, write_moved, write_skip
+from rota.cli.options import (
+    DESTROYING,
+    REMOTE,
+    WRITING,
+    AtMost,
+    Destroying,
+    Duration,
+    Format,
+    Instant,
+    Remote,
+    Writing,
+)
+from rota.cli.printing import print_data, print_list, print_one
+from rota.cli.references import JobReference, JobReferences, job_named
+from rota.cli.runs import RUNS
+from rota.cli.terminal import inert
+from rota.cli.triggers import NOW, Range, Request, request_backfill, request_run
+from rota.sdk import calls, limit_calls
+from rota.sdk.answers import MovedJob
+from rota.sdk.client import Client
+from rota.sdk.exchange import Call
+from rota.sdk.limit_answers import Limit, Resource
+
+_PAGE = 1_000
+
+
+def used_by(client: Client, jobs: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The calendars, limits and named resources of these jobs, by field of the file."""
+    calendars = {name for job in jobs for name in job.get("calendars", ())}
+    limits = {limit["name"] for job in jobs for limit in job.get("rate_limits", ())}
+    resources = {name for job in jobs for name in job.get("resources", {})}
+    return {
+        "calendars": [dict(client.get_calendar(name).document) for name in sorted(calendars)],
+        "limits": _limits(client, limits) if limits else [],
+        "resources": _resources(client, resources) if resources else [],
+    }
+
+
+def _limits(client: Client, names: Collection[str]) -> list[dict[str, Any]]:
+    found = client.each(limit_calls.list_limits(limit=_PAGE))
+    return [_limit_document(limit) for limit in found if limit.name in names]
+
+
+def _resources(client: Client, names: Collection[str]) -> list[dict[str, Any]]:
+    """Those that are shared; others of these names are what workers offer."""
+    found = client.each(limit_calls.list_resources(limit=_PAGE))
+    return [_resource_document(resource) for resource in found if resource.name in names]
+
+
+def _limit_document(limit: Limit) -> dict[str, Any]:
+    each = {"each": limit.each} if limit.each else {}
+    rate = {"tokens": limit.tokens, "per": limit.per, "burst": limit.burst}
+    return {"name": limit.name, **rate, **each}
+
+
+def _resource_document(resource: Resource) -> dict[str, Any]:
+    is_counted = resource.kind == "counted"
+    return {
+        "name": resource.name,
+        **({"total": resource.total} if is_counted else {"kind": resource.kind}),
+    }
+
+
+app = App(name="job", help="List, show, trigger, pause, delete … jobs.")
+
+
+@app.command(name="list", usage="rota job list [OPTIONS] [PATTERN]")
+def list_(
+    pattern: Annotated[str | None, Parameter(help="Names to show; * stands for any text.")] = None,
+    /,
+    *,
+    limit: AtMost = 100,
+    remote: Remote = REMOTE,
+) -> None:
+    """List jobs with their schedules, next and last runs."""
+    with remote.connect() as client:
+        listing = ask_list(client, calls.list_jobs(name=pattern), limit=limit)
+    print_list(remote, listing, JOBS)
+
+
+@app.command
+def show(job: JobReference, /, *, remote: Remote = REMOTE) -> None:
+    """Show a job: its schedule, next times and definition."""
+    name = job_named(job)
+    with remote.connect() as client:
+        found = ask(client, calls.get_job(name))
+        upcoming = client.get_upcoming(found.value.id, count=5)
+    print_one(
+        remote,
+        found,
+        name=lambda job: job.name,
+        page=lambda terminal, job: write_job(terminal, job, upcoming, times.now()),
+    )
+
+
+@app.command
+def trigger(job: JobReference, /, *, request: Request = NOW, writing: Writing = WRITING) -> Exit:
+    """Start a run of a job, now or at a time.
+
+    Without --watch it returns once the run is stored.
+    """
+    return request_run(job_named(job), request, writing)
+
+
+@app.command
+def pause(
+    job: JobReference,
+    /,
+    *,
+    until: Annotated[
+        Instant | None, Parameter(help="Resume by itself at this time (11:00, 2026-06-01T22:00).")
+    ] = None,
+    lasting: Annotated[
+        Duration | None, Parameter(name="--for", help="Resume by itself after this time (2h).")
+    ] = None,
+    writing: Writing = WRITING,
+) -> None:
+    """Hold a job's schedule; runs that are going finish.
+
+    Due times meanwhile are skipped, and not caught up.
+    """
+    if until is not None and lasting is not None:
+        raise CommandFailed("give either --until or --for", code=Exit.USAGE)
+    _change(job, partial(calls.pause_job, until=until, lasting=lasting), "paused", writing)
+
+
+@app.command
+def skip(job: JobReference, /, *, writing: Writing = WRITING) -> None:
+    """Leave out the next due time of a job that would run."""
+    name = job_named(job)
+    with writing.connect() as client:
+        if writing.dry_run:
+            due = times.due(client.get_job(name).next_at, times.now())
+            writing.terminal().tell(f"would skip the next due time: {due}")
+            return
+        skipped = ask(client, calls.skip_next(name))
+    print_one(writing, skipped, name=lambda job: job.name, page=write_skip)
+
+
+@app.command
+def resume(job: JobReference, /, *, writing: Writing = WRITING) -> None:
+    """Let a paused job go on; due times that passed meanwhile are not caught up."""
+    _change(job, calls.resume_job, "resumed", writing)
+
+
+@app.command
+def enable(job: JobReference, /, *, writing: Writing = WRITING) -> None:
+    """Let a disabled job be due again."""
+    _change(job, calls.enable_job, "enabled", writing)
+
+
+@app.command
+def disable(job: JobReference, /, *, writing: Writing = WRITING) -> None:
+    """Take a job out of service: nothing of it is due."""
+    _change(job, calls.disable_job, "disabled", writing)
+
+
+@app.command
+def history(job: JobReference, /, *, limit: AtMost = 20, remote: Remote = REMOTE) -> None:
+    """List the runs of a job, newest first."""
+    with remote.connect() as client:
+        listing = ask_list(client, calls.get_history(job_named(job)), limit=limit)
+    print_list(remote, listing, RUNS)
+
+
+@app.command
+def ledger(
+    job: JobReference,
+    /,
+    *,
+    from_: Annotated[
+        Instant | None, Parameter(name=["--from", "--since"], help="From this time on.")
+    ] = None,
+    to: Annotated[
+        Instant | None, Parameter(name=["--to", "--until"], help="Up to this time.")
+    ] = None,
+    limit: AtMost = 100,
+    remote: Remote = REMOTE,
+) -> None:
+    """Show what became of each due time: a run, or why there is none.
+
+    Times without an offset are on the clocks of the job's zone.
+    """
+    with remote.connect() as client:
+        call = calls.get_ledger(job_named(job), since=from_, until=to)
+        listing = ask_list(client, call, limit=limit)
+    print_list(remote, listing, LEDGER_OF_RANGE if from_ or to else LEDGER)
+
+
+@app.command(usage="rota job backfill JOB --from TIME [OPTIONS]")
+def backfill(job: JobReference, /, *, wanted: Range, remote: Remote = REMOTE) -> Exit:
+    """Run due times of the past: all of a range, or those that are missing or failed.
+
+    The runs have a lower priority than the job, and the ledger keeps what it said.
+    """
+    return request_backfill(job_named(job), wanted, remote)
+
+
+@app.command(usage="rota job export [OPTIONS] [JOB…]")
+def export(
+    jobs: JobReferences = (),
+    /,
+    *,
+    remote: Remote = REMOTE,
+) -> None:
+    """Print jobs, with what they use, as a job file that `rota apply` reads back.
+
+    All jobs if none is named.
+    """
+    with remote.connect() as client:
+        names = [job_named(job) for job in jobs]
+        if not names:
+            names = [job.id for job in client.each(calls.list_jobs(limit=1_000))]
+        documents = [client.get_job(name).document for name in names]
+        used = used_by(client, documents)
+    if remote.format in (Format.JSON, Format.JSONL):
+        print_data(remote, {**used, "jobs": documents})
+    else:
+        from rota.runtime.offline import job_file  # slow to import, and not for the other verbs
+
+        remote.terminal().write(job_file(documents, **used).removesuffix("\n"))
+
+
+@app.command
+def delete(job: JobReference, /, *, destroying: Destroying = DESTROYING) -> None:
+    """Delete a job; its live runs finish and its history stays."""
+    name = job_named(job)
+    terminal = destroying.terminal()
+    with destroying.connect() as client:
+        found = client.get_job(name)
+        if found.followed_by:
+            names = ", ".join(map(inert, found.followed_by))
+            terminal.tell(f"jobs that come after it will wait for it in vain: {names}")
+        if destroying.dry_run:
+            terminal.tell(f"would delete job {inert(found.name)}")
+            return
+        terminal.confirm(
+            f"delete job {inert(found.name)}?", yes=destroying.yes, otherwise="add --yes to do it"
+        )
+        client.delete_job(found.id, if_match=found.etag or None)
+    terminal.tell(f"deleted job {inert(found.name)}; its history stays")
+
+
+def _change(job: str, change: Callable[[str], Call[MovedJob]], done: str, writing: Writing) -> None:
+    name = job_named(job)
+    terminal = writing.terminal()
+    with writing.connect() as client:
+        if writing.dry_run:
+            found = client.get_job(name)
+            terminal.tell(f"job {inert(found.name)} would be {done}; it is {found.status} now")
+            return
+        changed = ask(client, change(name))
+    print_one(
+        writing,
+        changed,
+        name=lambda job: job.name,
+        page=lambda terminal, job: write_moved(terminal, job, done),
+    )

@@ -1,0 +1,405 @@
+"""`rota run`: see, watch and steer runs."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
+
+from rota.cli import times
+from rota.cli.asking import ask, ask_list
+from rota.cli.exits import Exit
+from rota.cli.failures import counted
+from rota.cli.logs import logs
+from rota.cli.options import (
+    DESTROYING,
+    REMOTE,
+    WRITING,
+    AtMost,
+    Destroying,
+    Duration,
+    Remote,
+    WholeNumber,
+    Writing,
+)
+from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs, write_table
+from rota.cli.references import (
+    ActiveRunReference,
+    ActiveRunReferences,
+    LatestRunReference,
+    RunReference,
+    active_run,
+    run_id,
+    run_or_latest,
+)
+from rota.cli.terminal import MANY, Terminal
+from rota.cli.watching import step_line
+from rota.cli.watching import watch as watch_run
+from rota.cli.why import write_why
+from rota.sdk import calls, steering_calls
+from rota.sdk.answers import Attempt, Run, RunDetail
+from rota.sdk.client import Client
+from rota.sdk.exchange import Call
+
+
+def hold(run: ActiveRunReference, /, *, writing: Writing = WRITING) -> None:
+    """Keep a run that waits from starting until it is released."""
+    with writing.connect() as client:
+        found = active_run(client, run)
+        if not _is_rehearsed(writing, client, found, "hold"):
+            _steer(writing, client, steering_calls.hold_run(found))
+
+
+def release(run: ActiveRunReference, /, *, writing: Writing = WRITING) -> None:
+    """End a hold: the run waits again like any other."""
+    with writing.connect() as client:
+        found = active_run(client, run)
+        if not _is_rehearsed(writing, client, found, "release"):
+            _steer(writing, client, steering_calls.release_run(found))
+
+
+def reprioritise(
+    run: ActiveRunReference,
+    priority: Annotated[
+        WholeNumber,
+        Parameter(name="PRIORITY", validator=Number(gte=0, lte=9), help="0 to 9; 9 goes first."),
+    ],
+    /,
+    *,
+    writing: Writing = WRITING,
+) -> None:
+    """Give a run that waits another priority."""
+    with writing.connect() as client:
+        found = active_run(client, run)
+        if not _is_rehearsed(writing, client, found, f"give priority {priority} to"):
+            _steer(writing, client, steering_calls.reprioritise_run(found, priority))
+
+
+VERBS = (hold, release, reprioritise)
+
+
+def _is_rehearsed(writing: Writing, client: Client, run: str, what: str) -> bool:
+    """Whether nothing is to be done but to say what would be."""
+    if writing.dry_run:
+        state = client.get_run(run).state.lower()
+        writing.terminal().tell(f"would {what} {run}, {state} now")
+    return writing.dry_run
+
+
+def _steer(writing: Writing, client: Client, call: Call[Run]) -> None:
+    print_one(writing, ask(client, call), name=lambda run: run.id, page=_write_standing)
+
+
+def _write_standing(terminal: Terminal, run: Run) -> None:
+    waiting = f": {run.waiting}" if run.waiting else ""
+    terminal.tell(f"{run.id} is {run.state.lower()} now, priority {run.priority}{waiting}")
+
+
+_NOTHING = "–"
+
+
+def _took(run: Run) -> str:
+    return _NOTHING if run.duration_seconds is None else times.length(run.duration_seconds)
+
+
+def _detail(run: Run) -> str:
+    """What is worth knowing of it in a few words: why it waits, or how it ended."""
+    if run.waiting:
+        opens = run.reasons[0].eligible_at if run.reasons else None
+        return f"{run.waiting}, opens {times.moment(opens, times.now())}" if opens else run.waiting
+    if run.state == "SCHEDULED" and run.eligible_at:
+        return f"it starts {times.relative(run.eligible_at, times.now())}"
+    return run.message or run.cause or _NOTHING
+
+
+def _late(run: Run) -> str:
+    late = run.lateness_seconds
+    return _NOTHING if late is None else times.length(late)
+
+
+RUNS: ListView[Run] = ListView(
+    columns=(
+        Column("RUN", lambda run: run.id, is_whole=True),
+        Column("JOB", lambda run: run.job),
+        Column("STATE", lambda run: run.state.lower(), is_state=True),
+        Column("DUE", lambda run: times.moment(run.due_at, times.now())),
+        Column("TOOK", _took),
+        Column("DETAIL", _detail),
+        Column("TRIGGER", lambda run: run.trigger, only_wide=True),
+        Column("ATTEMPT", lambda run: attempt_words(run, run.attempt), only_wide=True),
+        Column("WORKER", lambda run: run.worker or _NOTHING, only_wide=True),
+        Column("LATE", _late, only_wide=True),
+        Column("PRIORITY", lambda run: str(run.priority), only_wide=True),
+    ),
+    name=lambda run: run.id,
+    empty="no runs match; start one with: rota trigger JOB",
+)
+
+
+def _output(attempt: Attempt) -> str:
+    return f"{counted(attempt.output.lines, 'line')} ({attempt.output.state})"
+
+
+_ATTEMPTS: tuple[Column[Attempt], ...] = (
+    Column("ATTEMPT", lambda attempt: str(attempt.number)),
+    Column("RESULT", lambda attempt: (attempt.result or "going").lower(), is_state=True),
+    Column("WORKER", lambda attempt: attempt.worker or _NOTHING),
+    Column("EXIT", lambda attempt: ended_by(attempt) or _NOTHING),
+    Column("TOOK", lambda attempt: _length(attempt.duration_seconds)),
+    Column("CPU", lambda attempt: times.length(attempt.cpu_seconds)),
+    Column("MEMORY", lambda attempt: f"{attempt.max_memory_bytes / 2**20:.0f} MiB"),
+    Column("OUTPUT", _output),
+)
+
+
+def _length(seconds: float | None) -> str:
+    return _NOTHING if seconds is None else times.length(seconds)
+
+
+def ended_by(ended: Run | Attempt) -> str:
+    """`exit 1`, `signal 9`, or ""."""
+    if ended.signal is not None:
+        return f"signal {ended.signal}"
+    return "" if ended.exit_code is None else f"exit {ended.exit_code}"
+
+
+def attempt_words(run: Run, number: int) -> str:
+    """`2 of 3`; lost ones do not count against the limit, so `4 (1 lost)` has none beside it."""
+    return f"{number} ({run.losses} lost)" if run.losses else f"{number} of {run.max_attempts}"
+
+
+def _state(run: Run) -> str:
+    notes = [
+        f"attempt {attempt_words(run, run.attempt)}" if run.attempt else "",
+        "alone" if run.is_alone else "",
+        ended_by(run),
+        "" if run.duration_seconds is None else times.length(run.duration_seconds),
+    ]
+    return " · ".join([run.state.lower(), *(note for note in notes if note)])
+
+
+def _waits_for(run: Run) -> str:
+    """Nothing is told of a run that waits for a worker, as all do that are queued."""
+    is_ordinary = run.state == "QUEUED" and not run.reasons
+    return "" if is_ordinary else run.waiting or ""
+
+
+def write_run(terminal: Terminal, run: RunDetail, present: datetime) -> None:
+    """A run on one page."""
+    inputs = run.inputs or {}
+    late = run.lateness_seconds
+    write_pairs(
+        terminal,
+        [
+            ("run", run.id),
+            ("job", f"{run.job} (version {run.job_version})"),
+            ("state", _state(run)),
+            ("waits for", _waits_for(run)),
+            ("cause", run.cause),
+            ("message", run.message),
+            ("trigger", f"{run.trigger} by {run.created_by}" if run.created_by else run.trigger),
+            ("due", times.moment(run.due_at, present)),
+            ("started", times.moment(run.first_started_at, present)),
+            ("late by", _lateness(late, run.is_late)),
+            ("ended", times.moment(run.ended_at, present)),
+            ("inputs", " ".join(f"{key}={_plain(value)}" for key, value in inputs.items())),
+            ("outputs", "" if run.outputs is None else _json(run.outputs)),
+            ("retry of", run.retry_of or ""),
+            ("follows", run.follows or ""),
+            ("backfill", run.backfill or ""),
+            ("cart", " · ".join(part for part in (run.cart, run.item) if part)),
+        ],
+    )
+    if run.attempts:
+        terminal.write()
+        write_table(terminal, _ATTEMPTS, run.attempts)
+    if run.attempts and run.attempts[-1].steps:
+        _write_steps(terminal, run.attempts[-1])
+    for late_result in run.late_results:
+        report = f"attempt {late_result.attempt} reported {late_result.result.lower()}"
+        terminal.write(f"refused: {report} after its lease had ended")
+
+
+def _lateness(seconds: float | None, is_late: bool | None) -> str:
+    if seconds is None:
+        return "its objective was missed" if is_late else ""
+    return (
+        f"{times.length(seconds)}, its objective was missed" if is_late else times.length(seconds)
+    )
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else _json(value)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _write_steps(terminal: Terminal, attempt: Attempt) -> None:
+    terminal.write()
+    width = max(len(step.name) for step in attempt.steps)
+    for step in attempt.steps:
+        terminal.write(step_line(step, width))
+
+
+app = App(name="run", help="List, show, watch, cancel, retry … runs.")
+app.command(logs)
+
+Where = Annotated[
+    str | None, Parameter(help="A filter, such as 'state:failed job:nightly-* since:6h'.")
+]
+
+
+@app.command(name="list")
+def list_(
+    *,
+    where: Where = None,
+    active: Annotated[bool, Parameter(help="Only runs that are not over.")] = False,
+    state: Annotated[str | None, Parameter(help="Only runs in this state.")] = None,
+    job: Annotated[
+        str | None, Parameter(help="Only runs of this job; * stands for any text.")
+    ] = None,
+    limit: AtMost = 20,
+    remote: Remote = REMOTE,
+) -> None:
+    """List runs, newest first."""
+    with remote.connect() as client:
+        call = calls.list_runs(where=where, active=active or None, state=state, job=job)
+        listing = ask_list(client, call, limit=limit)
+    print_list(remote, listing, RUNS)
+
+
+def ps(*, where: Where = None, limit: AtMost = 100, remote: Remote = REMOTE) -> None:
+    """List the runs that are not over."""
+    list_(where=where, active=True, limit=limit, remote=remote)
+
+
+@app.command
+def show(run: LatestRunReference, /, *, remote: Remote = REMOTE) -> None:
+    """Show a run: state, times, attempts and steps."""
+    with remote.connect() as client:
+        found = ask(client, calls.get_run(run_or_latest(client, run)))
+    print_one(
+        remote,
+        found,
+        name=lambda run: run.id,
+        page=lambda terminal, run: write_run(terminal, run, times.now()),
+    )
+
+
+@app.command
+def watch(
+    run: LatestRunReference,
+    /,
+    *,
+    timeout: Annotated[
+        Duration | None, Parameter(help="Stop watching after this time (30s, 5m).")
+    ] = None,
+    remote: Remote = REMOTE,
+) -> Exit:
+    """Follow a run to its end; the exit code says how it ended."""
+    with remote.connect() as client:
+        return watch_run(client, run_or_latest(client, run), remote, timeout=timeout)
+
+
+@app.command
+def why(run: LatestRunReference, /, *, remote: Remote = REMOTE) -> None:
+    """Explain why a run is where it is, and what would move it on."""
+    with remote.connect() as client:
+        found = run_or_latest(client, run)
+        explained = ask(client, calls.explain(found))
+    print_one(
+        remote,
+        explained,
+        name=lambda _: found,
+        page=lambda terminal, why: write_why(terminal, why, times.now()),
+    )
+
+
+@app.command
+def cancel(runs: ActiveRunReferences, /, *, destroying: Destroying = DESTROYING) -> None:
+    """Cancel runs; what is running is asked to stop, then killed after its grace."""
+    terminal = destroying.terminal()
+    with destroying.connect() as client:
+        ids = [active_run(client, run) for run in runs]
+        if destroying.dry_run:
+            for each in ids:
+                terminal.tell(f"would cancel {each}, {client.get_run(each).state.lower()} now")
+            return
+        if len(ids) > MANY:
+            question = f"cancel {len(ids):,} runs?"
+            terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
+        for each in ids:
+            cancelled = ask(client, calls.cancel_run(each))
+            print_one(
+                destroying,
+                cancelled,
+                name=lambda run: run.id,
+                page=lambda terminal, run: terminal.tell(
+                    f"cancelling {run.id}, {run.state.lower()} now"
+                ),
+            )
+
+
+@app.command
+def retry(
+    run: RunReference,
+    /,
+    *,
+    watch: Annotated[bool, Parameter(name=["--watch", "-w"], help="Follow the new run.")] = False,
+    timeout: Annotated[
+        Duration | None, Parameter(help="With --watch: stop watching after this time (30s, 5m).")
+    ] = None,
+    writing: Writing = WRITING,
+) -> Exit:
+    """Run it again: a new run with the same inputs."""
+    terminal = writing.terminal()
+    with writing.connect() as client:
+        old = run_id(client, run)
+        if writing.dry_run:
+            terminal.tell(f"would retry {old}, {client.get_run(old).state.lower()} now")
+            return Exit.DONE
+        new = ask(client, calls.retry_run(old))
+        if watch:
+            return watch_run(client, new.value.id, writing, timeout=timeout)
+    print_one(
+        writing,
+        new,
+        name=lambda run: run.id,
+        page=lambda terminal, run: terminal.write(f"run {run.id} {run.state.lower()}"),
+    )
+    return Exit.DONE
+
+
+@app.command
+def resolve(
+    run: RunReference,
+    /,
+    *,
+    as_: Annotated[
+        Literal["completed", "failed", "retry"], Parameter(name="--as", help="What happened to it.")
+    ],
+    writing: Writing = WRITING,
+) -> None:
+    """Say how an unknown run ended, or that it shall be tried again."""
+    with writing.connect() as client:
+        found = run_id(client, run)
+        if writing.dry_run:
+            state = client.get_run(found).state.lower()
+            writing.terminal().tell(f"would resolve {found} as {as_}; it is {state} now")
+            return
+        resolved = ask(client, calls.resolve_run(found, as_))
+    print_one(
+        writing,
+        resolved,
+        name=lambda run: run.id,
+        page=lambda terminal, run: terminal.tell(f"{run.id} is {run.state.lower()} now"),
+    )
+
+
+for _verb in VERBS:
+    app.command(_verb)

@@ -1,0 +1,157 @@
+"""How servers and shards look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from rota.cli import times
+from rota.cli.asking import ask, ask_all
+from rota.cli.exits import Exit
+from rota.cli.options import REMOTE, Display, Remote
+from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs, write_table
+from rota.cli.terminal import Terminal
+from rota.sdk import calls
+from rota.sdk.cluster_answers import Cluster, PoolQueue, Server, Shard
+
+SHARDS: ListView[Shard] = ListView(
+    columns=(
+        Column("SHARD", lambda shard: str(shard.number)),
+        Column("OWNER", lambda shard: shard.owner or "nobody", is_whole=True),
+        Column("EPOCH", lambda shard: str(shard.epoch)),
+        Column("TAKEN", lambda shard: times.moment(shard.taken_at, times.now())),
+    ),
+    name=lambda shard: str(shard.number),
+    empty="no shards",
+)
+
+
+def write_cluster(terminal: Terminal, cluster: Cluster, epochs: Mapping[str, int]) -> None:
+    """Servers, then how far behind they are."""
+    columns: tuple[Column[Server], ...] = (
+        Column("SERVER", lambda server: server.name),
+        Column("STATE", lambda server: server.state),
+        Column("ROLES", lambda server: ",".join(server.roles)),
+        Column("ZONE", lambda server: server.zone or "–"),
+        Column("VERSION", lambda server: server.version),
+        Column("LEASE LEFT", lambda server: times.length(server.lease_left_seconds)),
+        Column("SHARDS", lambda server: str(server.shards)),
+        Column("EPOCH", lambda server: str(epochs.get(server.id, "–"))),
+        Column("URL", lambda server: server.url, is_whole=True),
+        Column("ID", lambda server: server.id),
+    )
+    write_table(terminal, columns, cluster.servers)
+    terminal.write("")
+    write_pairs(
+        terminal,
+        [
+            ("shards", f"{cluster.shards_owned} of {cluster.shards} have an owner"),
+            ("overdue", _overdue(cluster)),
+            ("queued", " · ".join(_waiting(queue, cluster) for queue in cluster.queues) or "none"),
+        ],
+    )
+
+
+def highest_epochs(shards: tuple[Shard, ...]) -> Mapping[str, int]:
+    """By server: the epoch of its shard that changed hands most often."""
+    epochs: dict[str, int] = {}
+    for shard in shards:
+        if shard.owner is not None:
+            epochs[shard.owner] = max(shard.epoch, epochs.get(shard.owner, 0))
+    return epochs
+
+
+def _overdue(cluster: Cluster) -> str:
+    if cluster.oldest_due_at is None:
+        return "nothing"
+    since = times.length(cluster.overdue_seconds)
+    return f"the oldest schedule since {since} ({times.absolute(cluster.oldest_due_at)})"
+
+
+def _waiting(queue: PoolQueue, cluster: Cluster) -> str:
+    if queue.oldest_queued_at is None:
+        return f"{queue.pool} {queue.queued}"
+    age = (cluster.now - queue.oldest_queued_at).total_seconds()
+    return f"{queue.pool} {queue.queued} (the oldest for {times.length(age)})"
+
+
+if TYPE_CHECKING:
+    from rota.runtime.server import Running
+    from rota.runtime.settings import Settings
+
+app = App(name="server", help="Start one of the servers of a cluster, or show how they stand.")
+
+
+@app.default
+def start(
+    *,
+    roles: Annotated[
+        str | None,
+        Parameter(metavar="ROLE,…", help="gateway, scheduler, dispatcher. Default: all."),
+    ] = None,
+    listen: Annotated[
+        str | None, Parameter(metavar="HOST:PORT", help="Where REST listens.")
+    ] = None,
+    grpc_listen: Annotated[
+        str | None, Parameter(metavar="HOST:PORT", help="Where gRPC listens.")
+    ] = None,
+    name: Annotated[str | None, Parameter(help="Name of the server. Default: the host's.")] = None,
+    zone: Annotated[str | None, Parameter(help="Where it stands.")] = None,
+    log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None,
+) -> Exit:
+    """Start a server in the foreground, without a worker; Ctrl-C hands its work to the others.
+
+    Store, queue and blobs are those of ROTA_STORE, ROTA_QUEUE and ROTA_BLOBS. On SQLite there can
+    be one server; on PostgreSQL any number, all equal.
+    """
+    # Asking how servers stand must not wait for all that running one needs.
+    from rota.cli.failures import told_as_failures
+    from rota.cli.setup import load_settings
+    from rota.runtime import foreground
+
+    settings = load_settings(
+        roles=roles,
+        listen=listen,
+        grpc_listen=grpc_listen,
+        server_name=name,
+        zone=zone,
+        log_level=log_level,
+    )
+    with told_as_failures():
+        foreground.run_server(settings, lambda running: _greet(settings, running))
+    return Exit.DONE
+
+
+def _greet(settings: Settings, running: Running) -> None:
+    from rota import __version__
+    from rota.runtime.setting_values import without_secrets
+
+    terminal = Display().terminal()
+    store = without_secrets(settings.store) if settings.store else f"SQLite in {settings.home}"
+    grpc = f" · gRPC {running.grpc_listen}" if running.grpc_listen else ""
+    terminal.show(f"rota {__version__} · {running.url}{grpc} · {store}")
+    terminal.show(f"roles: {', '.join(settings.roles)}")
+    terminal.show("Tokens, with the same settings: rota token create · rota worker token create")
+
+
+@app.command
+def status(
+    *,
+    shards: Annotated[bool, Parameter(help="Every shard with its owner and epoch.")] = False,
+    remote: Remote = REMOTE,
+) -> None:
+    """Show the servers, who fires what, and how far behind they are."""
+    with remote.connect() as client:
+        if shards:
+            print_list(remote, ask_all(client, calls.list_shards()), SHARDS)
+            return
+        found = ask(client, calls.get_cluster())
+        epochs = highest_epochs(client.list_shards().items)
+    print_one(
+        remote,
+        found,
+        name=lambda cluster: "\n".join(server.name for server in cluster.servers),
+        page=lambda terminal, cluster: write_cluster(terminal, cluster, epochs),
+    )

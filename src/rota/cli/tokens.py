@@ -1,0 +1,151 @@
+"""Tokens from the server that is named, else straight from the store of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from rota.cli import times
+from rota.cli.asking import ask, ask_all
+from rota.cli.failures import told_as_failures
+from rota.cli.options import DESTROYING, REMOTE, Destroying, Duration, Format, Remote
+from rota.cli.printing import Column, ListView, print_data, print_list
+from rota.cli.setup import load_settings
+from rota.cli.terminal import inert
+from rota.runtime import tokens
+from rota.sdk import token_calls
+from rota.sdk.exchange import Call
+from rota.sdk.token_answers import Token, WorkerToken
+
+
+def create_token(
+    name: str, role: str, lifetime: timedelta | None, remote: Remote
+) -> dict[str, Any]:
+    """The new token as the API shows it, secret included."""
+    settings = load_settings(url=remote.url)
+    if settings.url:
+        return _asked(remote, token_calls.create_token(name, role, expires_in=_text(lifetime)))
+    with told_as_failures():
+        token, secret = tokens.create(settings, name, role, lifetime)
+    return {"id": token, "name": name, "role": role, "secret": secret}
+
+
+def create_worker_token(
+    name: str, pool: str | None, lifetime: timedelta | None, remote: Remote
+) -> dict[str, Any]:
+    """The same for a worker."""
+    settings = load_settings(url=remote.url)
+    if settings.url:
+        call = token_calls.create_worker_token(name, pool=pool, expires_in=_text(lifetime))
+        return _asked(remote, call)
+    with told_as_failures():
+        token, secret = tokens.create_for_worker(settings, name, pool, lifetime)
+    return {"id": token, "name": name, "pool": pool, "secret": secret}
+
+
+def _asked(remote: Remote, call: Call[Any]) -> dict[str, Any]:
+    with remote.connect() as client:
+        data: dict[str, Any] = ask(client, call).data
+        return data
+
+
+def _text(lifetime: timedelta | None) -> str | None:
+    return None if lifetime is None else f"{lifetime.total_seconds():f}s"
+
+
+if TYPE_CHECKING:
+    from rota.sdk.client import Client
+
+app = App(name="token", help="Create, list and revoke API tokens.")
+
+Role = Literal["viewer", "operator", "editor", "admin"]
+
+
+def state_of(token: Token | WorkerToken) -> str:
+    """valid, expired or revoked."""
+    if token.revoked_at is not None:
+        return "revoked"
+    is_over = token.expires_at is not None and token.expires_at <= times.now()
+    return "expired" if is_over else "valid"
+
+
+TOKENS: ListView[Token] = ListView(
+    columns=(
+        Column("ID", lambda token: token.id, is_whole=True),
+        Column("NAME", lambda token: token.name),
+        Column("ROLE", lambda token: token.role),
+        Column("STATE", state_of),
+        Column("EXPIRES", lambda token: times.moment(token.expires_at, times.now())),
+        Column("LAST USED", lambda token: times.moment(token.last_used_at, times.now())),
+        Column("CREATED BY", lambda token: token.created_by, only_wide=True),
+        Column(
+            "CREATED", lambda token: times.moment(token.created_at, times.now()), only_wide=True
+        ),
+    ),
+    name=lambda token: token.id,
+    empty="no tokens",
+)
+
+
+@app.command
+def create(
+    *,
+    name: Annotated[str, Parameter(metavar="NAME", help="What it is for.")],
+    role: Annotated[Role, Parameter(help="What it may do.")],
+    expires_in: Annotated[
+        Duration | None, Parameter(help="How long it is valid (90d). Default: until revoked.")
+    ] = None,
+    remote: Remote = REMOTE,
+) -> None:
+    """Make a token; its secret is shown this once.
+
+    Asks the server that --url or ROTA_URL names. Without one it writes to the store of this
+    machine, whether or not a server runs: that is how the first token comes to be.
+    """
+
+    token = create_token(name, role, expires_in, remote)
+    show_once(remote, token, f"{inert(name)}, role {role}")
+
+
+@app.command(name="list")
+def list_(*, remote: Remote = REMOTE) -> None:
+    """List tokens; their secrets are not kept."""
+    with remote.connect() as client:
+        listing = ask_all(client, token_calls.list_tokens())
+    print_list(remote, listing, TOKENS)
+
+
+@app.command
+def revoke(
+    token: Annotated[str, Parameter(help="Id of a token.")],
+    /,
+    *,
+    destroying: Destroying = DESTROYING,
+) -> None:
+    """Make a token worthless at once."""
+    revoke_asked(destroying, f"token {inert(token)}", lambda client: client.revoke_token(token))
+
+
+def show_once(remote: Remote, token: Mapping[str, object], whose: str) -> None:
+    """A new token; for people its secret stands alone, so that it can be piped."""
+    if remote.format in (Format.TABLE, Format.WIDE, Format.NAME):
+        terminal = remote.terminal()
+        terminal.tell(f"token {token['id']} for {whose}; shown this once:")
+        terminal.write(str(token["secret"]))
+    else:
+        print_data(remote, token)
+
+
+def revoke_asked(destroying: Destroying, what: str, revoke: Callable[[Client], object]) -> None:
+    """Revoke a token once somebody has said yes."""
+    terminal = destroying.terminal()
+    if destroying.dry_run:
+        terminal.tell(f"would revoke {what}")
+        return
+    terminal.confirm(f"revoke {what}?", yes=destroying.yes, otherwise="add --yes to do it")
+    with destroying.connect() as client:
+        revoke(client)
+    terminal.tell(f"revoked {what}")

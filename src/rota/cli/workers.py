@@ -1,0 +1,295 @@
+"""`rota worker token`: what workers show when they dial in."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from rota.cli import times
+from rota.cli.asking import Answered, ask_all
+from rota.cli.exits import CommandFailed, Exit
+from rota.cli.options import (
+    DESTROYING,
+    REMOTE,
+    WRITING,
+    Destroying,
+    Duration,
+    Remote,
+    WholeNumber,
+    Writing,
+)
+from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs
+from rota.cli.terminal import Terminal, inert
+from rota.cli.tokens import revoke_asked, show_once, state_of
+from rota.sdk import calls, token_calls
+from rota.sdk.client import Client
+from rota.sdk.cluster_answers import Worker
+from rota.sdk.token_answers import WorkerToken
+
+token_app = App(name="token", help="Create, list and revoke the tokens of workers.")
+
+TOKENS: ListView[WorkerToken] = ListView(
+    columns=(
+        Column("ID", lambda token: token.id, is_whole=True),
+        Column("WORKER", lambda token: token.name),
+        Column("POOL", lambda token: token.pool or "any"),
+        Column("STATE", state_of),
+        Column("EXPIRES", lambda token: times.moment(token.expires_at, times.now())),
+        Column("LAST USED", lambda token: times.moment(token.last_used_at, times.now())),
+        Column("CREATED BY", lambda token: token.created_by, only_wide=True),
+        Column(
+            "CREATED", lambda token: times.moment(token.created_at, times.now()), only_wide=True
+        ),
+    ),
+    name=lambda token: token.id,
+    empty="no worker tokens; make one with: rota worker token create NAME",
+)
+
+
+@token_app.command
+def create(
+    worker: Annotated[str, Parameter(help="Name of the worker that will show it.")],
+    /,
+    *,
+    pool: Annotated[str | None, Parameter(help="The only pool it may serve. Default: any.")] = None,
+    expires_in: Annotated[
+        Duration | None, Parameter(help="How long it is valid (90d). Default: until revoked.")
+    ] = None,
+    remote: Remote = REMOTE,
+) -> None:
+    """Make a token for a worker; its secret is shown this once.
+
+    Asks the server that --url or ROTA_URL names. Without one it writes to the store of the
+    settings, whether or not a server runs.
+    """
+    from rota.cli.tokens import create_worker_token
+
+    token = create_worker_token(worker, pool, expires_in, remote)
+    show_once(remote, token, f"worker {inert(worker)}")
+
+
+@token_app.command(name="list")
+def list_tokens(*, remote: Remote = REMOTE) -> None:
+    """List the tokens of workers; their secrets are not kept."""
+    with remote.connect() as client:
+        listing = ask_all(client, token_calls.list_worker_tokens())
+    print_list(remote, listing, TOKENS)
+
+
+@token_app.command
+def revoke(
+    token: Annotated[str, Parameter(help="Id of a worker's token.")],
+    /,
+    *,
+    destroying: Destroying = DESTROYING,
+) -> None:
+    """Make a token worthless; a worker connected with it is sent away at its next beat."""
+    revoke_asked(
+        destroying,
+        f"worker token {inert(token)}",
+        lambda client: client.revoke_worker_token(token),
+    )
+
+
+def _running(worker: Worker) -> str:
+    return f"{worker.running or 0} of {worker.slots}"
+
+
+def _in_use(worker: Worker) -> str:
+    """`cpu 1/4 memory 2GiB/8GiB`."""
+    return " ".join(f"{name} {_used(worker, name)}/{all_}" for name, all_ in _offered(worker))
+
+
+def _offered(worker: Worker) -> list[tuple[str, str]]:
+    return list(worker.resources.items())
+
+
+def _used(worker: Worker, name: str) -> str:
+    return worker.used.get(name, "0")
+
+
+def _labels(worker: Worker) -> str:
+    return ",".join(f"{key}={value}" for key, value in worker.labels.items())
+
+
+WORKERS: ListView[Worker] = ListView(
+    columns=(
+        Column("WORKER", lambda worker: worker.worker or worker.id),
+        Column("STATE", lambda worker: worker.state),
+        Column("POOL", lambda worker: worker.pool),
+        Column("RUNNING", _running),
+        Column("IN USE", _in_use),
+        Column("SINCE", lambda worker: times.moment(worker.registered_at, times.now())),
+        Column("LABELS", _labels),
+        Column("ID", lambda worker: worker.id, only_wide=True),
+        Column("VERSION", lambda worker: worker.version, only_wide=True),
+        Column("SERVER", lambda worker: worker.server, only_wide=True),
+        Column("GUARD", lambda worker: worker.guard_mode, only_wide=True),
+        Column("FUNCTIONS", lambda worker: ",".join(worker.functions), only_wide=True),
+    ),
+    name=lambda worker: worker.worker or worker.id,
+    empty="no workers; start one with: rota worker",
+)
+
+
+def write_worker(terminal: Terminal, worker: Worker) -> None:
+    """A worker on one page."""
+    write_pairs(
+        terminal,
+        [
+            ("worker", f"{worker.worker} ({worker.id}, version {worker.version})"),
+            ("state", worker.state),
+            ("pool", worker.pool),
+            ("running", _running(worker)),
+            *((name, f"{_used(worker, name)} of {all_} in use") for name, all_ in _offered(worker)),
+            ("labels", _labels(worker)),
+            ("functions", ", ".join(worker.functions)),
+            ("since", times.moment(worker.registered_at, times.now())),
+            ("lease", worker.lease),
+            ("server", worker.server),
+            ("guard", worker.guard_mode),
+        ],
+    )
+
+
+_LOOK_AGAIN_SECONDS = 0.5
+
+
+def held_by(presences: Iterable[Worker], worker: str) -> int:
+    """How many attempts a worker holds, in all its sessions."""
+    return sum(each.running for each in presences if each.worker == worker)
+
+
+def is_drained(presences: Iterable[Worker], worker: str) -> bool:
+    """Whether somebody asked a worker to take nothing new."""
+    return any(each.draining for each in presences if each.worker == worker)
+
+
+def wait_until_empty(client: Client, worker: str) -> None:
+    while held_by(client.list_workers().items, worker):
+        threading.Event().wait(_LOOK_AGAIN_SECONDS)
+
+
+app = App(name="worker", help="Start a worker; list and drain them.")
+app.command(token_app)
+
+Name = Annotated[str, Parameter(help="Name of a worker.")]
+
+
+@app.default
+def start(
+    *,
+    server: Annotated[
+        str | None,
+        Parameter(
+            metavar="HOST:PORT,…",
+            help="The servers it serves, any of them. Default: that of this data folder.",
+        ),
+    ] = None,
+    name: Annotated[str | None, Parameter(help="Name of the worker. Default: the host's.")] = None,
+    pool: Annotated[str | None, Parameter(help="Pool it serves.")] = None,
+    slots: Annotated[WholeNumber | None, Parameter(help="Attempts it runs at once.")] = None,
+    label: Annotated[
+        tuple[str, ...], Parameter(metavar="KEY=VALUE", help="A label of it; repeatable.")
+    ] = (),
+    resources: Annotated[
+        str | None,
+        Parameter(
+            metavar="NAME=AMOUNT,…",
+            help="What it offers, as cpu=4,memory=8GiB. Default: cores and memory it may use.",
+        ),
+    ] = None,
+    app: Annotated[
+        str | None, Parameter(metavar="MODULE:APP", help="App whose Python functions it serves.")
+    ] = None,
+    log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None,
+) -> None:
+    """Start a worker; Ctrl-C lets its runs finish, then ends.
+
+    For servers elsewhere it needs a token of its own, from `rota worker token create`, in
+    ROTA_WORKER_TOKEN or in the file that ROTA_WORKER_TOKEN_FILE names.
+    """
+    # Listing workers must not wait for all that running one needs.
+    from rota.cli.failures import told_as_failures
+    from rota.cli.setup import load_settings
+    from rota.runtime import worker
+
+    settings = load_settings(
+        server=server,
+        worker_name=name,
+        pool=pool,
+        slots=slots,
+        labels=",".join(label) or None,
+        resources=resources,
+        app=app,
+        log_level=log_level,
+    )
+    with told_as_failures():
+        worker.main(settings)
+
+
+@app.command(name="list")
+def list_(
+    *,
+    all_: Annotated[bool, Parameter(name="--all", help="Past sessions too.")] = False,
+    remote: Remote = REMOTE,
+) -> None:
+    """List the workers that are alive."""
+    with remote.connect() as client:
+        listing = ask_all(client, calls.list_workers(all=all_))
+    print_list(remote, listing, WORKERS)
+
+
+@app.command
+def show(worker: Name, /, *, remote: Remote = REMOTE) -> None:
+    """Show a worker: what it offers, what is in use of it, and whom it talks to."""
+    with remote.connect() as client:
+        listing = ask_all(client, calls.list_workers(all=True))
+    presences = zip(listing.items, listing.data, strict=True)
+    found = next((each for each in presences if worker in (each[0].worker, each[0].id)), None)
+    if found is None:
+        hint = "rota worker list --all shows them"
+        raise CommandFailed(f"no worker is named {worker}", code=Exit.NOT_FOUND, hint=hint)
+    print_one(remote, Answered(*found), name=lambda shown: shown.worker, page=write_worker)
+
+
+@app.command
+def drain(
+    worker: Name,
+    /,
+    *,
+    off: Annotated[bool, Parameter(help="Let it have work again (= worker resume).")] = False,
+    wait: Annotated[bool, Parameter(help="Until it holds nothing any more.")] = False,
+    writing: Writing = WRITING,
+) -> None:
+    """Let a worker finish what it holds and take nothing new, also after a restart."""
+    if off:
+        resume(worker, writing=writing)
+        return
+    terminal = writing.terminal()
+    if writing.dry_run:
+        terminal.tell(f"would drain worker {inert(worker)}")
+        return
+    with writing.connect() as client:
+        held = held_by(client.drain_worker(worker).items, worker)
+        terminal.tell(f"draining worker {inert(worker)}, which holds {held}")
+        if wait:
+            wait_until_empty(client, worker)
+            terminal.tell(f"worker {inert(worker)} holds nothing")
+
+
+@app.command
+def resume(worker: Name, /, *, writing: Writing = WRITING) -> None:
+    """Let a drained worker have work again."""
+    terminal = writing.terminal()
+    if writing.dry_run:
+        terminal.tell(f"would resume worker {inert(worker)}")
+        return
+    with writing.connect() as client:
+        was_drained = is_drained(client.list_workers(all=True).items, worker)
+        client.resume_worker(worker)
+    name = inert(worker)
+    terminal.tell(f"resumed worker {name}" if was_drained else f"worker {name} was not drained")

@@ -1,0 +1,423 @@
+"""From a step to the argument list that executes it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from rota.domain.ids import instant
+from rota.domain.output import Stream
+from rota.domain.retry import backoff
+from rota.domain.run import AttemptResult
+from rota.domain.spec import JobSpec, Step, StepCondition
+from rota.executors.pipes import Pipe, open_pipes
+from rota.executors.work_folder import WorkFolder, WorkFolders, parse_progress
+from rota.ports.clock import Clock
+from rota.ports.executor import Assignment, Desk, Exit, OutputSink, Process, Spawner
+from rota.ports.work import Fence, Outcome, StepOutcome
+
+_INLINE_LIMIT = 100_000  # characters; longer scripts go through a file (the kernel takes 128 KiB)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shell:
+    """How a shell takes a script. Shells stop at the first command that fails: a step that failed
+    half-way must not look well."""
+
+    by_file: tuple[str, ...]
+    suffix: str = ""
+    inline: tuple[str, ...] = ()  # empty: only from a file
+
+
+_SHELLS: Mapping[str, _Shell] = {
+    "sh": _Shell(("sh", "-e"), ".sh", ("sh", "-ec")),
+    "bash": _Shell(("bash", "-eo", "pipefail"), ".sh", ("bash", "-eo", "pipefail", "-c")),
+    "python": _Shell(("python3",), ".py"),
+    "node": _Shell(("node",), ".js"),
+}
+
+
+def command_of(step: Step, number: int, folder: WorkFolder) -> tuple[str, ...]:
+    """The argument list; writes the script to a file where one is needed."""
+    if isinstance(step.run, tuple):
+        return step.run
+    shell = _SHELLS.get(step.shell, _Shell((step.shell,)))
+    if shell.inline and not step.interpreter and len(step.run) <= _INLINE_LIMIT:
+        return (*shell.inline, step.run)
+    path = folder.write_script(number, shell.suffix, step.run)
+    return (*(step.interpreter or shell.by_file), str(path))
+
+
+_INHERITED = ("PATH", "HOME", "LANG", "TZ")
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def inherited() -> dict[str, str]:
+    """What a job gets from the worker's own environment."""
+    base = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    base.setdefault("PATH", _DEFAULT_PATH)
+    base.setdefault("HOME", "/")
+    base.setdefault("LANG", "C.UTF-8")
+    return base
+
+
+def told_by_rota(assignment: Assignment, output: Path, progress: Path) -> dict[str, str]:
+    """Who the job is, and where it may leave results and progress."""
+    work, spec = assignment.work, assignment.spec
+    cart = {"ROTA_CART": work.cart, "ROTA_ITEM": work.item}
+    return {name: value for name, value in cart.items() if value is not None} | {
+        "ROTA_RUN_ID": work.run,
+        "ROTA_JOB": spec.name,
+        "ROTA_PROJECT": spec.project,
+        "ROTA_DUE_AT": instant(work.due_at)
+        .isoformat(timespec="microseconds")
+        .replace("+00:00", "Z"),
+        "ROTA_ATTEMPT": str(work.attempt),
+        "ROTA_FENCE": str(work.attempt),
+        "ROTA_OUTPUT": str(output),
+        "ROTA_PROGRESS": str(progress),
+        "TRACEPARENT": traceparent(work.run, work.attempt),
+    }
+
+
+def given_inputs(spec: JobSpec, inputs: Mapping[str, object] | None) -> dict[str, str]:
+    """Inputs as `INPUT_*` variables: never pasted into a shell line.
+
+    A run that nobody asked for by hand has those that the job gives them by default.
+    """
+    defaults = {n: each.default for n, each in spec.inputs.items() if each.default is not None}
+    values = {**defaults, **(inputs or {})}
+    return {f"INPUT_{name.upper()}": as_text(value) for name, value in values.items()}
+
+
+def as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def traceparent(run: str, attempt: int) -> str:
+    """A W3C trace context: the run is the trace, the attempt is the span."""
+    trace = hashlib.blake2b(run.encode(), digest_size=16).hexdigest()
+    span = hashlib.blake2b(f"{run}/{attempt}".encode(), digest_size=8).hexdigest()
+    return f"00-{trace}-{span}-01"
+
+
+log = structlog.get_logger()
+
+_PROGRESS_INTERVAL = timedelta(seconds=1)
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """An attempt while it is executed."""
+
+    assignment: Assignment
+    folder: WorkFolder
+    env: dict[str, str]
+    open_sink: Callable[[], OutputSink]
+    started_at: int
+    deadline: float | None  # monotonic; None: no timeout
+    stop: asyncio.Future[None]  # done: somebody cancelled it
+    gone_by: float | None = None  # monotonic: when its grace ends; None: nothing stopped it yet
+    result: AttemptResult = AttemptResult.COMPLETED
+    failure: Exit | None = None  # of the step that decided the result
+    message: str = ""
+    complaint: str = ""  # the last line of the latest step, of its standard error if it wrote any
+    steps: list[StepOutcome] = field(default_factory=list)
+    cpu_seconds: float = 0.0
+    max_memory: int = 0
+    progress: str = ""  # the last line passed on
+
+    @property
+    def fence(self) -> Fence:
+        return self.assignment.work.fence
+
+    @property
+    def is_well(self) -> bool:
+        return self.result is AttemptResult.COMPLETED
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.result in (AttemptResult.TIMED_OUT, AttemptResult.CANCELLED)
+
+    def stop_clock(self, now: float) -> float:
+        """When all of it must be gone. The grace begins with the first stop and is one for all."""
+        if self.gone_by is None:
+            self.gone_by = now + self.assignment.spec.grace.total_seconds()
+        return self.gone_by
+
+
+class ShellExecutor:
+    """Implements `rota.ports.executor.Executor`."""
+
+    def __init__(self, desk: Desk, spawner: Spawner, clock: Clock, work_root: Path) -> None:
+        self._desk = desk
+        self._spawner = spawner
+        self._clock = clock
+        self._folders = WorkFolders(work_root)
+        self._base_env = inherited()
+        self._attempts: dict[Fence, _Attempt] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._progress = asyncio.get_running_loop().create_task(self._watch_progress())
+
+    def start(self, assignments: Sequence[Assignment]) -> None:
+        for assignment in assignments:
+            try:
+                attempt = self._prepare(assignment)
+            except OSError as error:
+                message = f"the work folder could not be made: {error.strerror}"
+                self._desk.ended([self._failed(assignment, message)])
+                continue
+            self._attempts[attempt.fence] = attempt  # at once: a cancel may be the next order
+            task = asyncio.get_running_loop().create_task(self._run(attempt))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def cancel(self, fences: Sequence[Fence]) -> None:
+        for fence in fences:
+            attempt = self._attempts.get(fence)
+            if attempt is not None and not attempt.stop.done():
+                attempt.stop.set_result(None)
+
+    async def close(self) -> None:
+        self._progress.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _run(self, attempt: _Attempt) -> None:
+        try:
+            await self._run_steps(attempt)
+            outcome = self._outcome(attempt)
+        except Exception as error:
+            log.error("attempt.broken", run=attempt.fence.run, exc_info=error)
+            outcome = self._failed(attempt.assignment, f"internal error: {error!r}")
+        finally:
+            del self._attempts[attempt.fence]
+            self._folders.give_back(attempt.folder)
+        self._desk.ended([outcome])
+
+    def _prepare(self, assignment: Assignment) -> _Attempt:
+        work, spec = assignment.work, assignment.spec
+        folder = self._folders.take()
+        now, started_at = self._clock.monotonic(), self._desk.store_micros()
+        seconds = assignment.seconds_allowed(started_at)
+        return _Attempt(
+            assignment=assignment,
+            folder=folder,
+            env={
+                **self._base_env,
+                **spec.env,
+                **given_inputs(spec, work.inputs),
+                **told_by_rota(assignment, folder.output, folder.progress),
+            },
+            open_sink=partial(self._desk.output, work.fence),
+            started_at=started_at,
+            deadline=None if seconds is None else now + seconds,
+            stop=asyncio.get_running_loop().create_future(),
+        )
+
+    def _failed(self, assignment: Assignment, message: str) -> Outcome:
+        """The end of an attempt that Rota itself could not carry out."""
+        now = self._desk.store_micros()
+        return Outcome(
+            run=assignment.work.run,
+            attempt=assignment.work.attempt,
+            result=AttemptResult.FAILED,
+            started_at=now,
+            ended_at=now,
+            message=message,
+        )
+
+    async def _run_steps(self, attempt: _Attempt) -> None:
+        for number, step in enumerate(attempt.assignment.spec.steps):
+            if attempt.stop.done() and attempt.is_well:
+                attempt.result = AttemptResult.CANCELLED
+                attempt.message = f"cancelled before {_called(step)}"
+            if _is_wanted(step, attempt) and self._has_time(attempt):
+                await self._run_step(attempt, number, step)
+            else:
+                attempt.steps.append(StepOutcome(step.name, "skipped"))
+
+    def _has_time(self, attempt: _Attempt) -> bool:
+        now = self._clock.monotonic()
+        return not attempt.is_stopped or now < attempt.stop_clock(now)
+
+    async def _run_step(self, attempt: _Attempt, number: int, step: Step) -> None:
+        """One step with its own retries; a bad end is noted on the attempt."""
+        began = self._clock.monotonic()
+        limit = self._limit(attempt, step)
+        tries = 0
+        while True:
+            tries += 1
+            ending, result = await self._try(attempt, number, step, limit)
+            if result is not AttemptResult.FAILED or tries >= step.retry.attempts:
+                break
+            if not await self._pause(attempt, backoff(step.retry, tries - 1, 0.0), limit):
+                result = _stopped_as(attempt)
+                break
+        seconds = round(self._clock.monotonic() - began, 3)
+        attempt.steps.append(
+            StepOutcome(step.name, result.lower(), ending.status, ending.signal, seconds, tries)
+        )
+        is_excused = step.continue_on_error and result is AttemptResult.FAILED
+        if result is not AttemptResult.COMPLETED and not is_excused and attempt.is_well:
+            attempt.result, attempt.failure = result, ending
+            attempt.message = f"{_called(step)}: {_words(ending, result)}"
+            if attempt.complaint and result is AttemptResult.FAILED:
+                attempt.message += f": {attempt.complaint}"
+
+    def _limit(self, attempt: _Attempt, step: Step) -> float | None:
+        """When a step must be over: its own timeout, the attempt's, or the grace after its end."""
+        now = self._clock.monotonic()
+        limits = [] if step.timeout is None else [now + step.timeout.total_seconds()]
+        if attempt.is_stopped:
+            limits.append(attempt.stop_clock(now))
+        elif attempt.deadline is not None:
+            limits.append(attempt.deadline)
+        return min(limits, default=None)
+
+    async def _pause(self, attempt: _Attempt, pause: timedelta, limit: float | None) -> bool:
+        """Wait between tries of a step; False if a cancel or the limit came first."""
+        now = self._clock.monotonic()
+        seconds = pause.total_seconds()
+        left = seconds if limit is None else min(seconds, limit - now)
+        await asyncio.wait({attempt.stop}, timeout=max(left, 0))
+        return left >= seconds and not attempt.stop.done()
+
+    async def _try(
+        self, attempt: _Attempt, number: int, step: Step, limit: float | None
+    ) -> tuple[Exit, AttemptResult]:
+        try:
+            command = command_of(step, number, attempt.folder)
+            streams = open_pipes(attempt.open_sink, number)
+        except OSError as error:  # no space for its script, no descriptors for its output
+            reason = f"the step could not be started: {error.strerror}"
+            ending, result = Exit(None, None, error=reason), AttemptResult.FAILED
+        else:
+            process = self._spawn(attempt, step, command, streams)
+            ending, result = await self._supervise(attempt, process, limit)
+            for stream in streams:
+                await stream.close()
+            stdout, stderr = streams
+            attempt.complaint = stderr.last_line or stdout.last_line
+        if ending.error:
+            attempt.open_sink().feed(Stream.ROTA, number, f"{ending.error}\n".encode())
+        attempt.cpu_seconds += ending.cpu_seconds
+        attempt.max_memory = max(attempt.max_memory, ending.max_memory_bytes)
+        return ending, result
+
+    def _spawn(
+        self, attempt: _Attempt, step: Step, command: tuple[str, ...], streams: Sequence[Pipe]
+    ) -> Process:
+        stdout, stderr = streams
+        return self._spawner.spawn(
+            command,
+            env={**attempt.env, **step.env},
+            cwd=attempt.assignment.spec.path or str(attempt.folder.path),
+            stdout=stdout.writer,
+            stderr=stderr.writer,
+        )
+
+    async def _supervise(
+        self, attempt: _Attempt, process: Process, limit: float | None
+    ) -> tuple[Exit, AttemptResult]:
+        """Wait for the end, or bring it about when time is up or somebody cancels."""
+        waits: set[asyncio.Future[Any]] = {process.ended}
+        if not attempt.is_stopped:  # steps that follow a stop have what is left of the grace
+            waits.add(attempt.stop)
+        timeout = None if limit is None else max(limit - self._clock.monotonic(), 0)
+        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if process.ended.done():
+            ending = process.ended.result()
+            is_good = ending.status == 0
+            return ending, AttemptResult.COMPLETED if is_good else AttemptResult.FAILED
+        result = _stopped_as(attempt)
+        return await self._terminate(attempt, process), result
+
+    async def _terminate(self, attempt: _Attempt, process: Process) -> Exit:
+        """TERM, the job's grace, KILL: of the whole tree."""
+        now = self._clock.monotonic()
+        process.signal(signal.SIGTERM)
+        await asyncio.wait({process.ended}, timeout=max(attempt.stop_clock(now) - now, 0))
+        if not process.ended.done():
+            process.kill()
+        return await process.ended
+
+    async def _watch_progress(self) -> None:
+        """Pass on what jobs write to $ROTA_PROGRESS."""
+        while True:
+            await self._clock.sleep(_PROGRESS_INTERVAL)
+            for attempt in self._attempts.values():
+                line = attempt.folder.read_progress()
+                progress = parse_progress(line) if line != attempt.progress else None
+                if progress is not None:
+                    attempt.progress = line
+                    self._desk.progressed(attempt.fence, *progress)
+
+    def _outcome(self, attempt: _Attempt) -> Outcome:
+        outputs, complaint = attempt.folder.read_outputs()
+        if complaint:
+            attempt.open_sink().feed(Stream.ROTA, len(attempt.steps) - 1, f"{complaint}\n".encode())
+        work, failure = attempt.assignment.work, attempt.failure
+        return Outcome(
+            run=work.run,
+            attempt=work.attempt,
+            result=attempt.result,
+            started_at=attempt.started_at,
+            ended_at=self._desk.store_micros(),
+            exit_code=0 if failure is None else failure.status,
+            signal=None if failure is None else failure.signal,
+            message=attempt.message,
+            outputs=outputs,
+            steps=tuple(attempt.steps),
+            cpu_seconds=round(attempt.cpu_seconds, 6),
+            max_memory_bytes=attempt.max_memory,
+        )
+
+
+def _called(step: Step) -> str:
+    """`step Build`; one without a name is called `step 2` already."""
+    return step.name if step.name.startswith("step ") else f"step {step.name}"
+
+
+def _is_wanted(step: Step, attempt: _Attempt) -> bool:
+    match step.condition:
+        case StepCondition.ALWAYS:
+            return True
+        case StepCondition.SUCCESS:
+            return attempt.is_well
+        case StepCondition.FAILURE:
+            return attempt.result is AttemptResult.FAILED
+
+
+def _stopped_as(attempt: _Attempt) -> AttemptResult:
+    """Why a step is brought to its end: a cancel, unless one was obeyed before, or the time."""
+    is_cancelled = attempt.stop.done() and not attempt.is_stopped
+    return AttemptResult.CANCELLED if is_cancelled else AttemptResult.TIMED_OUT
+
+
+def _words(ending: Exit, result: AttemptResult) -> str:
+    if ending.error:
+        return ending.error
+    if result is not AttemptResult.FAILED:
+        return result.lower().replace("_", " ")
+    if ending.signal is not None:
+        return f"killed by signal {ending.signal} ({_signal_name(ending.signal)})"
+    return f"exit {ending.status}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

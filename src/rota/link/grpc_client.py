@@ -1,0 +1,276 @@
+"""The worker's end of its stream: `rota.v1.Workers` at whichever server answers."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import msgspec
+from google.protobuf.message import DecodeError
+
+from rota.contracts import worker_pb2 as pb
+from rota.contracts.worker_pb2_grpc import WorkersStub
+from rota.domain.errors import Denied, RotaError, Unavailable
+from rota.link import grpc_messages as answers
+from rota.link import grpc_messages as requests
+from rota.link.grpc_checks import ADMITTED
+from rota.ports.link import MAX_MESSAGE
+from rota.ports.work import (
+    Beat,
+    BeatAnswer,
+    Hello,
+    Order,
+    Outcome,
+    OutputChunk,
+    Progress,
+    ReportAnswer,
+    Start,
+    StartAnswer,
+    Welcome,
+)
+
+Stream = grpc.aio.StreamStreamCall[pb.FromWorker, pb.FromServer]
+
+_ANSWER_SECONDS = 10.0
+_CONNECT_SECONDS = 5.0
+_HUNG_UP = ("Socket closed", "Connection reset")
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+_OPTIONS = (
+    ("grpc.max_send_message_length", MAX_MESSAGE),
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    # A new link dials at once, however often the one before it had failed.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """How a worker knows the servers."""
+
+    ca: bytes | None = None  # PEM of who signed their certificates; None: the usual authorities
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcAccess:
+    """Where the servers of a cluster are, and how a worker is let in."""
+
+    servers: tuple[str, ...]  # host:port; any of them will do
+    token: str = field(repr=False)
+    tls: ClientTls | None = None  # None: in the clear, for loopback only
+
+
+class GrpcConnector:
+    """Dials the servers in turn, and stays with one as long as it works."""
+
+    def __init__(self, access: GrpcAccess) -> None:
+        self._access = access
+        self._servers = list(access.servers)
+        secrets.SystemRandom().shuffle(self._servers)  # spreads the workers over the servers
+        self._has_connected = False
+
+    async def connect(self) -> GrpcLink:
+        """A link to the first server that lets us in; whoever asks again has lost the last one.
+
+        `Unavailable` if none answers, `Denied` if the token is refused.
+        """
+        if self._has_connected:
+            self._turn()
+        problems = []
+        for _ in self._servers:
+            try:
+                link = await GrpcLink.open(self._servers[0], self._access)
+            except Unavailable as error:
+                problems.append(str(error))
+                self._turn()
+            else:
+                self._has_connected = True
+                return link
+        raise Unavailable("; ".join(sorted(problems)))  # the same words, whoever came first
+
+    def _turn(self) -> None:
+        self._servers.append(self._servers.pop(0))
+
+
+class GrpcLink:
+    """Implements `rota.ports.link.WorkerLink`."""
+
+    def __init__(self, server: str, channel: grpc.aio.Channel, stream: Stream) -> None:
+        self.server = server
+        self._channel = channel
+        self._stream = stream
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[pb.FromServer]] = {}
+        self._orders: asyncio.Queue[Order | RotaError] = asyncio.Queue()
+        self._writing = asyncio.Lock()
+        self._broken: RotaError | None = None
+        self._pump = asyncio.ensure_future(self._receive_all())
+
+    @classmethod
+    async def open(cls, server: str, access: GrpcAccess) -> GrpcLink:
+        """`Unavailable` if no server listens there, `Denied` if it does not take the token."""
+        channel = _channel(server, access.tls)
+        metadata = (("authorization", f"Bearer {access.token}"),)
+        stream: Stream = WorkersStub(channel).Work(metadata=metadata)
+        try:
+            await _until_admitted(server, stream, access.tls)
+        except BaseException:
+            await channel.close()
+            raise
+        return cls(server, channel, stream)
+
+    async def register(self, hello: Hello) -> Welcome:
+        answer = await self._ask("welcome", hello=requests.hello_message(hello))
+        return answers.welcome_from(answer.welcome)
+
+    async def beat(self, beat: Beat) -> BeatAnswer:
+        answer = await self._ask("beat", beat=requests.beat_message(beat))
+        return answers.beat_answer_from(answer.beat)
+
+    async def start(self, starts: Sequence[Start]) -> StartAnswer:
+        items = [requests.start_message(start) for start in starts]
+        pieces = [{"start": pb.Starts(items=piece)} for piece in answers.in_pieces(items)]
+        return answers.start_answer_from((await self._ask_all("start", pieces)).start)
+
+    async def report(self, outcomes: Sequence[Outcome]) -> ReportAnswer:
+        items = [requests.outcome_message(outcome) for outcome in outcomes]
+        pieces = [{"report": pb.Outcomes(items=piece)} for piece in answers.in_pieces(items)]
+        return answers.report_answer_from((await self._ask_all("report", pieces)).report)
+
+    async def output(self, chunks: Sequence[OutputChunk]) -> ReportAnswer:
+        items = [requests.chunk_message(chunk) for chunk in chunks]
+        pieces = [{"output": pb.OutputChunks(items=piece)} for piece in answers.in_pieces(items)]
+        return answers.report_answer_from((await self._ask_all("report", pieces)).report)
+
+    async def progress(self, items: Sequence[Progress]) -> None:
+        messages = [requests.progress_message(item) for item in items]
+        pieces = [{"progress": pb.ProgressItems(items=p)} for p in answers.in_pieces(messages)]
+        await self._ask_all("done", pieces)
+
+    async def leave(self) -> None:
+        await self._ask("done", leave=pb.Leave())
+
+    async def receive(self) -> Order:
+        order = await self._orders.get()
+        if isinstance(order, RotaError):
+            raise order
+        return order
+
+    async def close(self) -> None:
+        self._stream.cancel()
+        await self._pump
+        await self._channel.close()
+
+    async def _ask_all(self, expected: str, pieces: Sequence[dict[str, Any]]) -> pb.FromServer:
+        """The answers to a request that is too long for one message, joined."""
+        whole = pb.FromServer()
+        for piece in pieces:
+            whole.MergeFrom(await self._ask(expected, **piece))
+        return whole
+
+    async def _ask(self, expected: str, **request: Any) -> pb.FromServer:
+        """Send a request and wait for its answer, which has to be of the expected kind."""
+        if self._broken is not None:
+            raise self._broken
+        number = next(self._numbers)
+        future: asyncio.Future[pb.FromServer] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await self._write(pb.FromWorker(number=number, **request))
+                answer = await future
+        except TimeoutError as error:
+            raise Unavailable(f"{self.server} did not answer {next(iter(request))}") from error
+        finally:
+            self._waiting.pop(number, None)
+        return _accepted(answer, expected)
+
+    async def _write(self, message: pb.FromWorker) -> None:
+        try:
+            async with self._writing:  # gRPC takes one message of a stream at a time
+                await self._stream.write(message)
+        except grpc.aio.AioRpcError as error:
+            raise _translated(self.server, error) from error
+        except asyncio.InvalidStateError as error:
+            raise self._broken or Unavailable(f"the stream to {self.server} is over") from error
+
+    async def _receive_all(self) -> None:
+        try:
+            async for message in self._stream:
+                self._accept(message)
+            problem: RotaError = Unavailable(f"{self.server} ended the stream")
+        except grpc.aio.AioRpcError as error:
+            problem = _translated(self.server, error)
+        except (DecodeError, msgspec.MsgspecError) as error:
+            problem = Unavailable(f"{self.server} sent what cannot be read: {error}")
+        except asyncio.CancelledError:  # gRPC's word for a stream that `close` cancelled
+            problem = Unavailable("this link was closed")
+        self._broken = problem
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(problem)
+        self._orders.put_nowait(problem)
+
+    def _accept(self, message: pb.FromServer) -> None:
+        if message.number:
+            future = self._waiting.get(message.number)
+            if future is not None and not future.done():
+                future.set_result(message)
+        elif (order := answers.order_from(message)) is not None:
+            self._orders.put_nowait(order)
+
+
+async def _until_admitted(server: str, stream: Stream, tls: ClientTls | None) -> None:
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            if ADMITTED not in dict(await stream.initial_metadata()):
+                await stream.read()  # raises what it was refused with
+                raise Unavailable(f"{server} is not a server of Rota")
+    except grpc.aio.AioRpcError as error:
+        raise _translated(server, error, _advice(error, tls)) from error
+    except TimeoutError as error:
+        raise Unavailable(f"{server} does not answer") from error
+
+
+def _accepted(answer: pb.FromServer, expected: str) -> pb.FromServer:
+    kind = answer.WhichOneof("message")
+    if kind == "refusal":
+        raise answers.refusal_from(answer.refusal)
+    if kind != expected:
+        raise Unavailable(f"an answer of the kind {kind} came instead of {expected}")
+    return answer
+
+
+def _channel(server: str, tls: ClientTls | None) -> grpc.aio.Channel:
+    if tls is None:
+        return grpc.aio.insecure_channel(server, options=_OPTIONS)
+    credentials = grpc.ssl_channel_credentials(root_certificates=tls.ca)
+    return grpc.aio.secure_channel(server, credentials, options=_OPTIONS)
+
+
+def _advice(error: grpc.aio.AioRpcError, tls: ClientTls | None) -> str:
+    """What may be wrong with the certificates, by the words in which gRPC tells it."""
+    details = error.details() or ""
+    if tls is None and any(word in details for word in _HUNG_UP):
+        return " — if the server has a certificate, set ROTA_TLS_CA to its authority"
+    if _UNTRUSTED in details:
+        return " — set ROTA_TLS_CA to the authority that signed its certificate"
+    return ""
+
+
+def _translated(server: str, error: grpc.aio.AioRpcError, advice: str = "") -> RotaError:
+    """What became of a stream, as an error of ours."""
+    message = f"{server}: {error.details() or error.code().name.lower()}{advice}"
+    codes = [value for key, value in error.trailing_metadata() or () if key == "rota-code"]
+    code = str(codes[0]) if codes else ""
+    if error.code() in {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}:
+        return Denied(message, code=code)
+    return Unavailable(message, code=code)

@@ -1,0 +1,282 @@
+"""The server's end of the workers' streams: `rota.v1.Workers` over a `WorkerDesk`.
+
+Nothing that a worker says or does reaches beyond its own stream and its own session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+import structlog
+from google.protobuf.message import DecodeError
+
+from rota.contracts import worker_pb2 as pb
+from rota.contracts.worker_pb2_grpc import WorkersServicer, add_WorkersServicer_to_server
+from rota.domain.errors import Conflict, Denied, NotFound, RotaError, Unavailable, first_of
+from rota.link import grpc_checks as checks
+from rota.link import grpc_messages as answers
+from rota.link import grpc_messages as requests
+from rota.ports.link import WorkerDesk, WorkerIdentity, bearer_in, rpc_status_of
+from rota.ports.work import Hello
+
+log = structlog.get_logger()
+
+Authenticate = Callable[[str], Awaitable[WorkerIdentity]]
+Context = grpc.aio.ServicerContext[pb.FromWorker, pb.FromServer]
+
+_HELLO_SECONDS = 10.0
+_MAX_WAITING = 64  # requests of one stream that are being answered at once
+
+
+class WorkersService(WorkersServicer):
+    """All workers that are connected to this server by gRPC."""
+
+    def __init__(self, desk: WorkerDesk, authenticate: Authenticate) -> None:
+        self._desk = desk
+        self._authenticate = authenticate
+        self._conversations: set[_Conversation] = set()
+        self._is_closing = False
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Offer the service on a server that has not been started yet."""
+        add_WorkersServicer_to_server(self, server)
+
+    def close(self) -> None:
+        """Send every worker to another server, as soon as what it has asked is answered."""
+        self._is_closing = True
+        for conversation in self._conversations:
+            conversation.stop_listening()
+
+    async def Work(self, request_iterator: AsyncIterator[pb.FromWorker], context: Context) -> None:
+        credential = _Credential(bearer_in(context.invocation_metadata()), self._authenticate)
+        conversation = _Conversation(self._desk, credential, request_iterator, context)
+        ending: Ending | None = None
+        self._conversations.add(conversation)
+        try:
+            if not self._is_closing:
+                await conversation.run()
+        except* Exception as group:  # noqa: BLE001 (the edge of a stream: others go on)
+            ending = _ending(first_of(group))
+        finally:
+            self._conversations.discard(conversation)
+        if ending is None and self._is_closing:
+            ending = _STOPPING
+        if ending is not None:
+            status, code, message = ending
+            await context.abort(status, message, (("rota-code", code),))
+
+
+Ending = tuple[grpc.StatusCode, str, str]
+_STOPPING: Ending = (grpc.StatusCode.UNAVAILABLE, "server_stopping", "this server stops")
+
+
+def _ending(error: BaseException) -> Ending:
+    """The status of a stream that cannot go on."""
+    if isinstance(error, DecodeError):
+        error = checks.bad("a message cannot be read")
+    if not isinstance(error, RotaError):
+        log.error("worker stream failed", exc_info=error)
+        return grpc.StatusCode.INTERNAL, "internal", "something unexpected went wrong"
+    status = grpc.StatusCode[rpc_status_of(error)]
+    return status, error.code, f"{error} — {error.hint}" if error.hint else str(error)
+
+
+class _Credential:
+    """What a worker showed when it opened its stream."""
+
+    def __init__(self, secret: str, authenticate: Authenticate) -> None:
+        self._secret = secret
+        self._authenticate = authenticate
+
+    async def check(self) -> WorkerIdentity:
+        """`Denied` unless it is valid at this moment."""
+        if not self._secret:
+            raise Denied(
+                "a worker needs a token",
+                code="unauthenticated",
+                hint="send `authorization: Bearer TOKEN`, made by rota worker token create",
+            )
+        return await self._authenticate(self._secret)
+
+    async def admit(self, hello: Hello) -> None:
+        """`Denied` unless this is the credential of that very worker."""
+        identity = await self.check()
+        if hello.worker != identity.name:
+            raise Denied(
+                f"this token is for the worker {identity.name}, not for {hello.worker}",
+                code="foreign_worker",
+                hint=f"start the worker with --name {identity.name}, or give it its own token",
+            )
+        if identity.pool is not None and hello.pool != identity.pool:
+            raise Denied(
+                f"this token is for the pool {identity.pool}, not for {hello.pool}",
+                code="foreign_pool",
+                hint=f"start the worker with --pool {identity.pool}, or give it another token",
+            )
+
+
+class _Conversation:
+    """One worker's stream."""
+
+    def __init__(
+        self,
+        desk: WorkerDesk,
+        credential: _Credential,
+        incoming: AsyncIterator[pb.FromWorker],
+        context: Context,
+    ) -> None:
+        self._desk = desk
+        self._credential = credential
+        self._incoming = incoming
+        self._context = context
+        self._session = ""
+        self._stream = 0
+        self._lease_seconds = 0.0
+        self._has_beaten = asyncio.Event()
+        self._is_leaving = False
+        self._writing = asyncio.Lock()
+        self._room = asyncio.Semaphore(_MAX_WAITING)
+        self._listening: asyncio.Task[None] | None = None
+        self._is_to_stop = False
+
+    async def run(self) -> None:
+        """Serve the worker until it goes, or until an error that its stream ends with."""
+        await self._credential.check()
+        await self._context.send_initial_metadata(((checks.ADMITTED, "1"),))
+        try:
+            await self._register()
+            async with asyncio.TaskGroup() as group:
+                unasked = [
+                    group.create_task(self._send_orders()),
+                    group.create_task(self._expect_beats()),
+                ]
+                async with asyncio.TaskGroup() as answering:
+                    self._listening = answering.create_task(self._listen(answering))
+                    if self._is_to_stop:  # that came before its welcome was sent
+                        self._listening.cancel()
+                for task in unasked:
+                    task.cancel()
+        finally:
+            if self._session:
+                await self._desk.disconnected(self._session, self._stream)
+
+    def stop_listening(self) -> None:
+        """Take no more requests; `run` ends when those that came are answered."""
+        self._is_to_stop = True
+        if self._listening is not None:
+            self._listening.cancel()
+
+    async def _register(self) -> None:
+        try:
+            async with asyncio.timeout(_HELLO_SECONDS):
+                message = await anext(self._incoming)
+        except StopAsyncIteration:
+            return
+        except TimeoutError as error:
+            raise Conflict("no hello came", code="out_of_order") from error
+        if message.WhichOneof("request") != "hello":
+            raise Conflict("the first message has to be a hello", code="out_of_order")
+        hello = requests.hello_from(message.hello)
+        await self._credential.admit(hello)
+        welcome = await self._desk.register(hello)
+        self._session, self._stream = welcome.session, welcome.stream
+        self._lease_seconds = welcome.lease_seconds
+        await self._send(message.number, welcome=answers.welcome_message(welcome))
+
+    async def _expect_beats(self) -> None:
+        """A worker whose lease is over has no say, nor one that shows its token no more."""
+        while True:
+            self._has_beaten.clear()
+            try:
+                async with asyncio.timeout(self._lease_seconds):
+                    await self._has_beaten.wait()
+            except TimeoutError as error:
+                raise Conflict("no beat came for a whole lease", code="silent_worker") from error
+
+    async def _listen(self, answering: asyncio.TaskGroup) -> None:
+        async for message in self._incoming:
+            await self._room.acquire()
+            answering.create_task(self._answer(message))
+
+    async def _answer(self, message: pb.FromWorker) -> None:
+        try:
+            if not message.number:
+                raise checks.bad("a request needs a number above 0")
+            await self._send(message.number, **await self._handled(message))
+        finally:
+            self._room.release()
+
+    async def _handled(self, message: pb.FromWorker) -> dict[str, Any]:
+        """The answer to a request, by the name of its field."""
+        try:
+            match message.WhichOneof("request"):
+                case "beat":
+                    return await self._beat(message.beat)
+                case "start":
+                    return await self._start(message.start)
+                case "report":
+                    return await self._report(message.report)
+                case "output":
+                    return await self._output(message.output)
+                case "progress":
+                    return await self._progress(message.progress)
+                case "leave":
+                    return await self._leave()
+                case "hello":
+                    raise checks.bad("there is one hello in a stream")
+                case _:
+                    raise checks.bad("a request of a kind that this server does not know")
+        except (NotFound, Conflict, Unavailable) as error:
+            return {"refusal": answers.refusal_message(error)}
+
+    async def _beat(self, message: pb.Beat) -> dict[str, Any]:
+        await self._credential.check()  # a token that was revoked ends here
+        self._has_beaten.set()
+        answer = await self._desk.beat(self._session, requests.beat_from(message))
+        return {"beat": answers.beat_answer_message(answer)}
+
+    async def _start(self, message: pb.Starts) -> dict[str, Any]:
+        starts = [requests.start_from(item) for item in checks.items(message.items, "start")]
+        answer = await self._desk.start(self._session, starts)
+        return {"start": answers.start_answer_message(answer)}
+
+    async def _report(self, message: pb.Outcomes) -> dict[str, Any]:
+        items = checks.items(message.items, "report")
+        outcomes = [requests.outcome_from(item) for item in items]
+        answer = await self._desk.report(self._session, outcomes)
+        return {"report": answers.report_answer_message(answer)}
+
+    async def _output(self, message: pb.OutputChunks) -> dict[str, Any]:
+        chunks = [requests.chunk_from(item) for item in checks.items(message.items, "output")]
+        answer = await self._desk.output(self._session, chunks)
+        return {"report": answers.report_answer_message(answer)}
+
+    async def _progress(self, message: pb.ProgressItems) -> dict[str, Any]:
+        items = [requests.progress_from(each) for each in checks.items(message.items, "progress")]
+        await self._desk.progress(self._session, items)
+        return {"done": pb.Done()}
+
+    async def _leave(self) -> dict[str, Any]:
+        self._is_leaving = True
+        await self._desk.leave(self._session)
+        return {"done": pb.Done()}
+
+    async def _send_orders(self) -> None:
+        try:
+            while True:
+                order = await self._desk.next_order(self._session, self._stream)
+                for message in answers.order_messages(order):
+                    await self._write(message)
+        except NotFound:
+            if not self._is_leaving:
+                raise
+
+    async def _send(self, number: int, **answer: Any) -> None:
+        await self._write(pb.FromServer(number=number, **answer))
+
+    async def _write(self, message: pb.FromServer) -> None:
+        async with self._writing:  # gRPC takes one message of a stream at a time
+            await self._context.write(message)

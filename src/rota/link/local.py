@@ -1,0 +1,307 @@
+"""Length-prefixed MessagePack frames and the table of verbs of a worker's conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import socket
+import struct
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rota.domain.errors import NotFound, RotaError, Unavailable
+from rota.ports.link import WorkerDesk
+from rota.ports.work import (
+    Beat,
+    BeatAnswer,
+    Hello,
+    Order,
+    Outcome,
+    OutputChunk,
+    Progress,
+    ReportAnswer,
+    Start,
+    StartAnswer,
+    Welcome,
+)
+
+_LENGTH_BYTES = 4
+MAX_FRAME = 128 * 1024 * 1024
+ORDER = 0  # the number of a frame that answers nothing
+
+
+class Frame(msgspec.Struct, frozen=True, array_like=True):
+    number: int  # a request's, repeated in its answer; ORDER: sent unasked
+    verb: str  # "" in answers
+    body: msgspec.Raw
+    error: tuple[str, str, str] | None = None  # code, message, kind of a refused request
+
+
+class Verb(msgspec.Struct, frozen=True):
+    request: msgspec.msgpack.Decoder[Any]
+    answer: msgspec.msgpack.Decoder[Any]
+
+
+def _verb(request: Any, answer: Any) -> Verb:
+    return Verb(msgspec.msgpack.Decoder(request), msgspec.msgpack.Decoder(answer))
+
+
+VERBS = {
+    "register": _verb(Hello, Welcome),
+    "beat": _verb(Beat, BeatAnswer),
+    "start": _verb(tuple[Start, ...], StartAnswer),
+    "report": _verb(tuple[Outcome, ...], ReportAnswer),
+    "output": _verb(tuple[OutputChunk, ...], ReportAnswer),
+    "progress": _verb(tuple[Progress, ...], None),
+    "leave": _verb(None, None),
+}
+ORDERS = msgspec.msgpack.Decoder(Order)
+_frames = msgspec.msgpack.Decoder(Frame)
+encode = msgspec.msgpack.encode
+
+
+def packed(frame: Frame) -> bytes:
+    """A frame as bytes for the wire."""
+    data = encode(frame)
+    return len(data).to_bytes(_LENGTH_BYTES, "big") + data
+
+
+async def read_frame(reader: asyncio.StreamReader) -> Frame:
+    """The next frame. `ConnectionError` at the end or when the peer talks nonsense."""
+    try:
+        length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
+        if length > MAX_FRAME:
+            raise ConnectionError(f"a frame of {length} bytes is too long")
+        return _frames.decode(await reader.readexactly(length))
+    except (asyncio.IncompleteReadError, msgspec.MsgspecError) as error:
+        raise ConnectionError("the connection ended") from error
+
+
+_ANSWER_SECONDS = 10.0
+_NOTHING = msgspec.Raw(encode(None))
+
+
+class LocalLink:
+    """The worker's end. Implements `rota.ports.link.WorkerLink`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
+        self._orders: asyncio.Queue[Order | None] = asyncio.Queue()
+        self._pump = asyncio.ensure_future(self._receive_all())
+
+    @classmethod
+    async def connect(cls, path: Path) -> LocalLink:
+        """`Unavailable` if no server listens there."""
+        try:
+            return cls(*await asyncio.open_unix_connection(path, limit=MAX_FRAME))
+        except OSError as error:
+            raise Unavailable(f"no server listens at {path}: {error.strerror}") from error
+
+    async def register(self, hello: Hello) -> Welcome:
+        answer: Welcome = await self._ask("register", hello)
+        return answer
+
+    async def beat(self, beat: Beat) -> BeatAnswer:
+        answer: BeatAnswer = await self._ask("beat", beat)
+        return answer
+
+    async def start(self, starts: Sequence[Start]) -> StartAnswer:
+        answer: StartAnswer = await self._ask("start", tuple(starts))
+        return answer
+
+    async def report(self, outcomes: Sequence[Outcome]) -> ReportAnswer:
+        answer: ReportAnswer = await self._ask("report", tuple(outcomes))
+        return answer
+
+    async def output(self, chunks: Sequence[OutputChunk]) -> ReportAnswer:
+        answer: ReportAnswer = await self._ask("output", tuple(chunks))
+        return answer
+
+    async def progress(self, items: Sequence[Progress]) -> None:
+        await self._ask("progress", tuple(items))
+
+    async def leave(self) -> None:
+        await self._ask("leave", None)
+
+    async def receive(self) -> Order:
+        order = await self._orders.get()
+        if order is None:
+            raise Unavailable("the server closed the connection")
+        return order
+
+    async def close(self) -> None:
+        self._pump.cancel()
+        self._orders.put_nowait(None)
+        self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
+        with suppress(asyncio.CancelledError):
+            await self._pump
+
+    async def _ask(self, verb: str, body: Any) -> Any:
+        number = next(self._numbers)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = (verb, future)
+        try:
+            if self._pump.done():
+                raise Unavailable("the connection to the server is gone")
+            self._writer.write(packed(Frame(number, verb, msgspec.Raw(encode(body)))))
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await self._writer.drain()
+                return await future
+        except (OSError, TimeoutError) as error:
+            raise Unavailable(f"the server did not answer {verb}") from error
+        finally:
+            self._waiting.pop(number, None)
+
+    async def _receive_all(self) -> None:
+        try:
+            while True:
+                self._accept(await read_frame(self._reader))
+        except OSError as error:
+            for _, future in self._waiting.values():
+                if not future.done():
+                    future.set_exception(Unavailable(f"the connection broke: {error}"))
+            self._orders.put_nowait(None)
+
+    def _accept(self, frame: Frame) -> None:
+        if frame.number == ORDER:
+            self._orders.put_nowait(ORDERS.decode(frame.body))
+            return
+        verb, future = self._waiting.get(frame.number, ("", None))
+        if future is None or future.done():
+            return
+        if frame.error is not None:
+            future.set_exception(_refusal(frame.error))
+        else:
+            future.set_result(VERBS[verb].answer.decode(frame.body))
+
+
+def _refusal(error: tuple[str, str, str]) -> RotaError:
+    code, message, kind = error
+    return (NotFound if kind == "NotFound" else Unavailable)(message, code=code)
+
+
+class LocalLinkServer:
+    """The server's end: one connection a worker."""
+
+    def __init__(self, desk: WorkerDesk, path: Path) -> None:
+        self._desk = desk
+        self._path = path
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self._is_closing = False
+
+    async def open(self) -> None:
+        self._path.unlink(missing_ok=True)
+        previous = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(self._serve, self._path, limit=MAX_FRAME)
+        finally:
+            os.umask(previous)
+
+    async def close(self) -> None:
+        self._is_closing = True
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._connections):
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        self._path.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            if _is_same_user(writer):
+                await _Conversation(self._desk, reader, writer).run()
+        except asyncio.CancelledError:
+            if not self._is_closing:  # asyncio itself would log it: nobody awaits a connection
+                raise
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+
+def _is_same_user(writer: asyncio.StreamWriter) -> bool:
+    connection: socket.socket = writer.get_extra_info("socket")
+    credentials = connection.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+    )
+    _, uid, _ = struct.unpack("3i", credentials)
+    return uid in (os.geteuid(), 0)
+
+
+class _Conversation:
+    """One worker's connection, on the server."""
+
+    def __init__(
+        self, desk: WorkerDesk, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._desk = desk
+        self._reader = reader
+        self._writer = writer
+        self._session = ""
+        self._stream = 0
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._listen(group)
+                raise ConnectionError
+        except* (OSError, RotaError):
+            pass  # the worker is gone or talked nonsense; its lease decides the rest
+        finally:
+            if self._session:
+                await self._desk.disconnected(self._session, self._stream)
+
+    async def _listen(self, group: asyncio.TaskGroup) -> None:
+        with suppress(OSError):
+            while True:
+                frame = await read_frame(self._reader)
+                group.create_task(self._answer(frame, group))
+
+    async def _answer(self, frame: Frame, group: asyncio.TaskGroup) -> None:
+        try:
+            request = VERBS[frame.verb].request.decode(frame.body)
+            answer = await self._handle(frame.verb, request, group)
+            reply = Frame(frame.number, "", msgspec.Raw(encode(answer)))
+        except (RotaError, msgspec.MsgspecError, KeyError) as error:
+            code = error.code if isinstance(error, RotaError) else "bad_message"
+            reply = Frame(frame.number, "", _NOTHING, (code, str(error), type(error).__name__))
+        self._writer.write(packed(reply))
+        await self._writer.drain()
+
+    async def _handle(self, verb: str, request: Any, group: asyncio.TaskGroup) -> Any:
+        if verb == "register":
+            welcome = await self._desk.register(request)
+            self._session, self._stream = welcome.session, welcome.stream
+            group.create_task(self._send_orders())
+            return welcome
+        if not self._session:
+            raise NotFound("register first", code="session_not_found")
+        handlers: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
+            "beat": self._desk.beat,
+            "start": self._desk.start,
+            "report": self._desk.report,
+            "output": self._desk.output,
+            "progress": self._desk.progress,
+        }
+        if verb == "leave":
+            return await self._desk.leave(self._session)
+        return await handlers[verb](self._session, request)
+
+    async def _send_orders(self) -> None:
+        while True:
+            order = await self._desk.next_order(self._session, self._stream)
+            self._writer.write(packed(Frame(ORDER, "", msgspec.Raw(encode(order)))))
+            await self._writer.drain()

@@ -1,0 +1,330 @@
+"""What is coming: when runs start, what they wait for, what runs out, where there is room."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import islice
+from math import inf
+from operator import attrgetter
+from typing import ParamSpec, TypeVar
+
+from rota.domain.errors import Invalid, Problem
+from rota.domain.forecast.ahead import RunAhead
+from rota.domain.forecast.forecast import (
+    Accuracy,
+    Forecast,
+    JobOutlook,
+    Saturation,
+    accuracy_of,
+    by_job,
+    coming_runs,
+    saturations,
+    slow_runs,
+)
+from rota.domain.forecast.load import (
+    DAY_MINUTES,
+    HOUR_MINUTES,
+    Bucket,
+    Grid,
+    Measure,
+    band_of,
+    buckets_of,
+    measure_names,
+    measure_of,
+    merged,
+    peak_of,
+    quiet_minutes,
+    uses_of,
+)
+from rota.domain.forecast.placing import place
+from rota.domain.ids import JobId, RunId, instant, micros, scheduled_run_id
+from rota.domain.keys import SECOND
+from rota.domain.resources import SLOTS
+from rota.domain.wording import quoted
+from rota.operations.backends import Backends
+from rota.operations.definitions import find_job
+from rota.operations.forecast_inputs import Inputs, read_inputs
+from rota.operations.forecast_program import assemble
+from rota.ports.forecasts import PredictedStart
+
+_MOST_JOBS = 1_000
+_MOST_TIMES = 100  # of one job
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class UpcomingJob:
+    """A job that is due soon, with its due times."""
+
+    id: JobId
+    name: str
+    expected: timedelta
+    runs: Sequence[RunAhead]
+
+
+async def make_forecast(backends: Backends, ahead: timedelta) -> Forecast:
+    """Look so far ahead, with what is known now. Locks nothing, and holds up no loop."""
+    until = await backends.store.now() + ahead
+    return await beside_the_loop(forecast_from, await read_inputs(backends, until))
+
+
+async def upcoming_jobs(
+    backends: Backends, project: str, within: timedelta
+) -> tuple[Forecast, list[UpcomingJob]]:
+    """The jobs of a project that are due in the time to come, by the first of their due times.
+
+    At most 1,000 jobs with 100 due times each.
+    """
+    forecast = await latest_forecast(backends, within)
+    due = [run for run in forecast.runs if _is_due(run, project, within.total_seconds())]
+    by_job: dict[JobId, list[RunAhead]] = defaultdict(list)
+    for run in sorted(due, key=attrgetter("due_at")):
+        by_job[run.job.id].append(run)
+    return forecast, [_upcoming(runs) for runs in by_job.values()][:_MOST_JOBS]
+
+
+async def beside_the_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Do what takes long in a thread, without looking for garbage.
+
+    So many small objects are made, none of them in a ring, that to look at them all again and again
+    would take as long as to make them.
+    """
+    gc.disable()
+    try:
+        return await asyncio.to_thread(work, *args, **kwargs)
+    finally:
+        gc.enable()
+
+
+async def latest_forecast(backends: Backends, ahead: timedelta) -> Forecast:
+    """A forecast that looks so far at least, and is fresh enough."""
+    return await backends.forecast.get(ahead, lambda ahead: make_forecast(backends, ahead))
+
+
+def forecast_from(inputs: Inputs) -> Forecast:
+    """The forecast that follows from what was read. Takes a while where there is much to come."""
+    found = assemble(inputs)
+    seconds = (inputs.until - inputs.now).total_seconds()
+    placed = place(found.program, found.setting, seconds)
+    runs = [run for run in placed.runs if run.ready_at <= seconds]
+    runs.sort(key=attrgetter("start_at"))
+    is_cut = found.is_cut or placed.is_cut
+    return Forecast(inputs.now, inputs.until, runs, found.setting, found.tables, is_cut)
+
+
+def _upcoming(runs: Sequence[RunAhead]) -> UpcomingJob:
+    job = runs[0].job
+    expected = timedelta(seconds=job.durations.usual)
+    return UpcomingJob(job.id, job.name, expected, runs[:_MOST_TIMES])
+
+
+def _is_due(run: RunAhead, project: str, before: float) -> bool:
+    """Whether it is a due time to come, not a run that is there already or an item of a cart."""
+    return (
+        run.due_at < before
+        and run.id is None
+        and run.job.cart is None
+        and (run.job.project == project)
+    )
+
+
+LONGEST = timedelta(days=7)
+MOST_LISTED = 1_000  # jobs, or runs of the one that was asked for
+_COMPARED = timedelta(days=1)
+_MOST_COMPARED = 10_000
+_MINUTE, _HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What somebody wants to know of the time ahead."""
+
+    project: str
+    begin: datetime | None = None  # None: now
+    end: datetime | None = None  # None: so much later
+    length: timedelta = timedelta(days=1)
+    measure: str = SLOTS
+    buckets: int = 288
+    job: str | None = None  # only this one, run by run
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How much of a measure is in use, over all projects."""
+
+    measure: Measure
+    measures: Sequence[str]  # all that could be asked for
+    buckets: Sequence[Bucket]
+    low: Sequence[float]  # the means if all runs were short
+    high: Sequence[float]
+    quiet_minutes: Sequence[int]  # of the hour; none of less than an hour ahead
+    quiet_times: Sequence[int]  # minutes of the day; none of less than a day ahead
+
+    @property
+    def peak(self) -> Bucket:
+        return peak_of(self.buckets)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The answer: who of a project starts when, and on what."""
+
+    forecast: Forecast
+    begin: datetime
+    end: datetime
+    starts: int
+    jobs: Sequence[JobOutlook]
+    runs: Sequence[RunAhead]  # of the one job that was asked for
+    load: Load
+    saturations: Sequence[Saturation]  # in which runs of the project wait
+    slow: Sequence[RunAhead]  # that go on and have lasted longer than usual
+    accuracy: Accuracy | None
+
+
+async def look_ahead(backends: Backends, question: Question) -> Outlook:
+    """What is coming to a project, on the workers that it shares with all others."""
+    if question.job is not None:
+        job = await find_job(backends, question.job, project=question.project)
+        question = replace(question, job=job.name)
+    now = await backends.store.now()
+    begin, end = _window(question, now)
+    forecast = await latest_forecast(backends, end - now)
+    accuracy = await recent_accuracy(backends)
+    return await beside_the_loop(_outlook, forecast, question, (begin, end), accuracy)
+
+
+async def recent_accuracy(backends: Backends) -> Accuracy | None:
+    """How near the forecasts of the last day were; None: nothing of them has started."""
+    since = await backends.store.now() - _COMPARED
+    return accuracy_of(await backends.store.predicted_starts(since, _MOST_COMPARED))
+
+
+def _window(question: Question, now: datetime) -> tuple[datetime, datetime]:
+    """What to look at; `Invalid` if that is too far, or nothing."""
+    begin = min(max(question.begin or now, now), now + LONGEST)
+    length = question.end - begin if question.end else question.length
+    if timedelta(0) < length <= now + LONGEST - begin:
+        return begin, begin + length
+    if question.end:
+        problem = Problem("must be later than the beginning, and not more than 7 days ahead", "to")
+    else:
+        problem = Problem("must not go beyond 7 days from now", "for", hint="7d at most")
+    raise Invalid("a forecast cannot look there", [problem])
+
+
+def _outlook(
+    forecast: Forecast,
+    question: Question,
+    window: tuple[datetime, datetime],
+    accuracy: Accuracy | None,
+) -> Outlook:
+    first, last = ((at - forecast.made_at).total_seconds() for at in window)
+    coming = [*coming_runs(forecast, question.project, first, last)]
+    named = [run for run in coming if run.job.name == question.job] if question.job else coming
+    return Outlook(
+        forecast=forecast,
+        begin=window[0],
+        end=window[1],
+        starts=len(named),
+        jobs=by_job(named, last)[:MOST_LISTED],
+        runs=named[:MOST_LISTED] if question.job else (),
+        load=_load(forecast, question, window),
+        saturations=saturations(named, last),
+        slow=[*islice(_slow(forecast, question), MOST_LISTED)],
+        accuracy=accuracy,
+    )
+
+
+def _slow(forecast: Forecast, question: Question) -> Iterator[RunAhead]:
+    for run in slow_runs(forecast, question.project):
+        if question.job in (None, run.job.name):
+            yield run
+
+
+def _load(forecast: Forecast, question: Question, window: tuple[datetime, datetime]) -> Load:
+    measure = _measure(forecast, question)
+    begin, end = window
+    minutes: list[Bucket] = []
+    if end - begin >= _HOUR:
+        begin = begin.replace(second=0, microsecond=0)
+        end = begin + (end - begin) // _MINUTE * _MINUTE
+        minutes = _buckets(forecast, measure, _grid(forecast, begin, end, (end - begin) // _MINUTE))
+    grid = _grid(forecast, begin, end, question.buckets)
+    size, rest = divmod(len(minutes), question.buckets)
+    has_minutes = size > 0 and not rest
+    low, high = band_of(forecast.runs, measure, grid)
+    return Load(
+        measure=measure,
+        measures=measure_names(forecast.setting, question.project),
+        buckets=merged(minutes, size) if has_minutes else _buckets(forecast, measure, grid),
+        low=low,
+        high=high,
+        quiet_minutes=_quiet(minutes, begin, HOUR_MINUTES),
+        quiet_times=_quiet(minutes, begin, DAY_MINUTES),
+    )
+
+
+def _buckets(forecast: Forecast, measure: Measure, grid: Grid) -> list[Bucket]:
+    return buckets_of(uses_of(forecast.runs, measure), grid)
+
+
+def _quiet(minutes: Sequence[Bucket], begin: datetime, cycle: int) -> Sequence[int]:
+    first = begin.hour * HOUR_MINUTES + begin.minute
+    return quiet_minutes(minutes, first, cycle) if len(minutes) >= cycle else ()
+
+
+def _grid(forecast: Forecast, begin: datetime, end: datetime, count: int) -> Grid:
+    width = (end - begin).total_seconds() / count
+    return Grid((begin - forecast.made_at).total_seconds(), width, count)
+
+
+def _measure(forecast: Forecast, question: Question) -> Measure:
+    found = measure_of(question.measure, forecast.setting, question.project)
+    if found is None:
+        known = measure_names(forecast.setting, question.project)
+        text = f"nothing that runs take is called {quoted(question.measure)}"
+        problem = Problem(text, "measure", hint=f"one of {', '.join(known)}")
+        raise Invalid("there is no such measure", [problem])
+    return found
+
+
+_MOST = 2_000  # remembered of one forecast
+
+
+async def predict_starts(backends: Backends, ahead: timedelta, kept: timedelta) -> int:
+    """Remember when the next runs are thought to start and what runs out, and forget what is old.
+
+    What was first thought of a run stays. Of what comes because other runs end no id is known yet.
+    """
+    forecast = await make_forecast(backends, ahead)
+    short = await beside_the_loop(saturations, forecast.runs, forecast.seconds)
+    backends.shortages.note(forecast.made_at, short)
+    starts = [*islice(_known(forecast), _MOST)]
+    if starts:
+        await backends.store.save_predictions(starts)
+    await backends.store.forget_predictions(forecast.made_at - kept)
+    return len(starts)
+
+
+def _known(forecast: Forecast) -> Iterator[PredictedStart]:
+    """The coming starts of runs whose ids are known."""
+    for run in forecast.runs:
+        run_id = _id_of(forecast, run)
+        if run_id is not None and 0 < run.start_at < inf and not run.worker:
+            yield PredictedStart(run_id, forecast.instant(run.start_at))
+
+
+def _id_of(forecast: Forecast, run: RunAhead) -> RunId | None:
+    """That of a run which is there, or that of the due time which it will answer."""
+    table = forecast.tables.get(run.job.id)
+    if run.id is not None or run.job.cart is not None or table is None or table.after_previous:
+        return run.id
+    due_at = instant(micros(forecast.made_at) + round(run.due_at * SECOND))
+    return scheduled_run_id(run.job.id, due_at)

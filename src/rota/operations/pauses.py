@@ -1,0 +1,215 @@
+"""Keeping a job from firing, for a while or for one due time, with the ledger told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from rota.domain.errors import Conflict, Invalid, NotFound
+from rota.domain.firing import skip_next_start
+from rota.domain.job import Job
+from rota.domain.schedule import DueRange, pass_over
+from rota.domain.states import Cause, RunState
+from rota.operations.backends import Backends
+from rota.operations.calendars import blackouts_of
+from rota.operations.definitions import despite_firing, find_job
+from rota.operations.firing import after_firing, others_go_on, overdue_firing
+from rota.operations.timetables import timetable_of
+from rota.ports.records import ScheduleMove, Unanswered
+
+_MICROSECOND = timedelta(microseconds=1)
+
+# Given the job as it stands once it has answered what is overdue; None: nothing to do.
+Decide = Callable[[Job, datetime], ScheduleMove | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A job after a change of its schedule's standing."""
+
+    job: Job
+    answered: tuple[Unanswered, ...] = ()  # what the change wrote into the ledger
+
+
+async def pause(
+    backends: Backends, job: Job, *, actor: str, until: datetime | None = None
+) -> Moved:
+    """Nothing of the job starts until it is resumed, or until a time; due times meanwhile are
+    SKIPPED. Pausing again changes that time."""
+
+    def decide(job: Job, now: datetime) -> ScheduleMove | None:
+        if until is not None and until <= now:
+            raise Invalid(
+                f"{until.isoformat()} has passed", code="time_passed", hint="name a later time"
+            )
+        if job.paused and job.paused_until == until:
+            return None
+        return replace(_turn(job, replace(job, paused=True), "paused", now), paused_until=until)
+
+    return await _move(backends, job, decide, actor)
+
+
+async def resume(backends: Backends, job: Job, *, actor: str) -> Moved:
+    """End a pause; what fell into it is recorded as skipped, not caught up."""
+    return await _move(backends, job, _resumed, actor)
+
+
+async def disable(backends: Backends, job: Job, *, actor: str) -> Moved:
+    """Switch a job off: no due times, no triggers. What runs goes on."""
+
+    def decide(job: Job, now: datetime) -> ScheduleMove | None:
+        if not job.enabled:
+            return None
+        return _turn(job, replace(job, enabled=False), "disabled", now)
+
+    return await _move(backends, job, decide, actor)
+
+
+async def enable(backends: Backends, job: Job, *, actor: str) -> Moved:
+    """Switch a job on; what fell into the time it was off is skipped, not caught up."""
+
+    def decide(job: Job, now: datetime) -> ScheduleMove | None:
+        if job.enabled:
+            return None
+        return _turn(job, replace(job, enabled=True), "enabled", now)
+
+    return await _move(backends, job, decide, actor)
+
+
+async def skip_next(backends: Backends, job: Job, *, actor: str) -> Moved:
+    """Leave out the next due time that would run; the ledger says so.
+
+    What calendars rule out before it gets its answer with it.
+    """
+    names = job.document.get("calendars", ())
+    blackouts = await blackouts_of(backends, job.project, names) if names else ()
+
+    def decide(job: Job, _: datetime) -> ScheduleMove:
+        table = timetable_of(job)
+        skip = skip_next_start(table, blackouts, job.next_at) if table and job.next_at else None
+        if skip is None:
+            raise Conflict(
+                f"job {job.name} has no due time to skip",
+                code="nothing_due",
+                hint=f"rota job show {job.name} tells why",
+            )
+        ruled_out = [_skipped(it.stretch, it.cause) for it in skip.ruled_out]
+        skipped = _skipped(DueRange(skip.due, skip.due, 1), Cause.SKIP_NEXT)
+        return replace(
+            _stay(job, "skipped"), next_at=skip.next_at, unanswered=(*ruled_out, skipped)
+        )
+
+    return await _move(backends, job, decide, actor)
+
+
+async def end_pauses(backends: Backends, limit: int) -> int:
+    """Resume jobs that were paused until now."""
+    jobs = await backends.store.ended_pauses(limit)
+    for job in jobs:
+        with others_go_on(job.id), suppress(Conflict, NotFound):  # somebody else moved it
+            await _move(backends, job, _resumed_if_over, actor="scheduler")
+    return len(jobs)
+
+
+async def _move(backends: Backends, job: Job, decide: Decide, actor: str) -> Moved:
+    """Move a schedule as decided, and decide again if it fired meanwhile."""
+
+    async def decide_and_move() -> Moved:
+        current = await find_job(backends, job.id, project=job.project)
+        move = await _decided(backends, current, decide)
+        if move is None:
+            return Moved(current)
+        backends.announce(await backends.store.move_schedules([move], actor=actor))
+        moved = await find_job(backends, job.id, project=job.project)
+        return Moved(moved, tuple(move.unanswered))
+
+    return await despite_firing(decide_and_move)
+
+
+async def _decided(backends: Backends, job: Job, decide: Decide) -> ScheduleMove | None:
+    """The move, after an answer to what was due before it: a hold is not the cause of that."""
+    now = await backends.store.now()
+    overdue = await overdue_firing(backends, job, now)
+    stands = job if overdue is None else after_firing(job, overdue)
+    # A long hold takes a while to be counted, and leases are renewed on this loop.
+    move = await asyncio.to_thread(decide, stands, now)
+    return None if move is None else replace(move, overdue=overdue)
+
+
+def _resumed(job: Job, now: datetime) -> ScheduleMove | None:
+    if not job.paused:
+        return None
+    move = _turn(job, replace(job, paused=False), "resumed", _end_of_pause(job, now))
+    return replace(move, paused_until=None)
+
+
+def _resumed_if_over(job: Job, now: datetime) -> ScheduleMove | None:
+    """Somebody may have moved the end of the pause meanwhile."""
+    is_over = job.paused_until is not None and job.paused_until <= now
+    return _resumed(job, now) if is_over else None
+
+
+def _stay(job: Job, kind: str) -> ScheduleMove:
+    """A move that leaves everything as it is."""
+    return ScheduleMove(
+        kind=kind,
+        job_id=job.id,
+        expected_schedule_version=job.schedule_version,
+        expected_next_at=job.next_at,
+        enabled=job.enabled,
+        paused=job.paused,
+        next_at=job.next_at,
+        held_from=job.held_from,
+        paused_until=job.paused_until,
+    )
+
+
+def _turn(job: Job, after: Job, kind: str, end: datetime) -> ScheduleMove:
+    """The schedule with another hold, or with none.
+
+    What fell into the hold before, until `end`, is answered where its cause is over.
+    """
+    cursor, unanswered = job.cursor, tuple[Unanswered, ...]()
+    if job.hold_cause != after.hold_cause:
+        cursor, unanswered = _answered(job, end, must_read=not after.is_held)
+    return replace(
+        _stay(after, kind),
+        next_at=None if after.is_held else cursor,
+        held_from=cursor if after.is_held else None,
+        unanswered=unanswered,
+    )
+
+
+def _answered(
+    job: Job, end: datetime, *, must_read: bool
+) -> tuple[datetime | None, tuple[Unanswered, ...]]:
+    """Where a schedule goes on after a hold, and what the hold left without a run.
+
+    A job that this release cannot read can be held by another cause, but not let go.
+    """
+    if job.held_from is None:
+        return job.cursor, ()
+    try:
+        table = timetable_of(job)
+    except Invalid:
+        if must_read:
+            raise
+        return job.cursor, ()
+    over = pass_over(table, job.held_from, end) if table else None
+    if over is None or over.passed is None:
+        return job.cursor, ()
+    return over.next_at, (_skipped(over.passed, job.hold_cause),)
+
+
+def _skipped(stretch: DueRange, cause: str) -> Unanswered:
+    return Unanswered(stretch.first, stretch.last, stretch.count, RunState.SKIPPED, cause)
+
+
+def _end_of_pause(job: Job, now: datetime) -> datetime:
+    """The last instant of a pause: a job paused until noon runs at noon."""
+    if job.paused_until is None:
+        return now
+    return min(now, job.paused_until - _MICROSECOND)

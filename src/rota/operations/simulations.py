@@ -1,0 +1,156 @@
+"""What if: the time ahead as it looks now, and as it would look after a change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from rota.domain.errors import Conflict, Invalid, Problem
+from rota.domain.forecast.ahead import JOB_GATE, WORKER_GATE, RunAhead
+from rota.domain.forecast.forecast import Forecast
+from rota.domain.ids import SessionId
+from rota.domain.job import Job, rules_of
+from rota.domain.jobfile import read_job
+from rota.domain.keys import Resource
+from rota.domain.schedule import compile_schedule
+from rota.domain.simulation.model import SimRun
+from rota.domain.simulation.replay import Known, replay
+from rota.domain.simulation.report import Background, Measures, Report, report_of
+from rota.operations.backends import Backends
+from rota.operations.definitions import find_job
+from rota.operations.forecast_inputs import Inputs, read_inputs
+from rota.operations.forecasts import beside_the_loop, forecast_from
+from rota.ports.forecasts import ComingJob
+from rota.ports.records import Session
+
+LONGEST = timedelta(days=7)
+OTHERS = "(other projects)"  # what a report calls jobs and shares that are not the caller's
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change that somebody thinks about."""
+
+    add_workers: Mapping[str, int] = field(default_factory=dict)  # how many, by pool
+    moves: Mapping[str, str] = field(default_factory=dict)  # the schedule instead, by job
+    without: Collection[str] = ()  # jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    before: Report
+    after: Report
+
+
+async def simulate_change(
+    backends: Backends, project: str, change: Change, ahead: timedelta
+) -> Comparison:
+    """Look ahead without and with a change; nothing is changed, and nothing is locked."""
+    if not timedelta(0) < ahead <= LONGEST:
+        problem = Problem("must be more than 0s, and at most 7 days", "for")
+        raise Invalid("a simulation cannot look there", [problem])
+    until = await backends.store.now() + ahead
+    inputs = await read_inputs(backends, until)
+    changed = await _changed(backends, project, inputs, change)
+    return await beside_the_loop(_compare, inputs, changed, project)
+
+
+async def _changed(backends: Backends, project: str, inputs: Inputs, change: Change) -> Inputs:
+    gone = {(await find_job(backends, name, project=project)).id for name in change.without}
+    moved = [
+        _moved(await find_job(backends, name, project=project), expression, inputs)
+        for name, expression in change.moves.items()
+    ]
+    left = gone | {job.id for job in moved}
+    return replace(
+        inputs,
+        jobs=[*(job for job in inputs.jobs if job.id not in left), *moved],
+        runs=[run for run in inputs.runs if run.job_id not in gone or run.began_at is not None],
+        sessions=[*inputs.sessions, *_added(inputs, change.add_workers)],
+    )
+
+
+def _moved(job: Job, expression: str, inputs: Inputs) -> ComingJob:
+    """The job with another schedule from now on, even if it is held at present."""
+    document = {**job.document, "schedule": expression}
+    spec = read_job(document)
+    assert spec.schedule is not None
+    table = compile_schedule(spec.schedule, key=f"{job.project}/{job.name}", anchor=inputs.now)
+    shared = {
+        each.name
+        for each in inputs.declarations
+        if isinstance(each, Resource) and each.project == job.project
+    }
+    return ComingJob(
+        id=job.id,
+        project=job.project,
+        name=job.name,
+        version=job.version,
+        created_by=job.created_by,
+        document=document,
+        rules=rules_of(spec, shared),
+        anchor=inputs.now,
+        next_at=table.next_after(inputs.now),
+        held_from=None,
+        paused_until=None,
+        waits=False,
+        created_at=job.created_at,
+        answered_to=inputs.now,
+    )
+
+
+def _added(inputs: Inputs, wanted: Mapping[str, int]) -> Iterator[Session]:
+    """More workers like the first of their pool."""
+    for pool, count in wanted.items():
+        model = next((each for each in inputs.sessions if each.pool == pool), None)
+        if model is None:
+            raise Conflict(
+                f"pool {pool} has no worker that another could be like",
+                code="no_worker",
+                hint="rota worker list shows which pools have workers",
+            )
+        for number in range(1, count + 1):
+            name = f"(added {number}) {model.worker}"
+            yield replace(model, id=SessionId(name), worker=name, held=0, draining=False)
+
+
+def _compare(before: Inputs, after: Inputs, project: str) -> Comparison:
+    return Comparison(_report(before, project), _report(after, project))
+
+
+def _report(inputs: Inputs, project: str) -> Report:
+    forecast = forecast_from(inputs)
+    workers = forecast.setting.workers
+    measures = Measures(workers, forecast.seconds)
+    replay(_known(forecast, project), measures)
+    objectives = {job.name: job.rules.start_within for job in inputs.jobs if job.project == project}
+    return report_of(
+        measures,
+        Background(
+            workers=len(workers),
+            weights=inputs.weights,
+            start_within={k: each.total_seconds() for k, each in objectives.items() if each},
+        ),
+    )
+
+
+def _known(forecast: Forecast, project: str) -> Iterator[Known]:
+    coming = (run for run in forecast.runs if run.ready_at < forecast.seconds)
+    for number, run in enumerate(coming):
+        is_key = run.waits_for not in ("", JOB_GATE, WORKER_GATE)
+        yield Known(_run(run, str(number), project), run.start_at, run.waits_for if is_key else "")
+
+
+def _run(run: RunAhead, number: str, project: str) -> SimRun:
+    job, is_ours = run.job, run.job.project == project
+    return SimRun(
+        id=number,
+        job=job.name if is_ours else OTHERS,
+        arrives_at=min(run.ready_at, run.start_at),
+        seconds=run.seconds,
+        pool=job.pool,
+        priority=job.priority,
+        share=job.share if is_ours else OTHERS,
+        shape=job.shape,
+    )

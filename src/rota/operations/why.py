@@ -1,0 +1,543 @@
+"""Why a run is not running, in words a person can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from rota.domain.forecast.ahead import REMEMBERED_RUNS, Durations, Source, durations_of
+from rota.domain.gates import SLOT_STATES
+from rota.domain.ids import RunId, micros
+from rota.domain.key_gates import GATES, reasons_of
+from rota.domain.keys import Counted, Key, KeyKind, behind, kind_of, shortage
+from rota.domain.order import BOOST_SECONDS, Chain, latest_turn, share_of, turns_before
+from rota.domain.quantities import parse_duration
+from rota.domain.resources import SLOTS, UNIT, fits, format_amount, lacking, minus
+from rota.domain.run import Reason, Run, Trigger
+from rota.domain.shape import demand_of, unmet
+from rota.domain.states import RunState, seen_state
+from rota.operations.backends import Backends
+from rota.operations.forecasts import make_forecast
+from rota.operations.timetables import stamp
+from rota.ports.forecasts import Place, Reserved
+from rota.ports.limits import KeyUse
+from rota.ports.records import JobQuery, RunQuery, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A run that has what another one waits for."""
+
+    run: RunId
+    job: str
+    ends_at: datetime | None  # by how long such runs take; None: nobody knows
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """A gate that a run stands at, as it is now."""
+
+    reason: Reason
+    holders: tuple[Holder, ...] = ()  # the oldest first; not all of them where there are many
+    before: int | None = None  # runs that wait for the same and go first; None: not counted
+    waiting: int | None = None  # all that wait for it; None: not counted
+    next_at: datetime | None = None  # the next due time of the job that it waits for
+
+
+@dataclass(frozen=True, slots=True)
+class OrderOfService:
+    """A run's turn among all that wait for the same pool, with the numbers that decide it."""
+
+    position: int  # runs that go first
+    of_higher_priority: int  # of these
+    of_own_line: int  # of the same priority and share
+    of_other_shares: int  # all others
+    latest_turn: int  # it goes with one of so many starts of the pool, whatever comes
+    share: str
+    tag: float  # F, of its line
+    virtual_time: float  # V, the least F of the lines of its priority that have runs
+    cost: float  # what its start adds to F, before weights
+    boost: float  # the head start by its priority
+    weight: float  # as it counts among the lines that have runs
+    entitled: float  # the part of the pool that its share may have
+    used: float  # the part that its live attempts have
+    reservation: Reserved | None = None  # of its pool
+
+
+@dataclass(frozen=True, slots=True)
+class NotReason:
+    """What might be thought to hold a run, and does not."""
+
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where a run stands and what would move it on."""
+
+    run: Run
+    summary: str  # one sentence
+    obstacles: tuple[Obstacle, ...] = ()  # in the order of the gates
+    passed: tuple[str, ...] = ()  # gates that it has behind it, in their order
+    since: datetime | None = None  # it has stood there
+    order: OrderOfService | None = None  # None: it does not wait
+    not_reasons: tuple[NotReason, ...] = ()
+    starts_at: datetime | None = None  # by the forecast; None: unknown
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        return tuple(obstacle.reason for obstacle in self.obstacles)
+
+
+WORKER = "worker"
+
+
+def gates_of(run: Run, keys: Collection[Key]) -> tuple[str, ...]:
+    """Those that there are for this run."""
+    return tuple(_gates(run, {GATES[kind_of(key)] for key in keys}))
+
+
+def passed_gates(run: Run, keys: Collection[Key], held: Iterable[str]) -> tuple[str, ...]:
+    """Those that it has behind it, if it stands at the gates in `held`."""
+    gates = gates_of(run, keys)
+    standing = {gate for gate in held if gate in gates}
+    if run.state is not RunState.BLOCKED and not standing:
+        return gates
+    if run.state is RunState.BLOCKED and WORKER in standing:
+        # Nobody can take it: shared keys are asked for only once somebody can.
+        gates = tuple(gate for gate in gates if gate not in GATES.values())
+    last = max((gates.index(gate) for gate in standing), default=0)
+    return tuple(gate for gate in gates[:last] if gate not in standing)
+
+
+def _gates(run: Run, of_keys: Collection[str]) -> Iterator[str]:
+    is_due = run.trigger is Trigger.SCHEDULE
+    yield "time"
+    if is_due:
+        yield "calendar"
+    yield from ("pause", "hold")
+    if is_due:
+        yield "after"
+    if run.cart is not None:
+        yield "cart"
+    if is_due:
+        yield "overlap"
+    yield "max_concurrency"
+    if run.backfill is not None:
+        yield "backfill"
+    yield from (gate for gate in GATES.values() if gate in of_keys)
+    yield WORKER
+
+
+_LOOK = "rota worker list"
+
+
+def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
+    """Why no worker of its pool has taken a run of this shape, as they are now."""
+    pool = run.pool
+    present = [session for session in sessions if not session.stopping]
+    crew = [session for session in present if session.pool == pool]
+    if not crew:
+        return Reason(WORKER, "it waits for a worker", action=_LOOK)
+    lacks = [unmet(shape, s.labels, s.functions, s.capacity) for s in crew]
+    if all(lacks):
+        missing = "; ".join(sorted({", ".join(each) for each in lacks}))
+        message = f"none of the {len(crew)} workers of pool {pool} fits: missing {missing}"
+        return Reason(WORKER, message, action=_LOOK)
+    fitting = [session for session, each in zip(crew, lacks, strict=True) if not each]
+    taking = [session for session in fitting if not session.draining]
+    if not taking:
+        return _all_draining(sorted({session.worker for session in fitting}))
+    return Reason(WORKER, _room(run, shape, taking), action="rota run list --active")
+
+
+def no_worker(pool: str, served: Collection[str]) -> Reason:
+    """Why a run of an empty pool waits."""
+    others = f" (workers serve {', '.join(sorted(served))})" if served else ""
+    message = f"no worker serves pool {pool}{others}"
+    return Reason(WORKER, message, key=f"no_worker:{pool}", action=_LOOK)
+
+
+def _room(run: Run, shape: str, taking: Sequence[Session]) -> str:
+    demand = demand_of(shape).resources
+    if run.is_alone and all(session.held for session in taking):
+        lost = "a worker" if run.losses == 1 else f"{run.losses} workers"
+        return f"it goes alone after losing {lost}: it waits until a worker is empty"
+    used = [{SLOTS: s.held * UNIT, **s.used} for s in taking]
+    rooms = [minus(s.capacity, each) for s, each in zip(taking, used, strict=True)]
+    short = {name for room in rooms for name in lacking(demand, room)} - {SLOTS}
+    if any(fits(demand, room) for room in rooms) or not short:
+        taken, slots = sum(each[SLOTS] for each in used) // UNIT, sum(s.slots for s in taking)
+        return f"{taken} of {slots} slots are taken"
+    needed = ", ".join(f"{format_amount(name, demand[name])} {name}" for name in sorted(short))
+    return f"no worker that could take it has room now: it needs {needed}"
+
+
+def _all_draining(workers: Sequence[str]) -> Reason:
+    one, *others = workers
+    message = f"worker {one} is draining"
+    if others:
+        message = f"all workers that fit are draining: {', '.join(workers)}"
+    return Reason(WORKER, message, action=f"rota worker resume {one}")
+
+
+async def see_runs(backends: Backends, query: RunQuery) -> list[Run]:
+    """The runs of a query as people see them, also in what it says about states."""
+    served = await backends.store.served_pools()
+    found = await backends.store.runs(replace(query, served=served))
+    return [see(run, served) for run in found]
+
+
+async def see_run(backends: Backends, run: Run) -> Run:
+    """The same run as people see it."""
+    if run.state is not RunState.QUEUED:
+        return run
+    return see(run, await backends.store.served_pools())
+
+
+def see(run: Run, served: Collection[str]) -> Run:
+    """A run as people see it while these pools have workers."""
+    state = seen_state(run.state, is_served=run.pool in served)
+    if state is run.state:
+        return run
+    return replace(run, state=state, reasons=(no_worker(run.pool, served),))
+
+
+async def holders_by_id(
+    backends: Backends, project: str, runs: Collection[RunId]
+) -> dict[RunId, Holder]:
+    """These runs of a project."""
+    if not runs:
+        return {}
+    found = await backends.store.runs(RunQuery(project=project, ids=sorted(runs)))
+    return {holder.run: holder for holder in await holders_of(backends, found)}
+
+
+async def holders_of(backends: Backends, runs: Sequence[Run]) -> list[Holder]:
+    """The same of runs that are at hand."""
+    if not runs:
+        return []
+    store = backends.store
+    now = await store.now()
+    seconds = await store.latest_durations({run.job_id for run in runs}, REMEMBERED_RUNS)
+    documents = await store.documents([(run.job_id, run.job_version) for run in runs])
+    holders = []
+    for run in runs:
+        expect = _expect(documents.get((run.job_id, run.job_version), {}))
+        durations = durations_of(seconds.get(run.job_id, ()), expect)
+        holders.append(Holder(run.id, run.job, _end(run, durations, now)))
+    return holders
+
+
+def _expect(document: Mapping[str, Any]) -> timedelta | None:
+    try:
+        return parse_duration(document["expect"])
+    except (KeyError, ValueError):  # it says nothing, or nothing that this release can read
+        return None
+
+
+def _end(run: Run, durations: Durations, now: datetime) -> datetime | None:
+    if run.started_at is None or durations.source is Source.GUESS:
+        return None
+    elapsed = max((now - run.started_at).total_seconds(), 0.0)
+    return now + timedelta(seconds=durations.left_after(elapsed))
+
+
+_SHOWN = 10
+_GOING = (RunState.CLAIMED, RunState.PROCESSING)
+
+
+async def job_obstacle(backends: Backends, run: Run, place: Place, reason: Reason) -> Obstacle:
+    """A gate that other runs of the job, or of the backfill, keep closed."""
+    of_backfill = run.backfill if reason.gate == "backfill" else None
+    query = RunQuery(
+        project=run.project,
+        job_id=run.job_id,
+        backfill=of_backfill,
+        states=sorted(SLOT_STATES),
+        limit=_SHOWN,
+    )
+    found = await backends.store.runs(query)
+    holders = await holders_of(backends, found[::-1])
+    return Obstacle(reason, holders=tuple(holders), before=_before(place, reason))
+
+
+async def upstream_obstacle(backends: Backends, run: Run, place: Place, reason: Reason) -> Obstacle:
+    """The gate of a job that has to complete first."""
+    name = reason.key.split("/", 1)[1]
+    jobs = await backends.store.jobs(JobQuery(project=run.project, names=[name]))
+    if not jobs:
+        return Obstacle(reason)
+    query = RunQuery(project=run.project, job_id=jobs[0].id, states=_GOING, limit=_SHOWN)
+    going = await holders_of(backends, (await backends.store.runs(query))[::-1])
+    return Obstacle(
+        reason, holders=tuple(going), before=_before(place, reason), next_at=jobs[0].next_at
+    )
+
+
+def _before(place: Place, reason: Reason) -> int | None:
+    return place.before if reason.key == place.blocked_on else None
+
+
+_KINDS = tuple(f"{kind}:" for kind in KeyKind)
+
+
+def is_shared(reason: Reason) -> bool:
+    """Whether it is about a key that runs of many jobs share."""
+    return reason.key.startswith(_KINDS)
+
+
+async def key_obstacles(backends: Backends, run: Run, place: Place) -> list[Obstacle]:
+    """The shared keys that a run waits for; those that it could have by now are left out."""
+    reasons = {reason.key: reason for reason in run.reasons if is_shared(reason)}
+    if not reasons:
+        return []
+    now = await backends.store.now()
+    uses = await backends.store.key_uses(reasons)
+    held = {holder for use in uses.values() for holder in use.holders}
+    holders = await holders_by_id(backends, run.project, held)
+    present = ((_present(reasons[key], use, place, now), use) for key, use in uses.items())
+    found = {r.key: _obstacle(r, use, place, holders) for r, use in present if r is not None}
+    return [found[key] for key in reasons if key in found]
+
+
+def _obstacle(
+    reason: Reason, use: KeyUse, place: Place, holders: Mapping[RunId, Holder]
+) -> Obstacle:
+    has_holders = isinstance(use.state.rule, Counted)  # tokens are never given back
+    return Obstacle(
+        reason,
+        holders=tuple(holders[run] for run in use.holders if run in holders and has_holders),
+        before=place.before if reason.key == place.blocked_on else None,
+        waiting=use.waiting,
+    )
+
+
+def _present(reason: Reason, use: KeyUse, place: Place, now: datetime) -> Reason | None:
+    """The reason as it is by now; what a run was told of its turn stays. None: it is none."""
+    key, amount, at = reason.key, place.keys.get(reason.key, 1), micros(now)
+    short = shortage(key, amount, use.state, at, claims=False)
+    if short is None:
+        if key != place.blocked_on:
+            return None
+        short = replace(behind(key, amount, use.state, at, None), is_behind=place.before > 0)
+    [present] = reasons_of([short])
+    if reason.eligible_at is not None and reason.eligible_at > now:
+        return replace(present, eligible_at=reason.eligible_at)
+    return present
+
+
+def order_of_service(place: Place) -> OrderOfService:
+    """Who goes before it, found by the code that claims; of a blocked run: if it were queued."""
+    own = place.line
+    before = turns_before(own, place.in_line, place.cost, place.lines)
+    chains = {line.chain.id: line.chain for line in place.lines}
+    higher = [id_ for id_, chain in chains.items() if chain.priority > own.priority]
+    of_higher_priority = sum(before[id_] for id_ in higher)
+    position = sum(before.values())
+    together = [own, *chains.values()]
+    return OrderOfService(
+        position=position,
+        of_higher_priority=of_higher_priority,
+        of_own_line=place.in_line,
+        of_other_shares=position - of_higher_priority - place.in_line,
+        latest_turn=latest_turn(place.older),
+        share=place.share,
+        tag=own.tag,
+        virtual_time=min(chain.tag for chain in together if chain.priority == own.priority),
+        cost=place.cost,
+        boost=own.priority * BOOST_SECONDS,
+        weight=own.weight,
+        entitled=_weight(c for c in together if share_of(c.id) == place.share) / _weight(together),
+        used=place.used,
+        reservation=place.reservation,
+    )
+
+
+def turn_reason(order: OrderOfService) -> Reason | None:
+    """Who goes before a queued run; None: nobody does."""
+    if not order.position:
+        return None
+    groups = (
+        (order.of_higher_priority, "of a higher priority"),
+        (order.of_own_line, f"of {order.share} came before it"),
+        (order.of_other_shares, "of other shares"),
+    )
+    words = [f"{count:,} {whose}" for count, whose in groups if count]
+    verb = "run goes" if order.position == 1 else "runs go"
+    message = f"{order.position:,} {verb} first: {', '.join(words)}"
+    return Reason("order", message, action="rota share list")
+
+
+def reservation_reason(run: RunId, reserved: Reserved | None) -> Reason | None:
+    """For whom a worker of the pool is kept free; None: for nobody."""
+    if reserved is None:
+        return None
+    whom = "it" if reserved.run == run else reserved.run
+    message = f"worker {reserved.worker} is kept free for {whom} until {stamp(reserved.until)}"
+    return Reason("reservation", message, action=f"rota why {reserved.run}")
+
+
+def not_reasons(order: OrderOfService) -> Iterator[NotReason]:
+    """What of the order does not hold it."""
+    if not order.position:
+        yield NotReason("priority", "first in queue")
+    elif not order.of_higher_priority:
+        yield NotReason("priority", "nobody with a higher one goes first")
+    if not order.of_other_shares:
+        at = order.used / order.entitled
+        yield NotReason("fair share", f"{order.share} at {at:.1f} of its share")
+
+
+def _weight(chains: Iterable[Chain]) -> float:
+    return sum(chain.weight for chain in chains)
+
+
+_AHEAD = timedelta(hours=1)
+_PATIENCE = timedelta(seconds=1)  # an answer without an estimate is better than none
+
+
+async def likely_start(backends: Backends, run: Run) -> datetime | None:
+    """By the forecast; None: it is not known, or takes too long to find out."""
+    make = partial(make_forecast, backends)
+    forecast = await backends.forecast.get_within(_PATIENCE, _AHEAD, make)
+    if forecast is None:
+        return None
+    known = _known_time(run)
+    if known is not None and known >= forecast.until:
+        return known
+    found = next((each for each in forecast.runs if each.id == run.id), None)
+    start = forecast.start_of(found) if found else None
+    return None if start is None else max(start, await backends.store.now())
+
+
+def _known_time(run: Run) -> datetime | None:
+    """The instant for which it waits; None: it waits for something else, perhaps besides."""
+    if run.state is RunState.SCHEDULED:
+        return run.eligible_at
+    times = [reason.eligible_at for reason in run.reasons]
+    known = [time for time in times if time is not None]
+    return max(known) if known and len(known) == len(times) else None
+
+
+async def why(backends: Backends, run: Run) -> Explanation:
+    """Explain the state of a run by what the store knows of it."""
+    match run.state:
+        case RunState.SCHEDULED | RunState.BLOCKED | RunState.QUEUED:
+            return await _waits(backends, run)
+        case RunState.CLAIMED | RunState.PROCESSING:
+            verb = "claimed by" if run.state is RunState.CLAIMED else "running on"
+            return _stands(run, f"{verb} worker {run.worker}")
+        case RunState.UNKNOWN:
+            reason = Reason(
+                gate="person",
+                message="its worker vanished while it ran, and at_most_once forbids a second try",
+                action=f"rota run resolve {run.id} --as completed|failed|retry",
+            )
+            return _stands(run, "unknown: a person must decide", Obstacle(reason))
+        case _:
+            cause = f" ({run.cause})" if run.cause else ""
+            return _stands(run, f"it has ended: {run.state.lower()}{cause}")
+
+
+def in_short(run: Run) -> str | None:
+    """What holds a run that waits, in a few words and without a look at others."""
+    match run.state:
+        case RunState.SCHEDULED | RunState.BLOCKED | RunState.QUEUED if run.reasons:
+            return run.reasons[0].message
+        case RunState.QUEUED:
+            return "it waits for a worker"
+        case _:
+            return None
+
+
+def _stands(run: Run, summary: str, *obstacles: Obstacle) -> Explanation:
+    passed = passed_gates(run, (), ())
+    return Explanation(run, summary, obstacles, passed, since=run.claimed_at)
+
+
+async def _waits(backends: Backends, run: Run) -> Explanation:
+    place = await backends.store.place_of(run.id)
+    if place is None:  # it has gone on since it was read
+        return Explanation(run, f"{run.state.lower()}: it goes on this very moment")
+    order, seen = order_of_service(place), await see_run(backends, run)
+    if run.state is RunState.QUEUED:
+        obstacles = await _to_a_worker(backends, seen, place, order)
+    else:
+        obstacles = await _at_gates(backends, run, place)
+    message = obstacles[0].reason.message if obstacles else "it goes on in a moment"
+    gates = [obstacle.reason.gate for obstacle in obstacles]
+    return Explanation(
+        seen,
+        f"{seen.state.lower()}: {message}",
+        tuple(obstacles),
+        passed_gates(run, place.keys, gates),
+        since=_since(run),
+        order=order,
+        not_reasons=() if run.state is RunState.SCHEDULED else tuple(not_reasons(order)),
+        starts_at=await likely_start(backends, run),
+    )
+
+
+async def _at_gates(backends: Backends, run: Run, place: Place) -> list[Obstacle]:
+    if not run.reasons and run.state is RunState.SCHEDULED:
+        return [Obstacle(Reason("time", _time_words(run), eligible_at=run.eligible_at))]
+    others = [reason for reason in run.reasons if not is_shared(reason)]
+    obstacles = [await _obstacle_of(backends, run, place, reason) for reason in others]
+    if any(reason.gate == "hold" for reason in others) and await _comes_later(backends, run):
+        obstacles.append(Obstacle(Reason("time", _time_words(run), eligible_at=run.eligible_at)))
+    return obstacles + await key_obstacles(backends, run, place)
+
+
+async def _comes_later(backends: Backends, run: Run) -> bool:
+    """Whether a run that is held would have to wait for its time even if it were let go."""
+    return run.eligible_at is not None and run.eligible_at > await backends.store.now()
+
+
+async def _obstacle_of(backends: Backends, run: Run, place: Place, reason: Reason) -> Obstacle:
+    match reason.gate:
+        case "overlap" | "max_concurrency" | "backfill":
+            return await job_obstacle(backends, run, place, reason)
+        case "after":
+            return await upstream_obstacle(backends, run, place, reason)
+        case _:
+            return Obstacle(reason)
+
+
+async def _to_a_worker(
+    backends: Backends, run: Run, place: Place, order: OrderOfService
+) -> list[Obstacle]:
+    """What a queued run waits for."""
+    sessions = await backends.store.sessions(alive_only=True)
+    reasons = (
+        run.reasons[0] if run.reasons else worker_reason(run, place.shape, sessions),
+        turn_reason(order),
+        reservation_reason(run.id, order.reservation),
+    )
+    return [Obstacle(reason) for reason in reasons if reason is not None]
+
+
+def _since(run: Run) -> datetime:
+    match run.state:
+        case RunState.QUEUED if run.queued_at is not None:
+            return run.queued_at
+        case RunState.SCHEDULED if not run.reasons:
+            return run.created_at
+        case _:
+            return max(run.due_at, run.created_at)  # a backfill's due time is long past
+
+
+def _time_words(run: Run) -> str:
+    """Until when it waits; a spread or jitter moves the release, never the due time."""
+    if run.eligible_at is None:
+        return "it is due"
+    release = stamp(run.eligible_at)
+    if run.attempt:
+        return f"its retry's back-off ends at {release}"
+    if run.eligible_at <= run.due_at:
+        return f"it is due at {release}"
+    return f"it is due at {stamp(run.due_at)}, and its spread or jitter releases it at {release}"

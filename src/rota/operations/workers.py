@@ -1,0 +1,118 @@
+"""What Rota does for workers: admit them, give them work, take their reports, notice their loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from rota.domain.ids import SessionId, micros
+from rota.domain.portable import why_not_portable
+from rota.operations.backends import Backends
+from rota.ports.records import Claimed, Finished, Renewal, Session, Wakes
+from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer, Welcome
+
+
+async def register(
+    backends: Backends, hello: Hello, lease: timedelta, server: str = ""
+) -> tuple[Session, Welcome]:
+    """A worker arrives at a server, or comes back to the session it had."""
+    if hello.resumes:
+        resumed = await backends.store.resume(hello, server)
+        if resumed is not None:
+            return resumed, _welcome(resumed, resumed.expires_at - resumed.lease)
+    session, wakes = await backends.store.register(hello, lease, server)
+    backends.announce(wakes)
+    return session, _welcome(session, session.registered_at)
+
+
+def _welcome(session: Session, now: datetime) -> Welcome:
+    return Welcome(session.id, session.lease.total_seconds(), micros(now), session.stream)
+
+
+async def claim(
+    backends: Backends,
+    session: SessionId,
+    slots: int,
+    stream: int = 1,
+    runs: Sequence[str] = (),
+) -> Claimed:
+    """Runs for a worker with room: those named, then others in order of service."""
+    claimed = await backends.store.claim(session, slots, stream, runs)
+    if claimed.left:
+        backends.announce(claimed.wakes)
+    return claimed
+
+
+async def any_queued(backends: Backends, runs: Sequence[str]) -> bool:
+    """Whether one of these runs still waits for a worker."""
+    return await backends.store.any_queued(runs)
+
+
+async def start(backends: Backends, session: SessionId, starts: Sequence[Start]) -> StartAnswer:
+    """PROCESSING, durable on return."""
+    return await backends.store.start(session, starts)
+
+
+async def finish(
+    backends: Backends,
+    session: SessionId,
+    outcomes: Sequence[Outcome],
+    *,
+    claim: int = 0,
+    stream: int = 1,
+) -> Finished:
+    """Take a worker's word for how attempts ended, and give it the next runs in the same breath."""
+    finished = await backends.store.finish(
+        session, list(map(_bounded, outcomes)), claim=claim, stream=stream
+    )
+    backends.announce(finished.wakes)
+    return finished
+
+
+def _bounded(outcome: Outcome) -> Outcome:
+    """Outputs that some part could not carry are left out: a worker is not trusted with that."""
+    if outcome.outputs is None or not (complaint := why_not_portable(outcome.outputs)):
+        return outcome
+    message = outcome.message or f"its outputs were not kept: {complaint}"
+    return msgspec.structs.replace(outcome, outputs=None, message=message)
+
+
+async def renew(backends: Backends, session: SessionId, *, stopping: bool) -> Renewal:
+    """Prolong a worker's lease."""
+    return await backends.store.renew(session, stopping=stopping)
+
+
+async def lose(backends: Backends, session: SessionId, fences: Sequence[Fence]) -> None:
+    """Attempts that their live worker turned out not to know."""
+    backends.announce(await backends.store.lose(session, fences))
+
+
+async def leave(backends: Backends, session: SessionId) -> None:
+    """A worker says goodbye."""
+    backends.announce(await backends.store.end_session(session))
+
+
+async def drain(backends: Backends, worker: str, *, actor: str) -> None:
+    """Let a worker finish what it holds and give it nothing new, also after a restart."""
+    await backends.store.drain_worker(worker, actor=actor)
+    backends.announce(Wakes())
+
+
+async def undrain(backends: Backends, worker: str, *, actor: str) -> None:
+    """Give a drained worker work again."""
+    backends.announce(await backends.store.undrain_worker(worker, actor=actor))
+
+
+async def record_progress(
+    backends: Backends, session: SessionId, items: Sequence[Progress]
+) -> None:
+    await backends.store.record_progress(session, items)
+
+
+async def reap(backends: Backends, expected_beats: Mapping[SessionId, int]) -> frozenset[SessionId]:
+    """End the sessions of workers that stopped renewing; their attempts are lost."""
+    gone, wakes = await backends.store.reap(expected_beats)
+    backends.announce(wakes)
+    return gone

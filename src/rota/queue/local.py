@@ -1,0 +1,208 @@
+"""Runs that hints name, gathered until somebody looks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import timedelta
+
+import structlog
+
+from rota.domain.ids import is_run_id
+from rota.ports.clock import Clock
+from rota.ports.queue import MAX_NAMED, Ticket
+
+
+def run_ids(texts: Iterable[str]) -> tuple[str, ...]:
+    """Those of the texts in a message that may reach the store: anybody may have written it."""
+    return tuple(filter(is_run_id, texts))
+
+
+class Names:
+    """Run ids, each once and in order; too many, or none named, and it names nothing."""
+
+    def __init__(self, limit: int = MAX_NAMED) -> None:
+        self._limit = limit
+        self._runs: dict[str, None] = {}
+        self._is_vague = False
+
+    def add(self, runs: Sequence[str]) -> None:
+        if not self._is_vague:
+            self._runs.update(dict.fromkeys(runs))
+            self._is_vague = not runs or len(self._runs) > self._limit
+        if self._is_vague:
+            self._runs.clear()
+
+    def empty(self) -> tuple[str, ...]:
+        """What was gathered; nothing is left."""
+        runs = tuple(self._runs)
+        self._runs.clear()
+        self._is_vague = False
+        return runs
+
+
+async def _is_set(event: asyncio.Event, timeout: timedelta) -> bool:
+    """Whether it is set, at the latest after so long."""
+    if not event.is_set():
+        try:
+            async with asyncio.timeout(max(timeout.total_seconds(), 0)):
+                await event.wait()
+        except TimeoutError:
+            return False
+    return True
+
+
+class LocalListener:
+    def __init__(self, queue: LocalQueue, topics: tuple[str, ...]) -> None:
+        self._queue = queue
+        self._topics = topics
+        self._payloads: set[str] = set()
+        self._ready = asyncio.Event()
+
+    def notice(self, payload: str) -> None:
+        self._payloads.add(payload)
+        self._ready.set()
+
+    async def wait(self, timeout: timedelta) -> frozenset[str]:
+        if not await _is_set(self._ready, timeout):
+            return frozenset()
+        self._ready.clear()
+        payloads, self._payloads = frozenset(self._payloads), set()
+        return payloads
+
+    def close(self) -> None:
+        self._queue.forget(self, self._topics)
+
+
+class LocalTaker:
+    def __init__(self, queue: LocalQueue, pool: str) -> None:
+        self._queue = queue
+        self._pool = pool
+        self._names = Names()
+        self._ready = asyncio.Event()
+
+    def notice(self, runs: Sequence[str]) -> None:
+        self._names.add(runs)
+        self._ready.set()
+
+    async def take(self, timeout: timedelta) -> Ticket | None:
+        if not await _is_set(self._ready, timeout):
+            return None
+        self._ready.clear()
+        return Ticket(self._names.empty())
+
+    def done(self, ticket: Ticket) -> None:
+        """Every taker got its own: nothing is left to do."""
+
+    def pass_on(self, ticket: Ticket) -> None:
+        """Every other taker has it already."""
+
+    def close(self) -> None:
+        self._queue.dismiss(self, self._pool)
+
+
+class LocalQueue:
+    """Implements `rota.ports.queue.Queue` for a server that is alone."""
+
+    def __init__(self) -> None:
+        self._listeners: defaultdict[str, set[LocalListener]] = defaultdict(set)
+        self._takers: defaultdict[str, set[LocalTaker]] = defaultdict(set)
+
+    def announce(self, topic: str, payload: str = "") -> None:
+        for listener in self._listeners.get(topic, ()):
+            listener.notice(payload)
+
+    def listen(self, *topics: str) -> LocalListener:
+        listener = LocalListener(self, topics)
+        for topic in topics:
+            self._listeners[topic].add(listener)
+        return listener
+
+    def offer(self, pool: str, runs: Sequence[str] = ()) -> None:
+        for taker in self._takers.get(pool, ()):
+            taker.notice(runs)
+
+    def takes(self, pool: str) -> LocalTaker:
+        taker = LocalTaker(self, pool)
+        self._takers[pool].add(taker)
+        return taker
+
+    def is_watched(self, topic: str) -> bool:
+        return bool(self._listeners.get(topic))
+
+    def forget(self, listener: LocalListener, topics: tuple[str, ...]) -> None:
+        for topic in topics:
+            self._listeners[topic].discard(listener)
+            if not self._listeners[topic]:
+                del self._listeners[topic]
+
+    def dismiss(self, taker: LocalTaker, pool: str) -> None:
+        self._takers[pool].discard(taker)
+        if not self._takers[pool]:
+            del self._takers[pool]
+
+    async def close(self) -> None:
+        self._listeners.clear()
+        self._takers.clear()
+
+
+_MAX_HINTS = 10_000
+
+
+class Wakes:
+    """Announcements, each once; when there are too many, the newest are dropped."""
+
+    def __init__(self, limit: int = _MAX_HINTS) -> None:
+        self._limit = limit
+        self._payloads: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self._count = 0
+
+    def add(self, topic: str, payload: str) -> None:
+        if self._count < self._limit and payload not in self._payloads[topic]:
+            self._payloads[topic][payload] = None
+            self._count += 1
+
+    def empty(self) -> dict[str, list[str]]:
+        """Payloads by topic; none are left."""
+        taken = {topic: list(payloads) for topic, payloads in self._payloads.items() if payloads}
+        self._payloads.clear()
+        self._count = 0
+        return taken
+
+
+class Offers:
+    """Runs that may be claimed, by pool; of too many pools, the newest are dropped."""
+
+    def __init__(self, limit: int = _MAX_HINTS) -> None:
+        self._limit = limit
+        self._pools: defaultdict[str, Names] = defaultdict(Names)
+
+    def add(self, pool: str, runs: Sequence[str]) -> None:
+        if pool in self._pools or len(self._pools) < self._limit:
+            self._pools[pool].add(runs)
+
+    def empty(self) -> dict[str, tuple[str, ...]]:
+        """Runs by pool (none named: they are many); none are left."""
+        taken = {pool: names.empty() for pool, names in self._pools.items()}
+        self._pools.clear()
+        return taken
+
+
+log = structlog.get_logger()
+
+_PAUSE = timedelta(seconds=1)
+
+
+async def keep_up(name: str, loop: Callable[[], Awaitable[None]], clock: Clock) -> None:
+    """Run a loop until cancelled. An error that it did not foresee is told, and it begins anew.
+
+    A queue is a hint, which the server can do without: so this does not end it, as a bug elsewhere
+    would.
+    """
+    while True:
+        try:
+            await loop()
+        except Exception:  # (the edge of a loop)
+            log.exception("queue.broken", loop=name, effect="work is found by polling meanwhile")
+        await clock.sleep(_PAUSE)

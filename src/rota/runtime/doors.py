@@ -1,0 +1,171 @@
+"""The doors of a server: HTTP with TLS where a certificate is given, and gRPC."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvicorn
+from fastapi import FastAPI
+
+from rota.domain.errors import Conflict, Invalid, Unavailable
+from rota.operations import tokens
+from rota.operations.backends import Backends
+from rota.ports.link import WorkerDesk
+from rota.runtime.backends import needing_extra
+from rota.runtime.config import host_of, port_of
+from rota.runtime.settings import ServerRole, Settings
+from rota.server.gateway.settings import GatewaySettings
+
+_KEEP_ALIVE_SECONDS = 75  # longer than clients and proxies keep an idle connection themselves
+_BACKLOG = 2048
+_FINISH_SECONDS = 2  # what open requests get at a stop
+
+
+class WebServer(uvicorn.Server):
+    """Uvicorn without its own idea of signals: stopping is the server's business."""
+
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=_FINISH_SECONDS,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            server_header=False,
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key,
+        )
+        with _told_of_certificate(settings):
+            config.load()
+        super().__init__(config)
+
+    async def serve(self, listener: socket.socket) -> None:  # type: ignore[override]
+        await super().serve([listener])
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.contextmanager
+def _told_of_certificate(settings: Settings) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ssl.SSLError) as error:
+        raise Invalid(
+            f"the certificate {settings.tls_cert} with the key {settings.tls_key}"
+            f" cannot be used: {error}",
+            code="bad_settings",
+            hint="tls_cert and tls_key are PEM files of one certificate and its key",
+        ) from error
+
+
+def bind(listen: str, variable: str = "ROTA_LISTEN") -> socket.socket:
+    """The listening socket, opened before anything is started. `Conflict` if the port is taken."""
+    host = host_of(listen)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port_of(listen)))
+        listener.listen(_BACKLOG)  # whoever is told the address finds it open, if only to wait
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise Conflict(
+                f"{listen} is already in use",
+                code="port_taken",
+                hint=f"stop what listens there, or choose another: {variable}=127.0.0.1:7702",
+            ) from error
+        raise Unavailable(f"cannot listen on {listen}: {error.strerror}") from error
+    return listener
+
+
+def url_of(settings: Settings, listener: socket.socket) -> str:
+    """Where others reach it: a host that means every address is told by its name."""
+    scheme = "https" if settings.is_secure else "http"
+    host = host_of(settings.listen)
+    if _is_every_address(host):
+        host = settings.server_name or socket.gethostname()
+    shown = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{shown}:{listener.getsockname()[1]}"
+
+
+def _is_every_address(host: str) -> bool:
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+if TYPE_CHECKING:
+    from rota.link.grpc_server import WorkersService
+    from rota.server.gateway.rpc.server import RpcServer, ServerTls
+
+
+class RpcDoor:
+    """A gRPC server that listens."""
+
+    def __init__(self, listen: str, server: RpcServer, workers: WorkersService | None) -> None:
+        self.listen = listen
+        self._server = server
+        self._workers = workers
+
+    async def close(self) -> None:
+        """Send workers to other servers, and let calls that are under way end."""
+        if self._workers is not None:
+            self._workers.close()
+        await self._server.close()
+
+
+@asynccontextmanager
+async def open_rpc(
+    settings: Settings, backends: Backends, desk: WorkerDesk | None, gateway: GatewaySettings
+) -> AsyncIterator[RpcDoor | None]:
+    """None where the settings have no gRPC, or the roles nothing to offer by it."""
+    is_gateway = ServerRole.GATEWAY in settings.roles
+    if not settings.grpc_listen or not (is_gateway or desk):
+        yield None
+        return
+    with needing_extra():
+        from rota.link.grpc_server import WorkersService
+        from rota.server.gateway.rpc.carts import CartsService
+        from rota.server.gateway.rpc.scheduler import SchedulerService
+        from rota.server.gateway.rpc.server import serve
+    workers = WorkersService(desk, partial(tokens.authenticate_worker, backends)) if desk else None
+    services = [workers.add_to] if workers else []
+    if is_gateway:
+        services.append(SchedulerService(backends, gateway).add_to)
+        services.append(CartsService(backends, gateway).add_to)
+    bind(settings.grpc_listen, "ROTA_GRPC_LISTEN").close()  # gRPC would not say why it cannot
+    server = await serve(settings.grpc_listen, services, _tls(settings))
+    door = RpcDoor(f"{host_of(settings.grpc_listen)}:{server.port}", server, workers)
+    try:
+        yield door
+    finally:
+        await door.close()
+
+
+def _tls(settings: Settings) -> ServerTls | None:
+    from rota.server.gateway.rpc.server import ServerTls
+
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    return ServerTls(_read(settings.tls_cert), _read(settings.tls_key))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Invalid(f"{path} cannot be read: {error.strerror}", code="bad_settings") from error

@@ -1,0 +1,5 @@
+"""The server: the roles of one process, which meet only through the store and the queue.
+
+`gateway` answers people and programs, `scheduler` keeps time, `dispatcher` serves workers. None of
+them imports another; none knows which adapter stands behind a port.
+"""

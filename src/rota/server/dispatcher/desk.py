@@ -1,0 +1,201 @@
+"""What a server knows about one connected worker."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+
+from rota.domain.errors import NotFound
+from rota.operations.specs import Ref
+from rota.ports.records import Room, Session
+from rota.ports.work import Beat, Dispatch, Fence, Order, Work
+
+_NOT_ORDERED = 0
+_NOT_SENT = sys.maxsize
+
+
+@dataclass(slots=True, eq=False)
+class Desk:
+    """One connection of one worker; when it connects anew it gets another desk."""
+
+    session: Session
+    # What this server believes it holds: which item of the work sent to it, counted from 1.
+    held: dict[Fence, int] = field(default_factory=dict)
+    known_specs: set[Ref] = field(default_factory=set)
+    has_backlog: bool = True  # the latest claim left runs behind, as far as is known
+    takes_nothing: bool = False  # the worker stops, or is drained, or is not settled
+    is_retiring: bool = False  # our server stops
+    is_held_up: bool = False  # the latest claim could not be made, which has been told
+    is_settled: bool = True  # whether it is known what its former connections left behind
+    has_room: asyncio.Event = field(default_factory=asyncio.Event)
+    taking_report: asyncio.Lock = field(default_factory=asyncio.Lock)
+    watched: set[str] = field(default_factory=set)  # runs that somebody follows, here or elsewhere
+    _orders: asyncio.Queue[Order | None] = field(default_factory=asyncio.Queue)
+    _is_sending: bool = False  # the order handed out last may not be written yet
+    _is_closed: bool = False
+    _has_moved_on: asyncio.Event = field(default_factory=asyncio.Event)  # towards having sent all
+    _sent: int = 0  # items of work
+    _claims_begun: int = 0
+    _open_claims: set[int] = field(default_factory=set)  # not yet dispatched, by their number
+    _unordered: dict[Fence, int] = field(default_factory=dict)  # and the latest claim by then
+    _missing: frozenset[Fence] = frozenset()  # from the latest beat, though sent before
+
+    @classmethod
+    def resumed(cls, session: Session) -> Desk:
+        """Of a worker that comes back, perhaps from another server.
+
+        Its first beat says what it holds. Until then nothing is claimed for it, so whatever it does
+        not name by then was claimed by way of a former connection, and will never arrive.
+        """
+        return cls(session, takes_nothing=True, is_settled=False)
+
+    def free(self, after: int = 0) -> int:
+        """Slots that are free, or will be after that many attempts have ended."""
+        if self.takes_nothing or self.is_retiring:
+            return 0
+        return self.session.slots - len(self.held) + after
+
+    def room(self, most: int) -> Room | None:
+        """Up to so many of the free slots; None: there are none."""
+        slots = min(self.free(), most)
+        return Room(self.session.id, slots, self.session.stream) if slots > 0 else None
+
+    async def wait_for_room(self) -> None:
+        self.has_room.clear()
+        await self.has_room.wait()
+
+    def give(self, claimed: list[Work], asked: int) -> None:
+        """Note what a claim brought; less than it asked for means that no more is waiting."""
+        self.has_backlog = len(claimed) == asked
+        self.held.update((item.fence, _NOT_ORDERED) for item in claimed)
+
+    def drop(self, fences: Iterable[Fence]) -> None:
+        """Attempts that are over."""
+        for fence in fences:
+            self.held.pop(fence, None)
+            self.watched.discard(fence.run)
+
+    @contextmanager
+    def claiming(self) -> Iterator[None]:
+        """From before a claim until what it brought is ordered."""
+        self._claims_begun += 1
+        number = self._claims_begun
+        self._open_claims.add(number)
+        try:
+            yield
+        finally:
+            self._open_claims.discard(number)
+            self._has_moved_on.set()
+
+    async def retire(self) -> None:
+        """Take no more work; returns when all that was claimed is with the worker, or cannot be."""
+        self.is_retiring = True
+        while (self._open_claims or self._has_unsent) and not self._is_closed:
+            self._has_moved_on.clear()
+            await self._has_moved_on.wait()
+
+    @property
+    def _has_unsent(self) -> bool:
+        return self._is_sending or not self._orders.empty()
+
+    def never_arrived(self, ours: frozenset[Fence], beat: Beat) -> frozenset[Fence]:
+        """Those of the worker's attempts that a beat does not name and that will not arrive.
+
+        They have reached the worker, which does not hold them; or no claim is left that could order
+        them. A beat that comes twice or late does no harm: what was sent after it is beyond what it
+        has received.
+        """
+        missing = ours.difference(beat.held)
+        if not self.is_settled:
+            return missing
+        sent = {each: place for each in missing if (place := self.held.get(each, _NOT_ORDERED))}
+        arrived = (
+            self._missing_again(sent, beat)
+            if beat.received is None
+            else {each for each, place in sent.items() if place <= beat.received}
+        )
+        return self._left_behind(missing - sent.keys()) | arrived
+
+    def _left_behind(self, unordered: frozenset[Fence]) -> frozenset[Fence]:
+        """Those of them that no claim can have brought which is still under way.
+
+        A claim may take long to become a dispatch, and its answer may be lost.
+        """
+        oldest = min(self._open_claims, default=self._claims_begun + 1)
+        self._unordered = {e: self._unordered.get(e, self._claims_begun) for e in unordered}
+        return frozenset(each for each, latest in self._unordered.items() if latest < oldest)
+
+    def _missing_again(self, sent: Mapping[Fence, int], beat: Beat) -> frozenset[Fence]:
+        """Of a worker that does not count: what its latest beat did not name either.
+
+        One that stops beats once more at once, which proves nothing: its leaving settles the rest.
+        """
+        if beat.stopping:
+            return frozenset()
+        missing = frozenset(each for each, place in sent.items() if place < _NOT_SENT)
+        lost, self._missing = missing & self._missing, missing
+        return lost
+
+    def order(self, order: Order) -> None:
+        """Have something sent to the worker."""
+        if isinstance(order, Dispatch):
+            self.held.update((item.fence, _NOT_SENT) for item in order.work)
+        self._orders.put_nowait(order)
+
+    async def next_order(self) -> Order:
+        """Work that was taken back while it waited here is left out."""
+        self._is_sending = False  # whoever asks for the next one has sent the one before
+        self._has_moved_on.set()
+        order = await self._orders.get()
+        self._is_sending = True
+        if order is None:
+            raise moved(self.session.id)
+        return self._counted(order) if isinstance(order, Dispatch) else order
+
+    def _counted(self, dispatch: Dispatch) -> Dispatch:
+        work, first = self.still_held(dispatch.work), self._sent + 1
+        self._sent += len(work)
+        self.held.update((item.fence, place) for place, item in enumerate(work, first))
+        return msgspec.structs.replace(dispatch, work=work, first=first)
+
+    def still_held(self, work: Iterable[Work]) -> tuple[Work, ...]:
+        return tuple(item for item in work if item.fence in self.held)
+
+    def close(self) -> None:
+        """Whoever waits for orders hears that none will come."""
+        self._is_closed = True
+        self._has_moved_on.set()
+        self._orders.put_nowait(None)
+
+
+def moved(session: str) -> NotFound:
+    """The answer to a connection that is not the worker's latest one."""
+    return NotFound(f"session {session} has another connection by now", code="session_not_found")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IdleDesk:
+    """Implements `rota.operations.idle_workers.IdleWorker`."""
+
+    desk: Desk
+    most: int  # runs at a time
+    dispatch: Callable[[Desk, list[Work], int], Awaitable[None]]  # given also the number asked for
+
+    @property
+    def pool(self) -> str:
+        return self.desk.session.pool
+
+    @property
+    def room(self) -> Room | None:
+        return self.desk.room(self.most)
+
+    def claiming(self) -> AbstractContextManager[None]:
+        return self.desk.claiming()
+
+    async def give(self, claimed: Sequence[Work], room: Room) -> None:
+        await self.dispatch(self.desk, list(claimed), room.slots)

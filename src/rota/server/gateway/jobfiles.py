@@ -1,0 +1,121 @@
+"""Job files and calendars as request bodies, read by the job file's own validator.
+
+A job file whose carts name files of items is sent as lines of JSON: the text of the job file as a
+string, then the items, each with the name of its `cart`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import Annotated, Any
+
+from fastapi import Depends, Query
+from starlette.requests import Request
+
+from rota.domain.calendars import Calendar
+from rota.domain.errors import Invalid, Problem
+from rota.domain.jobfile import JobFile, read_file
+from rota.domain.jobfile.calendars import read_calendar
+from rota.server.gateway.cart_intake import NDJSON
+from rota.server.gateway.cart_items import why_unreadable
+from rota.server.gateway.limits import media_type_in
+from rota.server.gateway.strictness import parse_json
+from rota.server.gateway.wiring import NAME, CalendarName, Project
+
+_MEDIA_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "application/json")
+_SET = "api"  # of jobs that come without a file's name
+_Name = Annotated[str, Query(pattern=NAME, description="the file's name")]
+
+
+def _body(description: str) -> dict[str, Any]:
+    """What OpenAPI says of such a body."""
+    content = {
+        "application/yaml": {"schema": {"type": "string"}},
+        "text/yaml": {"schema": {"type": "string"}},
+        "application/json": {"schema": {"type": "object"}},
+    }
+    return {"requestBody": {"required": True, "description": description, "content": content}}
+
+
+_JOB_FILE = "A job file; `GET /api/v1/schema` has its schema."
+_WITH_ITEMS = (
+    " As lines of JSON: the file's text as a string, then the items of the files that its carts "
+    'name, one a line: `{"cart": "upgrade", "key": "db-1", "with": {"version": 16}}`.'
+)
+JOB_FILE_BODY = _body(_JOB_FILE)
+APPLY_BODY = _body(_JOB_FILE + _WITH_ITEMS)
+APPLY_BODY["requestBody"]["content"][NDJSON] = {"schema": {"type": "string"}}
+CALENDAR_BODY = _body("One of a job file's `calendars`; the name may be left out.")
+
+
+async def _job_file(request: Request, project: Project, name: _Name = _SET) -> JobFile:
+    text = await _text(request)
+    # A big file takes seconds to read, and leases are renewed on this loop.
+    return await asyncio.to_thread(read_file, text, name=name, project=project)
+
+
+async def _file_to_apply(request: Request, project: Project, name: _Name = _SET) -> JobFile:
+    if media_type_in(request.headers.get("content-type", "")) != NDJSON:
+        return await _job_file(request, project, name)
+    body = await request.body()
+    return await asyncio.to_thread(_read_lines, body, name, project)
+
+
+def _read_lines(body: bytes, name: str, project: str) -> JobFile:
+    first, *others = body.split(b"\n")
+    text = _parsed(1, first)
+    if not isinstance(text, str):
+        raise _bad_line(1, "the first line is the text of the job file, as a JSON string")
+    items: dict[str, list[Any]] = defaultdict(list)
+    for number, line in enumerate(others, 2):
+        if line.strip():
+            item = _parsed(number, line)
+            cart = item.pop("cart", None) if isinstance(item, dict) else None
+            if not isinstance(cart, str):
+                raise _bad_line(number, 'an item is an object with the name of its "cart"')
+            items[cart].append(item)
+    return read_file(text, name=name, project=project, items=items)
+
+
+def _parsed(number: int, line: bytes) -> Any:
+    try:
+        return parse_json(line)
+    except (ValueError, RecursionError) as error:
+        raise _bad_line(number, f"not valid JSON: {why_unreadable(error)}") from error
+
+
+def _bad_line(number: int, message: str) -> Invalid:
+    where = f"line {number} of the body"
+    return Invalid(f"{where} cannot be read", [Problem(message, where)], code="malformed")
+
+
+async def _calendar(request: Request, calendar: CalendarName) -> Calendar:
+    text = await _text(request)
+    # Holidays take a while to be looked up.
+    return await asyncio.to_thread(read_calendar, text, name=calendar)
+
+
+async def _text(request: Request) -> str:
+    _refuse_other_types(request)
+    try:
+        return (await request.body()).decode()
+    except UnicodeDecodeError as error:
+        raise Invalid(
+            f"the body is not UTF-8: {error.reason} at byte {error.start}", code="malformed"
+        ) from error
+
+
+def _refuse_other_types(request: Request) -> None:
+    media_type = media_type_in(request.headers.get("content-type", ""))
+    if media_type not in _MEDIA_TYPES:
+        raise Invalid(
+            "jobs and calendars are YAML or JSON",
+            code="unsupported_media_type",
+            hint="send Content-Type: application/yaml or application/json",
+        )
+
+
+SentJobFile = Annotated[JobFile, Depends(_job_file)]
+FileToApply = Annotated[JobFile, Depends(_file_to_apply)]  # may come with items of its carts
+SentCalendar = Annotated[Calendar, Depends(_calendar)]

@@ -1,0 +1,82 @@
+"""The OpenAPI 3.1 document, completed with what FastAPI cannot know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from rota.ports.records import Role
+from rota.server.gateway.auth import OPEN, REQUEST_HEADER, Needs
+from rota.server.gateway.settings import GatewaySettings
+from rota.server.gateway.shapes.problem import ProblemReport
+
+_RANK = {role: rank for rank, role in enumerate(Role)}
+_ABOUT = (
+    "Schedule jobs, run them, and see why they wait. Errors are RFC 9457 problems; lists come in "
+    "parts, `next_cursor` leads to the next one; instants are RFC 3339, due times "
+    "to come with the offset of their schedule's zone."
+)
+
+
+def openapi_document(app: FastAPI, settings: GatewaySettings) -> dict[str, Any]:
+    """The document of an app, made at the first call."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title="Rota", version=settings.version, description=_ABOUT, routes=app.routes
+        )
+        _describe_problems(document)
+        _describe_security(document, settings)
+        for route in app.routes:
+            if isinstance(route, APIRoute) and route.include_in_schema:
+                _describe_access(document, route)
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def role_of(method: str, route: APIRoute) -> Role | None:
+    """The role a call needs; None: it is open to everyone."""
+    if (method, route.path) in OPEN:
+        return None
+    roles = [call.role for call in _calls(route.dependant) if isinstance(call, Needs)]
+    return max(roles, key=_RANK.__getitem__, default=Role.VIEWER)
+
+
+def _calls(dependant: Dependant) -> Iterator[object]:
+    yield dependant.call
+    for inner in dependant.dependencies:
+        yield from _calls(inner)
+
+
+def _describe_problems(document: dict[str, Any]) -> None:
+    schema = ProblemReport.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas = document["components"]["schemas"]
+    schemas.update(schema.pop("$defs", {}))
+    schemas["ProblemReport"] = schema
+
+
+def _describe_security(document: dict[str, Any], settings: GatewaySettings) -> None:
+    document["components"]["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer"},
+        "session": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": "rota_session",
+            "description": f"Changes also need the header {REQUEST_HEADER}: 1.",
+        },
+    }
+    document["security"] = [{"token": []}, {"session": []}]
+    document["servers"] = [{"url": settings.base_url}]
+
+
+def _describe_access(document: dict[str, Any], route: APIRoute) -> None:
+    for method in route.methods or ():
+        operation = document["paths"][route.path_format][method.lower()]
+        if role := role_of(method, route):
+            operation["x-rota-role"] = str(role)
+        else:
+            operation["security"] = []

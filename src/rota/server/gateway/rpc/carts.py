@@ -1,0 +1,175 @@
+"""`rota.v1.Carts`: ordered batches of runs, over the same operations as REST."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import grpc
+
+from rota.contracts import carts_pb2 as pb
+from rota.contracts.carts_pb2_grpc import CartsServicer, add_CartsServicer_to_server
+from rota.operations import cart_changes, carts
+from rota.operations.backends import Backends
+from rota.operations.cart_changes import cause_meant
+from rota.operations.carts import view
+from rota.operations.tokens import Caller
+from rota.ports.carts import (
+    ApproveCart,
+    CancelCart,
+    Cart,
+    Command,
+    Commanded,
+    PauseCart,
+    ResumeCart,
+)
+from rota.ports.records import Role
+from rota.server.gateway.auth import TrustedTokens
+from rota.server.gateway.cart_cells import LEGEND, cells_in_letters
+from rota.server.gateway.cart_lists import cart_cursor, cart_query, item_cursor, item_query
+from rota.server.gateway.etags import require_match
+from rota.server.gateway.filters import parse_cart_filter
+from rota.server.gateway.rpc import cart_requests, requests
+from rota.server.gateway.rpc.calls import needs
+from rota.server.gateway.rpc.cart_messages import (
+    cart_message,
+    item_message,
+    plan_message,
+    view_message,
+)
+from rota.server.gateway.settings import GatewaySettings
+
+_MAX_FILTER = 2_000
+
+
+class CartsService(CartsServicer):
+    """All calls of `contracts/rota/v1/carts.proto`."""
+
+    def __init__(self, backends: Backends, settings: GatewaySettings) -> None:
+        self._backends = backends
+        self._settings = settings
+        self.tokens = TrustedTokens(backends, settings.trust_tokens_for)
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Offer the service on a server that has not been started yet."""
+        add_CartsServicer_to_server(self, server)
+
+    @needs(Role.OPERATOR)
+    async def SubmitCart(
+        self, request: cart_requests.Parts, caller: Caller
+    ) -> pb.SubmitCartResponse:
+        wanted, items = await cart_requests.submission(request, self._settings.max_cart_bytes)
+        async with aclosing(items):
+            cart = await carts.submit(self._backends, wanted, items, actor=caller.name)
+        return pb.SubmitCartResponse(cart=cart_message(cart))
+
+    @needs(Role.OPERATOR)
+    async def PlanCart(self, request: cart_requests.Parts, _: Caller) -> pb.PlanCartResponse:
+        wanted, items = await cart_requests.submission(request, self._settings.max_cart_bytes)
+        async with aclosing(items):
+            return plan_message(await carts.plan(self._backends, wanted, items))
+
+    @needs(Role.VIEWER)
+    async def GetCart(self, request: pb.GetCartRequest, _: Caller) -> pb.GetCartResponse:
+        cart = await self._cart(request.project, request.cart)
+        return view_message(await view(self._backends, cart))
+
+    @needs(Role.VIEWER)
+    async def ListCarts(self, request: pb.ListCartsRequest, _: Caller) -> pb.ListCartsResponse:
+        if len(request.where) > _MAX_FILTER:
+            raise requests.malformed(f"where: {_MAX_FILTER:,} characters at most")
+        size = requests.size_of(request.page_size, "page_size")
+        project = requests.project_of(request.project)
+        store = self._backends.store
+        wanted = parse_cart_filter(request.where, (), await store.now())
+        if wanted.states is not None and not wanted.states:
+            return pb.ListCartsResponse()
+        query = cart_query(project, wanted, request.page_token or None, size)
+        found = await store.carts(query)
+        return pb.ListCartsResponse(
+            carts=map(cart_message, found[:size]),
+            next_page_token=cart_cursor(found[size - 1]) if len(found) > size else "",
+        )
+
+    @needs(Role.VIEWER)
+    async def ListItems(self, request: pb.ListItemsRequest, _: Caller) -> pb.ListItemsResponse:
+        size = requests.size_of(request.page_size, "page_size")
+        cart = await self._cart(request.project, request.cart)
+        query = item_query(
+            cart,
+            states=cart_requests.states_of(request.states),
+            wave=request.wave if request.HasField("wave") else None,
+            cause=await cause_meant(self._backends, cart, cart_requests.cause_of(request.cause)),
+            keys=cart_requests.keys_of(request.keys),
+            cursor=request.page_token or None,
+            limit=size,
+        )
+        found = await self._backends.store.items(query)
+        return pb.ListItemsResponse(
+            items=map(item_message, found[:size]),
+            next_page_token=item_cursor(found[size - 1]) if len(found) > size else "",
+        )
+
+    @needs(Role.VIEWER)
+    async def GetCells(self, request: pb.GetCellsRequest, _: Caller) -> pb.GetCellsResponse:
+        cart = await self._cart(request.project, request.cart)
+        # 100,000 letters take a while, and leases are renewed on this loop.
+        states = await self._backends.store.cells(cart.id)
+        cells = await asyncio.to_thread(cells_in_letters, states)
+        return pb.GetCellsResponse(cells=cells, legend=LEGEND)
+
+    @needs(Role.OPERATOR)
+    async def PauseCart(self, request: pb.PauseCartRequest, caller: Caller) -> pb.PauseCartResponse:
+        done = await self._command(request.project, request.cart, PauseCart(), caller)
+        return pb.PauseCartResponse(cart=cart_message(done.cart), changed=done.has_changed)
+
+    @needs(Role.OPERATOR)
+    async def ResumeCart(
+        self, request: pb.ResumeCartRequest, caller: Caller
+    ) -> pb.ResumeCartResponse:
+        written = cart_requests.allowance_of(request.allow)
+        what = ResumeCart(None if written is None else cart_changes.allowance(written))
+        done = await self._command(request.project, request.cart, what, caller)
+        return pb.ResumeCartResponse(cart=cart_message(done.cart))
+
+    @needs(Role.OPERATOR)
+    async def CancelCart(
+        self, request: pb.CancelCartRequest, caller: Caller
+    ) -> pb.CancelCartResponse:
+        what = CancelCart(stops_running=not request.let_running_finish)
+        done = await self._command(request.project, request.cart, what, caller)
+        return pb.CancelCartResponse(cart=cart_message(done.cart), changed=done.has_changed)
+
+    @needs(Role.OPERATOR)
+    async def ApproveCart(
+        self, request: pb.ApproveCartRequest, caller: Caller
+    ) -> pb.ApproveCartResponse:
+        wave = request.wave if request.HasField("wave") else None
+        what = ApproveCart(carts.approver(caller.name, caller.role), wave)
+        done = await self._command(request.project, request.cart, what, caller)
+        return pb.ApproveCartResponse(cart=cart_message(done.cart))
+
+    @needs(Role.OPERATOR)
+    async def RetryCart(self, request: pb.RetryCartRequest, caller: Caller) -> pb.RetryCartResponse:
+        selection = cart_requests.selection_of(request)
+        cart = await self._cart(request.project, request.cart)
+        done = await cart_changes.retry(self._backends, cart, selection, actor=caller.name)
+        return pb.RetryCartResponse(cart=cart_message(done.cart), items=done.items)
+
+    @needs(Role.OPERATOR)
+    async def EditCart(self, request: pb.EditCartRequest, caller: Caller) -> pb.EditCartResponse:
+        cart = await self._cart(request.project, request.cart)
+        if request.version:
+            require_match(str(request.version), str(cart.version))
+        change = cart_requests.change_of(request)
+        by = carts.approver(caller.name, caller.role)
+        done = await cart_changes.edit(self._backends, cart, change, by=by)
+        return pb.EditCartResponse(cart=cart_message(done.cart))
+
+    async def _command(self, project: str, cart: str, what: Command, caller: Caller) -> Commanded:
+        found = await self._cart(project, cart)
+        return await carts.command(self._backends, found, what, actor=caller.name)
+
+    async def _cart(self, project: str, cart: str) -> Cart:
+        name = requests.reference(cart, "cart")
+        return await carts.find_cart(self._backends, name, project=requests.project_of(project))

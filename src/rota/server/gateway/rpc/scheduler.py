@@ -1,0 +1,248 @@
+"""`rota.v1.Scheduler`: the calls of programs, over the same operations as REST."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from datetime import timedelta
+
+import grpc
+import structlog
+
+from rota.contracts import client_pb2 as pb
+from rota.contracts.client_pb2_grpc import SchedulerServicer, add_SchedulerServicer_to_server
+from rota.domain.errors import RotaError
+from rota.domain.job import Job
+from rota.domain.jobfile import JobFile
+from rota.domain.run import Run
+from rota.domain.states import RunState
+from rota.operations import definitions, runs
+from rota.operations.backends import Backends
+from rota.operations.following import follow_events
+from rota.operations.forecasts import upcoming_jobs
+from rota.operations.submissions import submit_file
+from rota.operations.tokens import Caller
+from rota.operations.why import see_run, see_runs
+from rota.ports.records import JobQuery, Role, RunQuery
+from rota.server.gateway.auth import TrustedTokens
+from rota.server.gateway.etags import require_match
+from rota.server.gateway.paging import MAX_INTEGER, decode_cursor, encode_cursor
+from rota.server.gateway.rpc import requests
+from rota.server.gateway.rpc.calls import Context, admitted, needs, note, refuse
+from rota.server.gateway.rpc.messages import delivery_value, event_message, job_message, run_message
+from rota.server.gateway.rpc.upcoming_messages import upcoming_job
+from rota.server.gateway.settings import GatewaySettings
+
+_HORIZON = timedelta(minutes=5)
+_DUE = (RunState.BLOCKED, RunState.QUEUED)
+_RUNNING = (RunState.CLAIMED, RunState.PROCESSING)
+_REPORTED = {
+    pb.REPORTED_STATUS_COMPLETED: RunState.COMPLETED,
+    pb.REPORTED_STATUS_FAILED: RunState.FAILED,
+    pb.REPORTED_STATUS_RETRY: RunState.SCHEDULED,
+}
+_log = structlog.get_logger("rota.server.gateway")
+
+
+class SchedulerService(SchedulerServicer):
+    """All calls of `contracts/rota/v1/client.proto`."""
+
+    def __init__(self, backends: Backends, settings: GatewaySettings) -> None:
+        self._backends = backends
+        self._settings = settings
+        self.tokens = TrustedTokens(backends, settings.trust_tokens_for)
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Offer the service on a server that has not been started yet."""
+        add_SchedulerServicer_to_server(self, server)
+
+    @needs(Role.EDITOR)
+    async def SubmitJob(self, request: pb.SubmitJobRequest, caller: Caller) -> pb.SubmitJobResponse:
+        user = _user(request.user, caller)
+        match request.WhichOneof("definition"):
+            case "yaml":
+                text = request.yaml
+            case "job":
+                text = requests.drafted(request.job)
+            case _:
+                raise requests.malformed("a job or a job file is needed")
+        key = requests.idempotency_key(request.idempotency_key)
+        file = await self._file(text, requests.project_of(request.project))
+        submitted = await submit_file(
+            self._backends, file, actor=user, is_admin=caller.is_admin, idempotency_key=key
+        )
+        if user != caller.name:
+            _log.info("jobs submitted for another", user=user, by=caller.name)
+        deliveries = {entry.name: delivery_value(entry.spec.delivery) for entry in file.jobs}
+        return pb.SubmitJobResponse(
+            jobs=[
+                pb.SubmittedJob(
+                    id=job.id, name=job.name, run_id=job.run or "", delivery=deliveries[job.name]
+                )
+                for job in submitted
+            ]
+        )
+
+    @needs(Role.VIEWER)
+    async def RetrieveAllJobs(
+        self, request: pb.RetrieveAllJobsRequest, caller: Caller
+    ) -> pb.RetrieveAllJobsResponse:
+        size = requests.page_size(request.page)
+        query = JobQuery(
+            project=requests.project_of(request.project),
+            created_by=_user(request.user, caller),
+            after_name=decode_cursor("jobs", request.page.token or None, ""),
+            limit=size + 1,
+        )
+        found = await self._backends.store.jobs(query)
+        more = encode_cursor("jobs", found[size - 1].name) if len(found) > size else ""
+        return pb.RetrieveAllJobsResponse(
+            jobs=[job_message(job) for job in found[:size]], next_page_token=more
+        )
+
+    @needs(Role.EDITOR)
+    async def UpdateJob(self, request: pb.UpdateJobRequest, caller: Caller) -> pb.UpdateJobResponse:
+        job = await self._job(request.project, request.job)
+        require_match(request.etag, job.digest)
+        file = await self._file(request.yaml, job.project, job.set_name)
+        if [(entry.spec.project, entry.name) for entry in file.jobs] != [(job.project, job.name)]:
+            raise requests.malformed(f"yaml: a file with the job {job.name} alone is needed")
+        await definitions.apply(self._backends, file, actor=caller.name, is_admin=caller.is_admin)
+        return pb.UpdateJobResponse(job=job_message(await self._job(job.project, job.id)))
+
+    @needs(Role.EDITOR)
+    async def DeleteJob(self, request: pb.DeleteJobRequest, caller: Caller) -> pb.DeleteJobResponse:
+        job = await self._job(request.project, request.job)
+        require_match(request.etag, job.digest)
+        await definitions.delete(self._backends, job, actor=caller.name)
+        return pb.DeleteJobResponse()
+
+    @needs(Role.VIEWER)
+    async def GetJob(self, request: pb.GetJobRequest, _: Caller) -> pb.GetJobResponse:
+        return pb.GetJobResponse(job=job_message(await self._job(request.project, request.job)))
+
+    @needs(Role.VIEWER)
+    async def GetExecHistory(
+        self, request: pb.GetExecHistoryRequest, _: Caller
+    ) -> pb.GetExecHistoryResponse:
+        job = await self._job(request.project, request.job)
+        found, more = await self._runs(request.page, project=job.project, job=job)
+        return pb.GetExecHistoryResponse(runs=map(run_message, found), next_page_token=more)
+
+    @needs(Role.VIEWER)
+    async def GetJobsInNext5Mins(
+        self, request: pb.GetJobsInNext5MinsRequest, _: Caller
+    ) -> pb.GetJobsInNext5MinsResponse:
+        project = requests.project_of(request.project)
+        forecast, found = await upcoming_jobs(self._backends, project, _HORIZON)
+        return pb.GetJobsInNext5MinsResponse(jobs=[upcoming_job(forecast, job) for job in found])
+
+    @needs(Role.VIEWER)
+    async def GetDueJobs(self, request: pb.GetDueJobsRequest, _: Caller) -> pb.GetDueJobsResponse:
+        project = requests.project_of(request.project)
+        found, more = await self._runs(request.page, project=project, states=_DUE)
+        return pb.GetDueJobsResponse(runs=map(run_message, found), next_page_token=more)
+
+    @needs(Role.VIEWER)
+    async def GetRunningJobs(
+        self, request: pb.GetRunningJobsRequest, _: Caller
+    ) -> pb.GetRunningJobsResponse:
+        project = requests.project_of(request.project)
+        found, more = await self._runs(request.page, project=project, states=_RUNNING)
+        return pb.GetRunningJobsResponse(runs=map(run_message, found), next_page_token=more)
+
+    @needs(Role.OPERATOR)
+    async def TriggerJob(
+        self, request: pb.TriggerJobRequest, caller: Caller
+    ) -> pb.TriggerJobResponse:
+        options = _trigger_options(request)
+        job = await self._job(request.project, request.job)
+        run, _ = await runs.trigger(self._backends, job, options, actor=caller.name)
+        return pb.TriggerJobResponse(run=run_message(await see_run(self._backends, run)))
+
+    @needs(Role.OPERATOR)
+    async def UpdateRunStatus(
+        self, request: pb.UpdateRunStatusRequest, caller: Caller
+    ) -> pb.UpdateRunStatusResponse:
+        state = _REPORTED.get(request.status)
+        if state is None:
+            raise requests.malformed("status: COMPLETED, FAILED or RETRY is needed")
+        project = requests.project_of(request.project)
+        run_id = requests.reference(request.run, "run")
+        run = await runs.find_run(self._backends, run_id, project=project)
+        run = await runs.resolve(self._backends, run, state, actor=caller.name)
+        return pb.UpdateRunStatusResponse(run=run_message(await see_run(self._backends, run)))
+
+    async def Watch(self, request: pb.WatchRequest, context: Context) -> None:
+        began = time.perf_counter()
+        caller: Caller | None = None
+        try:
+            caller = await admitted(self.tokens, context, Role.VIEWER)
+            await self._follow(_position(request), context)
+        except RotaError as error:
+            note("Watch", caller, began, error)
+            await refuse(context, error)
+
+    async def _follow(self, after: int | None, context: Context) -> None:
+        async with aclosing(follow_events(self._backends, after)) as batches:
+            async for events in batches:
+                await admitted(self.tokens, context, Role.VIEWER)  # the right to look may end
+                await context.write(pb.WatchResponse(events=map(event_message, events)))
+
+    async def _file(self, text: str, project: str, set_name: str = requests.SET) -> JobFile:
+        return await requests.file_of(text, project, self._settings.max_body_bytes, set_name)
+
+    async def _job(self, project: str, job: str) -> Job:
+        name = requests.reference(job, "job")
+        return await definitions.find_job(
+            self._backends, name, project=requests.project_of(project)
+        )
+
+    async def _runs(
+        self,
+        page: pb.Page,
+        *,
+        project: str,
+        job: Job | None = None,
+        states: Sequence[RunState] = (),
+    ) -> tuple[list[Run], str]:
+        """A page of runs, newest first, and where the next one begins."""
+        size = requests.page_size(page)
+        query = RunQuery(
+            project=project,
+            job_id=None if job is None else job.id,
+            states=states,
+            before_seq=decode_cursor("runs", page.token or None, MAX_INTEGER),
+            limit=size + 1,
+        )
+        found = await see_runs(self._backends, query)
+        more = encode_cursor("runs", found[size - 1].seq) if len(found) > size else ""
+        return found[:size], more
+
+
+def _user(user: str, caller: Caller) -> str:
+    """Whom a call is about: the caller, or for an admin anybody."""
+    if user in {"", caller.name}:
+        return caller.name
+    caller.require(Role.ADMIN)
+    return requests.reference(user, "user")
+
+
+def _trigger_options(request: pb.TriggerJobRequest) -> runs.TriggerOptions:
+    if request.priority > 9:
+        raise requests.malformed("priority: 0 to 9")
+    return runs.TriggerOptions(
+        inputs=requests.inputs_of(request.inputs_json),
+        at=requests.instant_of(request.at, "at") if request.HasField("at") else None,
+        priority=request.priority if request.HasField("priority") else None,
+        idempotency_key=requests.idempotency_key(request.idempotency_key),
+    )
+
+
+def _position(request: pb.WatchRequest) -> int | None:
+    if not request.HasField("after"):
+        return None
+    if request.after > MAX_INTEGER:
+        raise requests.malformed("after: not the position of an event")
+    return request.after

@@ -1,0 +1,99 @@
+"""Requests are read strictly: no parameter is ignored, no JSON is guessed at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, NoReturn
+from urllib.parse import parse_qsl
+
+from fastapi.dependencies.models import Dependant
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import Query
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from rota.domain.errors import Invalid, Problem
+from rota.domain.wording import did_you_mean, quoted
+
+
+class StrictRoute(APIRoute):
+    """A route that refuses query parameters it does not have."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _drop_repeated(self.dependant)
+        params = get_flat_params(self.dependant)
+        self._known = [field.alias for field in params if isinstance(field.field_info, Query)]
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["query_string"]:
+            self._refuse_unknown(scope["query_string"].decode("latin-1"))
+        await super().handle(scope, receive, send)
+
+    def _refuse_unknown(self, query: str) -> None:
+        given = [name for name, _ in parse_qsl(query, keep_blank_values=True)]
+        unknown = [name for name in given if name not in self._known]
+        if unknown:
+            raise Invalid(
+                "the address has unknown parameters",
+                [
+                    Problem(
+                        f"unknown parameter {quoted(name)}", hint=did_you_mean(name, self._known)
+                    )
+                    for name in unknown
+                ],
+                code="unknown_parameter",
+            )
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def strict(request: Request) -> Response:
+            return await handler(_StrictRequest(request.scope, request.receive))
+
+        return strict
+
+
+def _drop_repeated(route: Dependant) -> None:
+    """FastAPI works a dependency out wherever it is named: what all routes need, once is enough."""
+    inner = {call for each in route.dependencies for call in _calls_inside(each)}
+    route.dependencies[:] = [
+        each for each in route.dependencies if each.name is not None or each.call not in inner
+    ]
+
+
+def _calls_inside(dependant: Dependant) -> Iterator[Callable[..., Any] | None]:
+    for each in dependant.dependencies:
+        yield each.call
+        yield from _calls_inside(each)
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        return parse_json(await self.body())
+
+
+def parse_json(body: bytes) -> Any:
+    """JSON as RFC 8259 has it; a ValueError says what is wrong.
+
+    Python by itself takes a key twice, `NaN`, and escapes that no text can hold.
+    """
+    text = body.decode()
+    value = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    if "\\u" in text:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise json.JSONDecodeError("a key is there twice", "", 0)
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise json.JSONDecodeError(f"{name} is not a number", "", 0)

@@ -1,0 +1,247 @@
+"""The loops that let waiting runs go: by time, key, worker, or after a job; and the sweep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from rota.operations import firing, pauses
+from rota.operations.backends import Backends
+from rota.ports.clock import Clock
+from rota.ports.queue import FOLLOWED, KEYS, TIMES, WORKERS
+from rota.server.scheduler.pacing import at_each_wake
+from rota.server.scheduler.shards import HeldShards
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaserConfig:
+    interval: timedelta = timedelta(seconds=1)  # how often the store is asked at least
+    batch_size: int = 1_000  # runs and schedules in one transaction
+
+
+class Releaser:
+    """Lets runs go whose time or back-off has come, ends pauses, and lets schedules that count
+    from the end of a run go on."""
+
+    name = "releaser"
+
+    def __init__(
+        self,
+        backends: Backends,
+        clock: Clock,
+        shards: HeldShards,
+        config: ReleaserConfig | None = None,
+    ) -> None:
+        self._backends = backends
+        self._clock = clock
+        self._shards = shards
+        self._config = config or ReleaserConfig()
+        self._pause = timedelta(0)
+
+    async def run(self) -> None:
+        await at_each_wake(self._backends.queue, TIMES, self.run_once, lambda: self._pause)
+
+    async def run_once(self) -> int:
+        """Do what has come due; returns how many runs, pauses and schedules that were."""
+        self._pause = self._config.interval
+        if not self._shards.is_leading:
+            return 0
+        done = await pauses.end_pauses(self._backends, self._config.batch_size)
+        done += await firing.rearm(self._backends, self._config.batch_size)
+        done += await self._release()
+        return done
+
+    async def _release(self) -> int:
+        store = self._backends.store
+        moments = [await store.next_eligible_at(), await store.next_pause_end()]
+        now = await store.now()
+        released = 0
+        if moments[0] is not None and moments[0] <= now:
+            released = await firing.release_eligible(self._backends, self._config.batch_size)
+            moments[0] = await store.next_eligible_at()
+        waits = [moment - now for moment in moments if moment is not None]
+        self._pause = max(min([self._pause, *waits]), timedelta(0))
+        return released
+
+
+_KEYS_AT_ONCE = 200  # whoever wants one of them waits until they have been looked at
+
+
+@dataclass(frozen=True, slots=True)
+class SweeperConfig:
+    interval: timedelta = timedelta(seconds=5)
+    batch_size: int = 1_000
+    forget_interval: timedelta = timedelta(hours=1)  # how often what is over is looked for
+    load_within: timedelta = timedelta(hours=1)  # a cart whose items stopped coming is forgotten
+
+
+class Sweeper:
+    """Releases what a lost wake-up forgot, ends what passed its deadline, forgets old workers."""
+
+    name = "sweeper"
+
+    def __init__(
+        self,
+        backends: Backends,
+        clock: Clock,
+        shards: HeldShards,
+        config: SweeperConfig | None = None,
+    ) -> None:
+        self._backends = backends
+        self._clock = clock
+        self._shards = shards
+        self._config = config or SweeperConfig()
+        self._forgets_at = 0.0  # monotonic
+
+    async def run_once(self) -> int:
+        if not self._shards.is_leading:
+            return 0
+        await self._forget()
+        return await firing.sweep(self._backends, self._config.batch_size)
+
+    async def _forget(self) -> None:
+        now, limit = self._clock.monotonic(), self._config.batch_size
+        if now < self._forgets_at:
+            return
+        store = self._backends.store
+        await store.forget_loading_carts(await store.now() - self._config.load_within)
+        await store.forget_keys(_KEYS_AT_ONCE)
+        if await store.forget_sessions(limit) < limit:
+            self._forgets_at = now + self._config.forget_interval.total_seconds()
+
+    async def run(self) -> None:
+        while True:
+            await self.run_once()
+            await self._clock.sleep(self._config.interval)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerConfig:
+    interval: timedelta = timedelta(seconds=1)  # how often the store is asked at least
+    batch_size: int = 500  # completed runs in one transaction
+
+
+class Follower:
+    """Answers each completed run once, for all jobs that follow it.
+
+    Two followers are harmless: each end is one's alone, and the run that answers it has one id.
+    """
+
+    name = "follower"
+
+    def __init__(
+        self, backends: Backends, shards: HeldShards, config: FollowerConfig | None = None
+    ) -> None:
+        self._backends = backends
+        self._shards = shards
+        self._config = config or FollowerConfig()
+        self._pause = timedelta(0)
+
+    async def run(self) -> None:
+        await at_each_wake(self._backends.queue, FOLLOWED, self.run_once, lambda: self._pause)
+
+    async def run_once(self) -> int:
+        """Follow what has completed; returns how many runs that were."""
+        self._pause = self._config.interval
+        if not self._shards.is_leading:
+            return 0
+        followed = await self._backends.store.follow_ends(self._config.batch_size)
+        if followed.count:
+            self._backends.announce(followed.wakes)
+        if followed.count == self._config.batch_size:
+            self._pause = timedelta(0)
+        return followed.count
+
+
+_LEAST_PATIENCE = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyKeeperConfig:
+    interval: timedelta = timedelta(seconds=1)  # how often the store is asked at least
+    patience: timedelta = timedelta(milliseconds=100)  # between looks while the queue stands still
+    batch_size: int = 200  # runs in one step
+
+
+class KeyKeeper:
+    """Gives room in rate limits, named resources, quotas and `exclusive_by` to those who wait.
+
+    It decides nothing for good: keys are taken when a run is claimed, so that two keepers at once
+    are harmless. What a lost wake-up forgot is found by the next look.
+    """
+
+    name = "key keeper"
+
+    def __init__(
+        self,
+        backends: Backends,
+        shards: HeldShards,
+        config: KeyKeeperConfig | None = None,
+    ) -> None:
+        self._backends = backends
+        self._shards = shards
+        self._config = config or KeyKeeperConfig()
+        self._next_at: datetime | None = None  # when the next run may go, by the latest look
+        self._patience = _LEAST_PATIENCE
+        self.pause = timedelta(0)  # until the next look
+
+    async def run(self) -> None:
+        await at_each_wake(self._backends.queue, KEYS, self.run_once, lambda: self.pause)
+
+    async def run_once(self) -> int:
+        """Let runs go as far as there is room; returns how many."""
+        self.pause = self._config.interval
+        if not self._shards.is_leading:
+            return 0
+        released = await self._backends.store.release_keys(self._config.batch_size)
+        if not released.count:
+            self.pause = await self._until_next()
+            return 0
+        self._backends.announce(released.wakes)
+        self._next_at, self._patience = None, _LEAST_PATIENCE
+        self.pause = timedelta(0)
+        return released.count
+
+    async def _until_next(self) -> timedelta:
+        """Whoever could not go when its time had come waits for the queue to move."""
+        store = self._backends.store
+        next_at, now = await store.next_key_at(), await store.now()
+        if self._next_at is not None and self._next_at <= now:
+            self._patience = min(2 * self._patience, self._config.patience)
+        self._next_at = next_at
+        wait = self._config.interval if next_at is None else next_at - now
+        return max(min(wait, self._config.interval), self._patience)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerWatchConfig:
+    interval: timedelta = timedelta(seconds=5)  # how often the store is asked at least
+    batch_size: int = 1_000  # runs that ask for the same, in one transaction
+
+
+class WorkerWatch:
+    """Looks after runs that no worker could take when they came to the queue."""
+
+    name = "worker watch"
+
+    def __init__(
+        self, backends: Backends, shards: HeldShards, config: WorkerWatchConfig | None = None
+    ) -> None:
+        self._backends = backends
+        self._shards = shards
+        self._config = config or WorkerWatchConfig()
+        self._pause = timedelta(0)
+
+    async def run(self) -> None:
+        await at_each_wake(self._backends.queue, WORKERS, self.run_once, lambda: self._pause)
+
+    async def run_once(self) -> int:
+        """Let runs pass the gates again that a worker can take now; returns how many."""
+        self._pause = self._config.interval
+        if not self._shards.is_leading:
+            return 0
+        released = await self._backends.store.release_fitting(self._config.batch_size)
+        if released.count:
+            self._backends.announce(released.wakes)
+            self._pause = timedelta(0)  # there may be more
+        return released.count

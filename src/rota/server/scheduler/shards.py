@@ -1,0 +1,160 @@
+"""The shards of this server, as its own clock lets it believe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timedelta
+
+import structlog
+
+from rota.domain.ids import ServerId
+from rota.domain.lease import guard_margin, renewal_interval
+from rota.domain.shards import LEADING_SHARD
+from rota.operations.backends import Backends
+from rota.ports.clock import Clock
+from rota.ports.queue import SHARDS
+from rota.ports.records import Holding, NewServer, Ownership
+
+
+class HeldShards:
+    """What the scheduler's loops may work on.
+
+    Empty once the lease may be over by this node's clock, whether or not anybody said so: a server
+    that was stopped and goes on finds itself without shards, not with those of another.
+    """
+
+    def __init__(self, server: ServerId, clock: Clock) -> None:
+        self._server = server
+        self._clock = clock
+        self._epochs: Mapping[int, int] = {}
+        self._until = 0.0
+        self._to_tell: list[Callable[[], None]] = []
+
+    @property
+    def epochs(self) -> Mapping[int, int]:
+        """The epoch of each shard, by number."""
+        return self._epochs if self.is_current else {}
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the server's lease surely lasts, with shards or without."""
+        return self._clock.monotonic() < self._until
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether the duties that are not divided among servers are this one's.
+
+        Two at once are harmless, as all they write is guarded; a short time without is lateness.
+        """
+        return LEADING_SHARD in self.epochs
+
+    def ownership(self) -> Ownership:
+        return Ownership(self._server, self.epochs)
+
+    def on_gain(self, tell: Callable[[], None]) -> None:
+        """Be told whenever shards have come, or have come back."""
+        self._to_tell.append(tell)
+
+    def hold(self, epochs: Mapping[int, int], until: float) -> None:
+        """Hold exactly these, until a monotonic time."""
+        known = self.epochs
+        has_gained = any(known.get(number) != epoch for number, epoch in epochs.items())
+        self._epochs, self._until = dict(epochs), until
+        if has_gained:
+            for tell in self._to_tell:
+                tell()
+
+    def lose(self, ownership: Ownership, numbers: Collection[int]) -> None:
+        """The store said that these are not owned as was thought; what came since stays."""
+        stale = {(number, ownership.epochs.get(number)) for number in numbers}
+        self._epochs = dict(held for held in self._epochs.items() if held not in stale)
+
+
+log = structlog.get_logger()
+
+_HAND_OVER_TRIES = 5  # the rest goes with the next renewal
+_HAND_OVER_PAUSE = timedelta(milliseconds=20)
+_AFTER_AN_END = timedelta(milliseconds=20)  # how soon a lease that was not renewed is looked at
+
+
+class ShardKeeper:
+    """Keeps this server's lease, takes the shards that fall to it, and gives up those that do not.
+
+    A shard that is given up or left behind is announced, so that its next owner need not wait for
+    its turn to renew; the end of another server's lease is waited for.
+    """
+
+    name = "shard-keeper"
+
+    def __init__(
+        self, backends: Backends, clock: Clock, server: NewServer, held: HeldShards
+    ) -> None:
+        self._backends = backends
+        self._clock = clock
+        self._server = server
+        self._held = held
+        self._is_stopping = False
+        self._turn = asyncio.Lock()
+        self._pause = timedelta(0)
+
+    async def run(self) -> None:
+        listener = self._backends.queue.listen(SHARDS)
+        try:
+            while True:
+                await self.run_once()
+                await listener.wait(self._pause)
+        finally:
+            listener.close()
+
+    async def run_once(self) -> int:
+        """Renew; returns how many shards are held then."""
+        async with self._turn:
+            sent_at = self._clock.monotonic()
+            holding = await self._renew()
+            # Counted from the sending, so that it is over here before it is over in the store.
+            lasts = self._server.lease - guard_margin(self._server.lease)
+            held = {} if self._is_stopping else holding.shards
+            self._held.hold(held, sent_at + lasts.total_seconds())
+            self._pause = self._until_next(holding)
+        if holding.given:
+            log.info("shards.given", count=len(holding.given))
+            self._backends.queue.announce(SHARDS)
+        return len(holding.shards)
+
+    async def hand_over(self) -> None:
+        """Give up all shards and take none from here on, while this server finishes its work."""
+        self._is_stopping = True
+        self._held.hold({}, 0.0)
+        for _ in range(_HAND_OVER_TRIES):
+            if not await self.run_once():
+                return
+            await self._clock.sleep(_HAND_OVER_PAUSE)  # shards that are being fired stay behind
+
+    async def leave(self) -> None:
+        """Say goodbye. Nothing may renew after this."""
+        self._held.hold({}, 0.0)
+        async with self._turn:
+            await self._backends.store.leave_cluster(self._server.id)
+        self._backends.queue.announce(SHARDS)
+
+    async def _renew(self) -> Holding:
+        store = self._backends.store
+        holding = await store.keep_shards(self._server.id, stopping=self._is_stopping)
+        if not holding.alive:
+            await store.join(self._server)
+            if not self._server.is_alone:
+                log.info("server.joined", server=self._server.id)
+            self._backends.queue.announce(SHARDS)
+            holding = await store.keep_shards(self._server.id, stopping=self._is_stopping)
+        return holding
+
+    def _until_next(self, holding: Holding) -> timedelta:
+        """Until this lease is to be renewed, or another's may have ended."""
+        pause = renewal_interval(self._server.lease)
+        ends = [_left(it.expires_at, holding) for it in holding.servers if it.id != self._server.id]
+        return min([pause, *ends])
+
+
+def _left(expires_at: datetime, holding: Holding) -> timedelta:
+    return expires_at - holding.now + _AFTER_AN_END

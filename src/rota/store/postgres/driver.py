@@ -1,0 +1,221 @@
+"""Runs scripts on PostgreSQL: one transaction each, side by side with those of other servers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+import asyncpg
+
+from rota.domain.errors import RotaError, StaleTransition, Unavailable
+from rota.store.driving import Urgency
+from rota.store.postgres.connections import (
+    DRIVER_ERRORS,
+    NOW,
+    ClosedMeanwhile,
+    Connection,
+    Pools,
+    application_name,
+    begin,
+    translated,
+    undo,
+)
+from rota.store.queries import Statement, statements_of
+from rota.store.script import Lock, LookAgain, MakeScript, Many, Query, Rows, Script, Step
+from rota.store.ticker import Ticker
+
+T = TypeVar("T")
+_LIST = re.compile(r"= ANY\(:(\w+)\)")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+_PLAIN_INSERT = re.compile(r"INSERT INTO (\w+) \(([\w\s,]+)\)\s+SELECT \* FROM unnest\([^()]*\)")
+_MANY = 500  # rows that are copied into a table: that costs a third of arrays, and more to begin
+_TRIES = 10
+_PAUSE_SECONDS = 0.02
+# All that a transaction needs is set with its beginning, in the same round trip. A server that is
+# stopped in the middle of one must not hold its locks for ever. Keys lead, and lists are read from
+# their end, whatever the statistics say: of tables where rows come and go they are always wrong.
+_SETTINGS = """
+    SET LOCAL jit = off;
+    SET LOCAL enable_seqscan = off;
+    SET LOCAL enable_hashjoin = off;
+    SET LOCAL enable_mergejoin = off;
+    SET LOCAL statement_timeout = '35s';
+    SET LOCAL idle_in_transaction_session_timeout = '2s'
+"""
+BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED; {_SETTINGS}"
+BEGIN_READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_SETTINGS}"
+# Whoever waits for a lock keeps a connection from others. A renewal outlasts whoever may lock its
+# session while waiting for a gate; people wait as long as for anything else.
+_LOCK_TIMEOUTS = {
+    Urgency.RENEW: "3s",
+    Urgency.FIRE: "1s",
+    Urgency.GLANCE: "1s",
+    Urgency.CLAIM: "2s",
+    Urgency.FINISH: "2s",
+}
+_COME_AGAIN = (
+    LookAgain,
+    ClosedMeanwhile,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.InvalidCachedStatementError,
+)
+
+
+class Prepared:
+    """A statement in PostgreSQL's words, ready to be bound."""
+
+    def __init__(self, statement: Statement) -> None:
+        self.parameters = statement.parameters
+        self.lists = frozenset(_LIST.findall(statement.text))
+        self.is_batch = "unnest(" in statement.text
+        self.text = _PARAMETER.sub(
+            lambda match: f"${statement.parameters.index(match.group(1)) + 1}", statement.text
+        )
+        self.target = _target(statement.text)
+
+    def bind(self, step: Query | Lock) -> list[Any]:
+        return [
+            list(step.parameters[name]) if name in self.lists else step.parameters[name]
+            for name in self.parameters
+        ]
+
+
+def _target(text: str) -> tuple[str, list[str]] | None:
+    """Table and columns of a statement that inserts its rows as they are; None: of any other."""
+    match = _PLAIN_INSERT.fullmatch(text.strip().rstrip(";"))
+    return (match[1], re.findall(r"\w+", match[2])) if match else None
+
+
+@cache
+def _prepared_statements() -> Mapping[str, Prepared]:
+    statements = statements_of("postgres")
+    return {name: Prepared(statement) for name, statement in statements.items()}
+
+
+class PostgresDriver:
+    """Runs each script as one transaction, and once more if it lost against another."""
+
+    def __init__(self, pools: Pools, clock: Ticker | None) -> None:
+        self._pools = pools
+        self._clock = clock
+        self._statements = dict(_prepared_statements())
+        self._is_closed = False
+        self._settings = ""
+
+    def act_for(self, server: str) -> None:
+        """Let others see whose transactions these are, from now on."""
+        name = application_name(server).replace("'", "''")
+        self._settings = f"; SET LOCAL application_name = '{name}'"
+
+    async def write(self, make: MakeScript[T], urgency: Urgency) -> T:
+        """Run a script in a transaction and return once it is durable."""
+        return await self._run(make, urgency, _begin_write(urgency))
+
+    async def read(self, make: MakeScript[T], urgency: Urgency = Urgency.API) -> T:
+        """Run a script that only reads, on a snapshot of its own."""
+        return await self._run(make, urgency, BEGIN_READ)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await self._pools.close()
+
+    async def _run(self, make: MakeScript[T], urgency: Urgency, opening: str) -> T:
+        collided = False
+        for tries in range(1, _TRIES + 1):
+            try:
+                return await self._once(make, urgency, opening)
+            except _COME_AGAIN as error:
+                if tries == _TRIES:
+                    raise _given_up(error) from error
+                await _pause(tries)
+            except asyncpg.UniqueViolationError as error:
+                if collided or tries == _TRIES:
+                    raise translated(error) from error
+                collided = True  # the second look sees what the other has written
+            except DRIVER_ERRORS as error:
+                raise translated(error) from error
+        raise AssertionError("unreachable")
+
+    async def _once(self, make: MakeScript[T], urgency: Urgency, opening: str) -> T:
+        if self._is_closed:
+            raise Unavailable("the store is closed")
+        async with self._pools.connection(urgency) as connection:
+            try:
+                await begin(connection, opening + self._settings)
+                answer = await self._drive(connection, make(await self._now(connection)))
+                await connection.execute("COMMIT")
+            except BaseException:
+                await undo(connection)
+                raise
+            return answer
+
+    async def _now(self, connection: Connection) -> int:
+        if self._clock is not None:
+            return self._clock.now()
+        now: int = await connection.fetchval(NOW)
+        return now
+
+    async def _drive(self, connection: Connection, script: Script[T]) -> T:
+        try:
+            step = next(script)
+            while True:
+                try:
+                    rows = await self._execute(connection, step)
+                except StaleTransition as error:
+                    step = script.throw(error)
+                else:
+                    step = script.send(rows)
+        except StopIteration as stop:
+            answer: T = stop.value
+            return answer
+
+    async def _execute(self, connection: Connection, step: Step) -> Rows:
+        match step:
+            case Query():
+                prepared = self._statements[step.name]
+                rows: list[Any] = await connection.fetch(prepared.text, *prepared.bind(step))
+                return rows
+            case Lock():
+                prepared = self._statements[f"lock_{step.name}"]
+                await connection.execute(prepared.text, *prepared.bind(step))
+            case Many():
+                changed = await self._change(connection, step)
+                if step.exactly and changed != len(step.rows):
+                    raise StaleTransition(f"{step.name}: {len(step.rows)} rows, {changed} changed")
+        return ()
+
+    async def _change(self, connection: Connection, step: Many) -> int:
+        prepared = self._statements[step.name]
+        if prepared.target and len(step.rows) >= _MANY:
+            table, columns = prepared.target
+            copy = connection.copy_records_to_table
+            return _count(await copy(table, columns=columns, records=step.rows))
+        if prepared.is_batch and step.rows:
+            return _count(await connection.execute(prepared.text, *zip(*step.rows, strict=True)))
+        return sum([_count(await connection.execute(prepared.text, *row)) for row in step.rows])
+
+
+def _given_up(error: Exception) -> RotaError:
+    if isinstance(error, ClosedMeanwhile):
+        return translated(error)
+    return Unavailable(f"others were quicker {_TRIES} times: {error}", hint="try again")
+
+
+def _begin_write(urgency: Urgency) -> str:
+    timeout = _LOCK_TIMEOUTS.get(urgency)
+    return f"{BEGIN_WRITE}; SET LOCAL lock_timeout = '{timeout}'" if timeout else BEGIN_WRITE
+
+
+def _count(tag: str) -> int:
+    """How many rows a statement changed, by the last word of its answer."""
+    return int(tag.rsplit(" ", 1)[-1])
+
+
+async def _pause(tries: int) -> None:
+    seconds = random.uniform(0, _PAUSE_SECONDS * tries)  # noqa: S311 - so that two part ways
+    await asyncio.sleep(seconds)  # noqa: TID251 - milliseconds, which nobody's clock has to know

@@ -1,0 +1,224 @@
+"""What people do to carts, judged under the cart's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from rota.domain.carts import commands
+from rota.domain.carts.facts import CartFacts
+from rota.domain.carts.states import CANCELLING, CartState, ItemState, PauseReason
+from rota.domain.errors import Conflict, NotFound
+from rota.domain.gates import cart_key
+from rota.domain.ids import CartId, RunId
+from rota.domain.states import WAITING_STATES, Cause, RunState
+from rota.ports.carts import (
+    ApproveCart,
+    CancelCart,
+    Command,
+    Commanded,
+    EditCart,
+    EditedItem,
+    PauseCart,
+    ResumeCart,
+    RetryItems,
+)
+from rota.store.rows import cart_from, to_json
+from rota.store.script import Many, Row, Script, query
+from rota.store.scripts.carts.advancing import close_gate, hold_runs, pause
+from rota.store.scripts.carts.book import Book, count_wave, facts_of, open_book
+from rota.store.scripts.carts.loading import refuse_second
+from rota.store.scripts.carts.reading import selected
+from rota.store.scripts.effects import Effects, record
+from rota.store.scripts.gates import hold_gates_of
+from rota.store.scripts.queueing import EndOfWait, ask_to_stop, end_waiting
+from rota.store.scripts.releasing import release_jobs
+
+_MOST_NAMED = 100  # items beside one event
+
+
+def command(now: int, cart: CartId, what: Command, actor: str) -> Script[Commanded]:
+    """Do what was asked for, or raise why not."""
+    book = yield from open_book(now, cart)
+    effects = Effects(carts=True)
+    concerned = yield from _obey(now, book, what, effects, actor)
+    if concerned is not None:
+        book.version += 1
+    yield book.save()
+    wakes = yield from effects.conclude()
+    [row] = yield query("carts_to_change", ids=[cart])
+    return Commanded(cart_from(row), wakes, concerned is not None, concerned or 0)
+
+
+def _obey(now: int, book: Book, what: Command, effects: Effects, actor: str) -> Script[int | None]:
+    """How many items it concerned; None: it was so already."""
+    match what:
+        case PauseCart():
+            return (yield from _pause(now, book, effects, actor))
+        case ResumeCart():
+            return (yield from _resume(now, book, what, effects, actor))
+        case CancelCart():
+            return (yield from _cancel(now, book, what, effects, actor))
+        case ApproveCart():
+            return (yield from _approve(now, book, what, actor))
+        case RetryItems():
+            return (yield from _retry(now, book, what, effects, actor))
+        case EditCart():
+            return (yield from _edit(now, book, what, effects, actor))
+
+
+def _pause(now: int, book: Book, effects: Effects, actor: str) -> Script[int | None]:
+    if not commands.pause((yield from facts_of(book))):
+        return None
+    yield from pause(now, book, PauseReason.PERSON, effects, actor=actor)
+    return 0
+
+
+def _resume(
+    now: int, book: Book, what: ResumeCart, effects: Effects, actor: str
+) -> Script[int | None]:
+    if what.allow is not None:
+        failures = replace(book.rules.failures, allow=what.allow)
+        book.rules = replace(book.rules, failures=failures)
+        book.breach_wave = None
+    facts = yield from facts_of(book)
+    state = commands.resume(facts)
+    yield from _refuse_gone_jobs(book)
+    if commands.is_check_void(facts):
+        book.check_run = None
+    book.state, book.reason, book.look_at = state, "", now
+    released = yield query("let_runs_of_cart_go", key=cart_key(book.id), now=now)
+    effects.times |= bool(released)
+    told = {} if what.allow is None else {"allow": str(what.allow)}
+    yield record("cart.resumed", now, [book.id], actor=actor, **told)
+    return 0
+
+
+def _refuse_gone_jobs(book: Book) -> Script[None]:
+    """A job that was deleted does not come back: one of its name is another."""
+    for row in (yield query("gone_jobs_of_items", cart=book.id)):
+        raise Conflict(
+            f"job {row['name']}, which its items need, was deleted",
+            code="job_deleted",
+            hint=f"submit a new cart for what is left: rota cart items {book.id} --state pending",
+        )
+
+
+def _cancel(
+    now: int, book: Book, what: CancelCart, effects: Effects, actor: str
+) -> Script[int | None]:
+    _refuse_changed(book, what.expected_version)
+    is_new = commands.cancel((yield from facts_of(book)))
+    if is_new:
+        book.ending, book.state, book.reason = CartState.CANCELLED, CartState.RUNNING, CANCELLING
+        book.look_at = now
+        yield from hold_runs(now, book, effects)  # nothing begins after the answer
+        yield record("cart.cancelled", now, [book.id], actor=actor)
+    if what.stops_running:
+        rows = yield query("running_runs_of_cart", cart=book.id)
+        yield from ask_to_stop(now, rows, effects, actor)
+    return 0 if is_new else None
+
+
+def _approve(now: int, book: Book, what: ApproveCart, actor: str) -> Script[int | None]:
+    facts = yield from facts_of(book)
+    commands.approve(facts, what.by, book.created_by, what.wave)
+    book.approved_by, book.look_at = actor, now
+    yield record("cart.approved", now, [book.id], actor=actor, wave=facts.pending_wave)
+    return 0
+
+
+def _retry(
+    now: int, book: Book, what: RetryItems, effects: Effects, actor: str
+) -> Script[int | None]:
+    meant = selected(book.id, what.selection)
+    rows = yield query("count_to_retry", **meant)
+    items: int = sum(row["count"] for row in rows)
+    facts = yield from facts_of(book)
+    state = commands.retry(facts, items)
+    if facts.is_final:
+        yield from refuse_second(book.project, book.name)
+        book.current_wave, book.ended_at = 0, None
+    yield query("retry_items", **meant, versions=to_json(what.versions))
+    for row in rows:
+        book.count(ItemState(row["state"]), -row["count"])
+    yield from _put_back_later_waves(now, book, effects)
+    yield from count_wave(book)
+    book.state, book.look_at, book.breach_wave = state, now, None
+    book.reason = "" if facts.is_final else book.reason
+    yield record("cart.retried", now, [book.id], actor=actor, items=items)
+    return items
+
+
+def _put_back_later_waves(now: int, book: Book, effects: Effects) -> Script[None]:
+    """What nobody has begun of later waves waits until the items that run again have ended."""
+    [first] = yield query("pending_wave", cart=book.id)
+    found = yield query("items_out_of_order", cart=book.id, wave=first["wave"])
+    if not found:
+        return
+    numbers = {row["id"]: row["number"] for row in found}
+    gates = yield from hold_gates_of(numbers)
+    rows = yield query("runs_to_change", ids=numbers.keys())
+    runs = [RunId(r["id"]) for r in rows if r["state"] in WAITING_STATES and not r["attempt"]]
+    yield from end_waiting(now, runs, EndOfWait(RunState.SKIPPED, Cause.PUT_BACK), effects)
+    yield Many("put_back_item", [(book.id, numbers[run]) for run in runs])
+    yield from release_jobs(now, gates, effects)
+    book.open -= len(runs)
+
+
+def _edit(now: int, book: Book, what: EditCart, effects: Effects, actor: str) -> Script[int | None]:
+    _refuse_changed(book, what.expected_version)
+    facts = yield from facts_of(book)
+    commands.edit(facts)
+    commands.edit_between(facts, what.rules.between, what.by, book.created_by)
+    keys = [item.key for item in what.items]
+    rows = yield query("items_by_key", cart=book.id, keys=keys)
+    found = {row["key"]: row for row in rows}
+    for item in what.items:
+        _refuse_edit(facts, item, found.get(item.key))
+    if what.items or what.rules.between != book.rules.between:
+        yield from close_gate(now, book, effects, actor=actor)
+    yield from _change_items(book, what.items, found)
+    if what.rules.failures != book.rules.failures:
+        book.breach_wave = None  # it is judged anew
+    book.rules, book.look_at = what.rules, now
+    rules = what.rules.to_document()
+    yield record("cart.edited", now, [book.id], actor=actor, items=keys[:_MOST_NAMED], rules=rules)
+    return len(what.items)
+
+
+def _refuse_changed(book: Book, expected_version: int | None) -> None:
+    if expected_version not in (None, book.version):
+        raise Conflict(
+            "the cart was changed meanwhile", code="changed_meanwhile", hint="look again"
+        )
+
+
+def _refuse_edit(facts: CartFacts, item: EditedItem, row: Row | None) -> None:
+    """Raise why this item cannot be changed so, if it cannot."""
+    if row is None:
+        raise NotFound(f'the cart has no item "{item.key}"', code="item_not_found")
+    commands.edit_wave(facts, row["wave"])
+    if row["state"] != ItemState.PENDING:
+        raise Conflict(f'the item "{item.key}" has ended', code="item_ended")
+    if item.wave is not None:
+        commands.edit_wave(facts, item.wave)
+
+
+def _change_items(
+    book: Book, items: Sequence[EditedItem], found: Mapping[str, Row]
+) -> Script[None]:
+    values = [_edited(book.id, item, found[item.key]) for item in items]
+    yield Many("edit_item", values)
+    book.count(ItemState.SKIPPED, sum(item.is_skipped for item in items))
+
+
+def _edited(cart: CartId, item: EditedItem, row: Row) -> tuple[object, ...]:
+    """Values for `edit_item`, in its order."""
+    return (
+        row["wave"] if item.wave is None else item.wave,
+        row["inputs"] if item.inputs is None else to_json(item.inputs),
+        ItemState.SKIPPED if item.is_skipped else ItemState.PENDING,
+        cart,
+        row["number"],
+    )

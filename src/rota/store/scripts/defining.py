@@ -1,0 +1,205 @@
+"""Jobs: created, changed, held, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rota.domain.errors import Conflict, StaleTransition
+from rota.domain.ids import JobId, RunId, micros, shard_of
+from rota.domain.keys import Declaration
+from rota.domain.states import Cause, RunState
+from rota.ports.carts import NO_TEMPLATES, TemplateChanges
+from rota.ports.records import NewCalendar, NewJob, RemovedJob, ScheduleMove, Wakes
+from rota.store.rows import optional_micros, to_json
+from rota.store.script import Many, Script, query
+from rota.store.scripts import calendars, weighing
+from rota.store.scripts.carts import templates
+from rota.store.scripts.effects import Effects, record
+from rota.store.scripts.firing import (
+    answer_overdue,
+    answered_to,
+    insert_unanswered,
+    moved_meanwhile,
+)
+from rota.store.scripts.following_jobs import forget_jobs, refuse_rings, save_dependencies
+from rota.store.scripts.gates import hold_gates
+from rota.store.scripts.keys import declaring
+from rota.store.scripts.queueing import EndOfWait, end_waiting
+from rota.store.scripts.releasing import hold_job, release_jobs, unhold_job
+from rota.store.scripts.rules import RulesBook
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """What one save creates, changes and deletes."""
+
+    jobs: Sequence[NewJob]
+    removed: Sequence[RemovedJob]
+    calendars: Sequence[NewCalendar] = ()
+    templates: TemplateChanges = NO_TEMPLATES
+    declarations: Sequence[Declaration] = ()
+    shares: Sequence[str] = ()  # that jobs may name from now on
+
+
+def save(now: int, definitions: Definitions, actor: str, book: RulesBook) -> Script[Wakes]:
+    """Create, change and delete, all or none."""
+    effects = Effects(times=True, keys=bool(definitions.declarations))
+    jobs = sorted(definitions.jobs, key=lambda job: (job.project, job.name))
+    users = yield from calendars.hold(definitions.calendars, jobs)
+    yield from templates.save(now, definitions.templates, actor, effects)
+    known = [job.id for job in jobs if job.expected_version]
+    yield from hold_gates({*known, *(job.id for job in definitions.removed), *users})
+    # Before the calendars: a change of one moves the version of every schedule that uses it.
+    seen = [(job.id, job.expected_schedule_version) for job in jobs]
+    seen += [(job.id, job.expected_schedule_version) for job in definitions.removed]
+    yield from _require_seen(seen)
+    for job in jobs:
+        if job.overdue is not None:
+            yield from answer_overdue(now, job.overdue, book, effects)
+    yield from calendars.write(now, definitions.calendars, actor)
+    yield from declaring.save(now, definitions.declarations, actor)
+    effects.keys |= bool(definitions.declarations)
+    yield from weighing.add_shares(now, definitions.shares, actor)
+    for job in jobs:
+        yield from _save(now, job, actor)
+    yield from calendars.save_uses(jobs)
+    yield from save_dependencies(now, jobs, book, effects)
+    if definitions.removed:
+        yield from _remove(now, definitions.removed, book, effects, actor)
+    changed = [job.id for job in jobs if job.expected_version]
+    created = [job.id for job in jobs if not job.expected_version]
+    for kind, ids in (("job.created", created), ("job.changed", changed)):
+        if ids:
+            yield record(kind, now, ids, actor=actor)
+    limited = [job.id for job in jobs if job.expected_version and job.rules.max_concurrency]
+    if limited:
+        yield query("count_at_gate", ids=limited)
+    yield from release_jobs(now, changed, effects)
+    yield from refuse_rings(jobs)
+    return (yield from effects.conclude())
+
+
+def _save(now: int, job: NewJob, actor: str) -> Script[None]:
+    shard, enabled = shard_of(job.id), int(job.enabled)
+    if job.expected_version == 0:
+        taken = yield query("live_job", project=job.project, name=job.name)
+        if taken:
+            raise _changed_meanwhile(job.name)
+        yield Many(
+            "insert_job",
+            [(job.id, job.project, job.name, shard, job.set_name, actor, now, enabled)],
+        )
+    else:
+        try:
+            yield Many(
+                "update_job",
+                [(job.set_name, now, enabled, int(job.restarts), job.id, job.expected_version)],
+            )
+        except StaleTransition as error:
+            raise _changed_meanwhile(job.name) from error
+    yield from _require_cursor(job.id, job.claimed_cursor)
+    yield from insert_unanswered([(job.id, job.unanswered)])
+    version = job.expected_version + 1
+    document, rules = to_json(job.document), to_json(job.rules)
+    yield Many("insert_job_version", [(job.id, version, document, job.digest, rules, actor, now)])
+    values = (
+        job.id,
+        shard,
+        optional_micros(job.next_at),
+        micros(job.anchor),
+        optional_micros(job.held_from),
+        answered_to(job.unanswered),
+        int(job.restarts or job.claimed_cursor is not None),
+        int(job.restarts),
+    )
+    yield Many("upsert_schedule", [values])
+
+
+def _require_seen(seen: Sequence[tuple[JobId, int | None]]) -> Script[None]:
+    """`Conflict` if a schedule was held, let go or moved since somebody looked at it."""
+    expected = {job: version for job, version in seen if version is not None}
+    rows = (yield query("claimed_schedules", ids=list(expected))) if expected else ()
+    stands = {row["job_id"]: row["version"] for row in rows}
+    for job, version in expected.items():
+        if stands.get(job) != version:
+            raise moved_meanwhile(job)
+
+
+def _require_cursor(job: JobId, claimed: datetime | None) -> Script[None]:
+    """`Conflict` if a schedule is to move on from where it no longer stands."""
+    if claimed is None:
+        return
+    rows = yield query("claimed_schedules", ids=[job])
+    stands = [row["held_from"] if row["next_at"] is None else row["next_at"] for row in rows]
+    if stands != [micros(claimed)]:
+        raise moved_meanwhile(job)
+
+
+def _changed_meanwhile(name: str) -> Conflict:
+    return Conflict(
+        f"job {name} was changed by someone else meanwhile",
+        code="job_changed",
+        hint="look at the new version and apply again",
+    )
+
+
+def _remove(
+    now: int, removed: Sequence[RemovedJob], book: RulesBook, effects: Effects, actor: str
+) -> Script[None]:
+    """What a pause holds, or what waits for other jobs, ends with its job: nobody could free it."""
+    for job in removed:
+        yield from _require_cursor(job.id, job.claimed_cursor)
+    yield from insert_unanswered((job.id, job.unanswered) for job in removed)
+    ids = [job.id for job in removed]
+    held = yield query("waiting_runs_of_paused_jobs", ids=ids)
+    following = yield query("waiters_of_jobs", jobs=ids)
+    if held or following:
+        runs = [RunId(row["id"]) for row in (*held, *following)]
+        end = EndOfWait(RunState.SKIPPED, Cause.DELETED, actor)
+        yield from end_waiting(now, runs, end, effects)
+    gone = yield query("delete_jobs", ids=ids, now=now)
+    yield query("delete_schedules", ids=ids)
+    yield query("forget_calendar_uses", ids=ids)
+    if gone:
+        yield from forget_jobs(now, gone, book, effects)
+        names = [row["name"] for row in gone]
+        yield record("job.deleted", now, [row["id"] for row in gone], actor=actor, names=names)
+
+
+def move(now: int, moves: Sequence[ScheduleMove], actor: str, book: RulesBook) -> Script[Wakes]:
+    """Pause, resume, enable, disable or skip, all or none; queued runs follow."""
+    effects = Effects(times=True)
+    yield from hold_gates({item.job_id for item in moves})
+    for item in moves:
+        if item.overdue is not None:
+            yield from answer_overdue(now, item.overdue, book, effects)
+        yield from _move(now, item, actor)
+    yield from insert_unanswered((item.job_id, item.unanswered) for item in moves)
+    for kind in sorted({item.kind for item in moves}):
+        ids = [item.job_id for item in moves if item.kind == kind]
+        yield record(f"job.{kind}", now, ids, actor=actor)
+    for item in moves:
+        if item.paused:
+            yield from hold_job(now, item.job_id, effects)
+        else:
+            yield from unhold_job(now, item.job_id, book, effects)
+    return (yield from effects.conclude())
+
+
+def _move(now: int, item: ScheduleMove, actor: str) -> Script[None]:
+    values = (
+        optional_micros(item.next_at),
+        optional_micros(item.held_from),
+        answered_to(item.unanswered),
+        item.job_id,
+        item.expected_schedule_version,
+        optional_micros(item.expected_next_at),
+    )
+    flags = int(item.enabled), int(item.paused), optional_micros(item.paused_until)
+    try:
+        yield Many("move_schedule", [values])
+        yield Many("set_job_flags", [(*flags, now, actor, item.job_id)])
+    except StaleTransition as error:
+        raise moved_meanwhile(item.job_id) from error

@@ -1,0 +1,181 @@
+"""Letting runs go that waited for a key, as far as there is room in it now."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import nsmallest
+
+from rota.domain.key_gates import Wait, room_of
+from rota.domain.keys import Key, KeyKind, KeyState, Shortage
+from rota.domain.states import RunState
+from rota.ports.records import Released
+from rota.store.rows import to_json
+from rota.store.script import Row, Script, lock, query
+from rota.store.scripts.effects import Effects
+from rota.store.scripts.fitting import fitting
+from rota.store.scripts.gates import hold_free_gates
+from rota.store.scripts.keys.admitting import Ask, answer, ask_of
+from rota.store.scripts.keys.changing import Change, changed_keys
+from rota.store.scripts.keys.keeping import keep
+from rota.store.scripts.keys.states import ends_of_lines, load_states, rank_in
+from rota.store.scripts.keys.waiting import wait_for_keys
+from rota.store.scripts.memory import Memory
+from rota.store.scripts.queueing import let_through
+from rota.store.scripts.releasing import pass_gates
+
+_PAGE = 2_000  # rows of one look at who has keys
+_SWEPT = 100  # keys of one look at who waits
+_BESIDE = 10  # runs that are told anew when they may go, beside those that go
+_RETOLD = 1_000  # runs that are told anew when what they wait for has changed
+_INEXACT = 1_000_000  # microseconds by which a run may be told a wrong time
+_MAY_HAVE_KEYS = frozenset(
+    {RunState.QUEUED, RunState.CLAIMED, RunState.PROCESSING, RunState.UNKNOWN}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the next look goes on."""
+
+    key: Key = ""  # among those who have keys
+    seq: int = 0
+    waited: Key = ""  # among the keys that runs wait for
+    at: int = 0  # whose time had come by then, has been looked at
+    told: frozenset[Change] = frozenset()  # of what changed of late, who waits for it knows
+    is_rekeying: bool = False  # runs are to take keys that were declared after them
+
+    @property
+    def is_start(self) -> bool:
+        return not self.key and not self.waited
+
+
+def release(now: int, limit: int, place: Place, memory: Memory) -> Script[tuple[Released, Place]]:
+    """Look at keys that were freed, whose time has come, and at some more that runs wait for.
+
+    Returns how many runs went or wait for something else now, and where the next look goes on.
+    """
+    old, place = yield from _left_behind(place, limit)
+    swept, place = yield from _sweep(place)
+    changed, told = yield from changed_keys(place.at, place.told)
+    due = {row["key"] for row in (yield query("due_keys", now=now, limit=limit))}
+    keys = {row["key"] for row in old} | swept | due | changed
+    states = yield from load_states(now, keys)
+    rooms = {key: _room(states.get(key), now, limit) for key in keys}
+    wanted = {key: room for key, room in rooms.items() if room or key in due | changed}
+    effects = Effects(memory=memory)
+    count = (yield from _let_go(now, wanted, changed, limit, effects)) if wanted else 0
+    yield from _clear(old)
+    wakes = yield from effects.conclude()
+    is_rekeying = bool((yield query("rekeying")))
+    return Released(count, wakes), replace(place, at=now, told=told, is_rekeying=is_rekeying)
+
+
+def _left_behind(place: Place, limit: int) -> Script[tuple[list[Row], Place]]:
+    """What runs have no more, of so many keys at most."""
+    page = yield query("run_key_page", after_key=place.key, after_seq=place.seq, limit=_PAGE)
+    old = [row for row in page if row["state"] not in _MAY_HAVE_KEYS]
+    freed = list(dict.fromkeys(row["key"] for row in old))
+    if len(freed) > limit:
+        return [row for row in old if row["key"] <= freed[limit - 1]], place
+    if len(page) < _PAGE:
+        return old, replace(place, key="", seq=0)
+    return old, replace(place, key=page[-1]["key"], seq=page[-1]["seq"])
+
+
+def _clear(old: Sequence[Row]) -> Script[None]:
+    """The last thing, as it locks whatever runs are free to be locked."""
+    if old:
+        keys = {row["key"] for row in old}
+        yield query("forget_run_keys", keys=keys, seqs={row["seq"] for row in old})
+        yield query("forget_shared_keys", keys=keys)
+
+
+def _sweep(place: Place) -> Script[tuple[set[Key], Place]]:
+    """Some keys that runs wait for: nothing is forgotten for ever, whoever failed to tell of it."""
+    keys: list[Key] = []
+    for kind in sorted(KeyKind):
+        first, end = f"{kind}:", f"{kind};"  # between them are all keys of the kind
+        if len(keys) < _SWEPT and place.waited < end:
+            after, limit = max(first, place.waited), _SWEPT - len(keys)
+            rows = yield query("waited_shared_keys", after=after, until=end, limit=limit)
+            keys += [row["key"] for row in rows]
+    return set(keys), replace(place, waited=keys[-1] if len(keys) == _SWEPT else "")
+
+
+def _room(state: KeyState | None, now: int, limit: int) -> int:
+    return limit if state is None else min(room_of(state, now), limit)
+
+
+def _let_go(
+    now: int, rooms: Mapping[Key, int], changed: Collection[Key], limit: int, effects: Effects
+) -> Script[int]:
+    most = min(max(rooms.values()), limit // len(rooms) + 1) + _BESIDE
+    found = yield from _first(rooms.keys() - changed, most)
+    if changed:
+        found += yield from _first(changed, _RETOLD // len(changed) + _BESIDE)
+    rows = yield from _hold(found, rooms)
+    if not rows:
+        return 0
+    short, kept = yield from answer(now, [_ask_again(row) for row in rows], freed=rooms)
+    passing = [row for row in rows if row["id"] not in short]
+    moved = yield from _tell(now, [row for row in rows if row["id"] in short], short, changed)
+    if passing:
+        yield from pass_gates(now, passing, effects, _enter)
+    yield from keep(now, kept)
+    return len(passing) + moved
+
+
+def _ask_again(row: Row) -> Ask:
+    since = max(row["created_at"], row["release_at"], row["claimed_at"] or 0)
+    return ask_of(row)._replace(wait=Wait(row["blocked_on"], since))
+
+
+def _first(keys: Collection[Key], most: int) -> Script[list[Row]]:
+    """So many of those who wait for each key, the first to go."""
+    ends = yield from ends_of_lines(keys)
+    lines = sorted({(row["key"], row["priority"]) for row in ends})
+    asked = [{"key": key, "priority": priority} for key, priority in lines]
+    waiting: dict[Key, dict[str, Row]] = defaultdict(dict)
+    for row in (yield query("key_candidates", keys=to_json(asked), limit=most)) if asked else ():
+        waiting[row["key"]][row["id"]] = row
+    return [row for rows in waiting.values() for row in nsmallest(most, rows.values(), rank_in)]
+
+
+def _enter(now: int, rows: Sequence[Row], effects: Effects) -> Script[None]:
+    yield from let_through(now, (yield from fitting(now, rows, effects)), effects)
+
+
+def _hold(found: Sequence[Row], keys: Collection[Key]) -> Script[list[Row]]:
+    """Those of these runs that nobody else is about to change, the first to go first."""
+    carts = {row["cart"] for row in found} - {None}
+    if carts:
+        yield lock("used_carts", ids=sorted(carts))
+    held = yield from hold_free_gates({row["job_id"] for row in found})
+    ids = [row["id"] for row in found if row["job_id"] in held]
+    rows = (yield query("key_waiters_to_release", ids=ids, keys=keys)) if ids else ()
+    return sorted((row for row in rows if row["cart"] in {None, *carts}), key=rank_in)
+
+
+def _tell(
+    now: int,
+    rows: Sequence[Row],
+    short: Mapping[str, Sequence[Shortage]],
+    changed: Collection[Key],
+) -> Script[int]:
+    """Let runs wait on, where that is news to them; returns how many wait for another key now."""
+    news = {
+        row["seq"]: short[row["id"]]
+        for row in rows
+        if row["blocked_on"] in changed or _is_news(now, row, short[row["id"]])
+    }
+    yield from wait_for_keys(news)
+    return sum(1 for row in rows if row["blocked_on"] != short[row["id"]][0].key)
+
+
+def _is_news(now: int, row: Row, short: Sequence[Shortage]) -> bool:
+    key, told, at = short[0].key, row["eligible_at"], short[0].eligible_at
+    if row["blocked_on"] != key or (told is None) != (at is None):
+        return True
+    return told is not None and at is not None and (told <= now or abs(at - told) > _INEXACT)

@@ -1,0 +1,237 @@
+"""Letting runs go that waited: for their time, for a slot of their job, for the end of a pause."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from rota.domain.gates import (
+    ActiveRun,
+    Admission,
+    BackfillRules,
+    JobRules,
+    backfill_key,
+    backfill_room,
+    job_key,
+    pause_key,
+    paused,
+    releasable,
+    turn_reason,
+    waiting_reason,
+)
+from rota.domain.ids import JobId, RunId
+from rota.domain.run import Reason, Trigger
+from rota.domain.states import Cause, RunState
+from rota.ports.records import Released, Wakes
+from rota.store.rows import reasons_to
+from rota.store.script import Many, Query, Row, Script, lock, query
+from rota.store.scripts.effects import Effects, record
+from rota.store.scripts.gatekeeper import (
+    Gatekeeper,
+    active_run,
+    backfill_rules,
+    job_rules,
+    other_run,
+)
+from rota.store.scripts.gates import HoldGates
+from rota.store.scripts.letting_go import let_waiters_go
+from rota.store.scripts.memory import Memory
+from rota.store.scripts.punctuality import end_of_wait
+from rota.store.scripts.queueing import EndOfWait, cancel, end_waiting, enqueue
+from rota.store.scripts.rules import RulesBook
+
+Enter: TypeAlias = Callable[[int, Sequence[Row], Effects], Script[None]]
+_PAGE = 200
+
+
+def release_eligible(now: int, limit: int, hold: HoldGates, memory: Memory) -> Script[Released]:
+    """Runs whose time or back-off has come pass the gates."""
+    concerned = yield query("eligible_jobs", now=now, limit=limit)
+    if not concerned:
+        return Released(0, Wakes())
+    carts = {row["cart"] for row in concerned} - {None}
+    if carts:
+        yield lock("used_carts", ids=sorted(carts))
+    held = yield from hold({row["job_id"] for row in concerned})
+    found = yield query("eligible_runs", now=now, limit=limit)
+    rows = [row for row in found if row["job_id"] in held and row["cart"] in {None, *carts}]
+    effects = Effects(memory=memory)
+    by_age = sorted(rows, key=lambda row: row["seq"])  # the older goes before
+    yield from pass_gates(now, by_age, effects, enqueue)
+    wakes = yield from effects.conclude()
+    return Released(len(rows), wakes)
+
+
+def pass_gates(now: int, rows: Sequence[Row], effects: Effects, enter: Enter) -> Script[None]:
+    """Runs that wait come to the gates of their jobs in this order; those that pass `enter`."""
+    gatekeeper = Gatekeeper()
+    yield from gatekeeper.load(
+        now,
+        {row["job_id"] for row in rows},
+        leave_out=[row["id"] for row in rows],
+        backfills={row["backfill"] for row in rows if row["backfill"] is not None},
+        carts={row["cart"] for row in rows if row["cart"] is not None},
+    )
+    going: list[Row] = []
+    blocked: list[tuple[Row, Admission]] = []
+    skipped: dict[str, list[RunId]] = defaultdict(list)  # by cause
+    for row in rows:
+        admission = gatekeeper.admit(row["job_id"], active_run(row), row["previous_due"])
+        if admission.state is RunState.QUEUED:
+            going.append(row)
+        elif admission.state is RunState.BLOCKED:
+            blocked.append((row, admission))
+        else:
+            skipped[admission.cause].append(RunId(row["id"]))
+    yield from enter(now, going, effects)
+    if blocked:
+        yield from _block(now, blocked)
+    for cause, runs in skipped.items():
+        yield from end_waiting(now, runs, EndOfWait(RunState.SKIPPED, cause), effects)
+    yield from apply_side_effects(now, gatekeeper, effects, "scheduler")
+
+
+def _block(now: int, blocked: Sequence[tuple[Row, Admission]]) -> Script[None]:
+    values = [(a.blocked_on, reasons_to(a.reasons), row["id"]) for row, a in blocked]
+    yield Many("block_run", values)
+    bounds = [(end_of_wait(row["release_at"], a), row["id"]) for row, a in blocked if a.within]
+    if bounds:
+        yield Many("bound_wait", bounds)
+    yield record("run.blocked", now, [row["id"] for row, _ in blocked], actor="scheduler")
+
+
+def apply_side_effects(
+    now: int, gatekeeper: Gatekeeper, effects: Effects, actor: str
+) -> Script[None]:
+    """End superseded runs, stop cancelled ones, and let go who waited for those."""
+    if gatekeeper.superseded:
+        end = EndOfWait(RunState.SKIPPED, Cause.SUPERSEDED, actor)
+        yield from end_waiting(now, gatekeeper.superseded, end, effects)
+    if gatekeeper.to_cancel:
+        stopped = yield from cancel(now, gatekeeper.to_cancel, effects, actor)
+        yield from release_jobs(now, set(stopped.values()), effects)
+
+
+def release_jobs(now: int, jobs: Collection[str], effects: Effects) -> Script[int]:
+    """Let runs go that waited for a slot of these jobs, or for their turn in a backfill of them.
+
+    The transaction holds the gates of these jobs.
+    """
+    released = 0
+    if jobs:
+        for row in (yield query("waited_jobs", ids=jobs)):
+            released += yield from _release(now, job_rules(row), effects)
+    return released
+
+
+def _release(now: int, gate: JobRules, effects: Effects) -> Script[int]:
+    if gate.is_paused:
+        return 0
+    rows = yield query("active_runs", ids=[gate.job_id], now=now)
+    others = map(other_run, rows)
+    active = [run for run in others if run.state is not RunState.BLOCKED or run.is_held]
+    going = yield from _free_of_job(gate, active)
+    going += yield from _next_of_backfills(gate, active)
+    yield from enqueue(now, going, effects)
+    return len(going)
+
+
+def _free_of_job(gate: JobRules, active: list[ActiveRun]) -> Script[list[Row]]:
+    """Runs that waited for a slot and have one now; they become part of `active`.
+
+    Those that no schedule asked for are looked at again by themselves: however many due times
+    wait for one another, they wait for a slot only.
+    """
+    going = yield from _free_among("waiting_runs", gate, active)
+    if gate.max_concurrency is not None:
+        going += yield from _free_among("waiting_triggered_runs", gate, active)
+    return going
+
+
+def _free_among(waiting: str, gate: JobRules, active: list[ActiveRun]) -> Script[list[Row]]:
+    going: list[Row] = []
+    page: Sequence[Row] = ()
+    while True:
+        after = page[-1]["seq"] if page else 0
+        page = yield query(waiting, key=job_key(gate.job_id), after=after, limit=_PAGE)
+        gone = {run.id for run in active}
+        candidates = [active_run(row) for row in page if row["id"] not in gone]
+        free = set(releasable(gate, candidates, active))
+        going += [row for row in page if row["id"] in free]
+        active += [_queued(row) for row in page if row["id"] in free]
+        if len(page) < _PAGE or not free:
+            return going
+
+
+def _next_of_backfills(gate: JobRules, active: list[ActiveRun]) -> Script[list[Row]]:
+    """The same for the job's backfills, which take the slots that others leave them."""
+    going: list[Row] = []
+    for backfill in (yield from _waited_backfills(gate.job_id)):
+        room = backfill_room(gate, backfill, active)
+        if room:
+            key = backfill_key(backfill.id)
+            rows = yield query("waiting_runs", key=key, after=0, limit=room)
+            going += rows
+            active += [_queued(row) for row in rows]
+    return going
+
+
+def _waited_backfills(job: JobId) -> Script[list[BackfillRules]]:
+    rows = yield query("waited_backfills", job=job)
+    return [backfill_rules(row) for row in rows]
+
+
+def _queued(row: Row) -> ActiveRun:
+    return replace(active_run(row), state=RunState.QUEUED)
+
+
+def hold_job(now: int, job: JobId, effects: Effects) -> Script[None]:
+    """A job is paused: what was queued, or waited for a slot, now waits for the pause's end."""
+    [row] = yield query("job_gates", ids=[job])
+    admission = paused(job_rules(row))
+    key, reasons = admission.blocked_on, admission.reasons
+    held = yield query("block_queued_runs", job=job, key=key, reasons=reasons_to(reasons))
+    if held:
+        yield record("run.blocked", now, [run["id"] for run in held], actor="scheduler")
+        effects.lines.leave(run["chain"] for run in held)
+    for trigger in (Trigger.SCHEDULE, Trigger.MANUAL):
+        yield _move_waiters(job_key(job), key, reasons, trigger)
+    for backfill in (yield from _waited_backfills(job)):
+        yield _move_waiters(backfill_key(backfill.id), key, reasons, backfill=backfill.id)
+    yield query("tell_waiters", key=key, reasons=reasons_to(reasons))
+
+
+def unhold_job(now: int, job: JobId, book: RulesBook, effects: Effects) -> Script[None]:
+    """A pause is over: what it held waits for a slot like any other, and goes if there is one."""
+    [row] = yield query("job_gates", ids=[job])
+    gate, old_key = job_rules(row), pause_key(job)
+    if gate.after:  # the gate after that of the pause
+        while (yield from let_waiters_go(now, old_key, _PAGE, book, effects)) == _PAGE:
+            pass
+    for trigger in (Trigger.SCHEDULE, Trigger.MANUAL):
+        yield _move_waiters(old_key, job_key(job), (waiting_reason(gate, trigger),), trigger)
+    for held in (yield query("held_backfills", key=old_key)):
+        backfill = backfill_rules(held)
+        reasons = (turn_reason(gate, backfill),)
+        yield _move_waiters(old_key, backfill_key(backfill.id), reasons, backfill=backfill.id)
+    yield from release_jobs(now, [job], effects)
+
+
+def _move_waiters(
+    old_key: str,
+    key: str,
+    reasons: tuple[Reason, ...],
+    trigger: Trigger = Trigger.BACKFILL,
+    backfill: str = "",
+) -> Query:
+    """Let runs wait on another key; which ones, schedule or not and of which backfill, is given."""
+    return query(
+        "move_waiters",
+        old_key=old_key,
+        key=key,
+        reasons=reasons_to(reasons),
+        is_scheduled=int(trigger is Trigger.SCHEDULE),
+        backfill=backfill,
+    )

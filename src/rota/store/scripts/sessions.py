@@ -1,0 +1,216 @@
+"""Workers arriving, renewing, leaving and vanishing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from enum import Enum
+
+from rota.domain.ids import SessionId, instant, new_session_id
+from rota.domain.states import RunState
+from rota.ports.records import Renewal, Session, Wakes
+from rota.ports.work import Fence, Hello, Start, StartAnswer
+from rota.store.reaping import Reaped, Silent
+from rota.store.rows import session_from, to_json
+from rota.store.script import Many, Row, Script, lock, query
+from rota.store.scripts.effects import Effects, record
+from rota.store.scripts.finishing import LEFT, MISLAID, VANISHED, Loss, lose
+from rota.store.scripts.going_alone import forget_lone_shapes
+from rota.store.scripts.printing import tear_output
+from rota.store.scripts.rules import RulesBook
+
+_REMEMBERED = timedelta(days=90) // timedelta(microseconds=1)  # runs show until then who had them
+
+
+def register(
+    now: int, hello: Hello, lease: timedelta, server: str, book: RulesBook
+) -> Script[tuple[Session, Wakes]]:
+    """A worker arrives; what its earlier life held is lost at once if that is provably over."""
+    effects = Effects()
+    if hello.succeeds:
+        yield from _end_earlier_life(now, hello, book, effects)
+    session = new_session_id()
+    lease_micros = lease // timedelta(microseconds=1)
+    yield query(
+        "insert_session",
+        id=session,
+        worker=hello.worker,
+        pool=hello.pool,
+        slots=hello.slots,
+        labels=to_json(dict(hello.labels)),
+        resources=to_json(dict(hello.resources)),
+        functions=to_json(hello.functions),
+        guard_mode=hello.guard_mode,
+        version=hello.version,
+        lease=lease_micros,
+        now=now,
+        expires_at=now + lease_micros,
+        server=server,
+    )
+    effects.offers.add(hello.pool)
+    yield record("worker.registered", now, [session], actor=hello.worker, pool=hello.pool)
+    [row] = yield query("session", id=session)
+    wakes = yield from effects.conclude()
+    return session_from(row), wakes
+
+
+def _end_earlier_life(now: int, hello: Hello, book: RulesBook, effects: Effects) -> Script[None]:
+    """Only the session that it names: others of its name may be alive somewhere else."""
+    session = hello.succeeds
+    if (yield query("live_session_of", id=session, worker=hello.worker)):
+        yield from _end(now, [session], VANISHED, book, effects)
+        yield record("worker.lost", now, [session], actor=hello.worker, workers=[hello.worker])
+
+
+def resume(now: int, hello: Hello, server: str) -> Script[Session | None]:
+    """A worker is back; whatever its former server claims from now on is stale."""
+    session = hello.resumes
+    yield lock("sessions", ids=[session])
+    resumed = yield query(
+        "resume_session",
+        id=session,
+        worker=hello.worker,
+        pool=hello.pool,
+        server=server,
+        now=now,
+    )
+    if not resumed:
+        return None
+    [row] = yield query("session", id=session)
+    return session_from(row)
+
+
+def renew(now: int, session: SessionId, stopping: bool) -> Script[Renewal]:
+    """Prolong the lease; the answer carries what the store knows the session holds."""
+    renewed = yield query("renew_session", id=session, now=now, stopping=int(stopping))
+    if not renewed:
+        return Renewal(alive=False, now=instant(now))
+    held = yield query("held_runs", sessions=[session])
+    return Renewal(
+        alive=True,
+        now=instant(now),
+        cancel=tuple(_fence(row) for row in held if row["cancel_at"] is not None),
+        held=tuple(_fence(row) for row in held),
+        stream=renewed[0]["stream"],
+        draining=bool(renewed[0]["draining"]),
+    )
+
+
+def _fence(row: Row) -> Fence:
+    return Fence(row["id"], row["attempt"])
+
+
+def orphaned() -> Script[list[SessionId]]:
+    """Sessions that are over but still hold runs, or output that will not come."""
+    return [SessionId(row["id"]) for row in (yield query("orphaned_sessions"))]
+
+
+def reap(now: int, silent: Silent, book: RulesBook) -> Script[Reaped]:
+    """End those of these sessions that have expired, and those that are over already."""
+    effects = Effects()
+    over = [session for session, beats in silent.items() if beats is None]
+    expected_beats = {s: beats for s, beats in silent.items() if beats is not None}
+    gone = yield from _gone(now, expected_beats)
+    if gone:
+        yield lock("sessions", ids=sorted({*gone, *over}))
+        gone = yield from _gone(now, {session: expected_beats[session] for session in gone})
+    yield from _end(now, [*gone, *over], VANISHED, book, effects)
+    if gone:
+        yield record("worker.lost", now, list(gone), actor="reaper", workers=sorted(gone.values()))
+    wakes = yield from effects.conclude()
+    return frozenset(gone), wakes
+
+
+def _gone(now: int, expected_beats: Mapping[SessionId, int]) -> Script[dict[SessionId, str]]:
+    """Sessions that have expired without another beat, with their workers."""
+    expired = yield query("expired_sessions", ids=expected_beats, now=now)
+    return {
+        SessionId(row["id"]): row["worker"]
+        for row in expired
+        if expected_beats[row["id"]] == row["beats"]
+    }
+
+
+def end_session(now: int, session: SessionId, book: RulesBook) -> Script[Wakes]:
+    """A worker says goodbye."""
+    effects = Effects()
+    yield lock("sessions", ids=[session])
+    rows = yield query("session", id=session)
+    if rows and rows[0]["alive"]:
+        yield from _end(now, [session], LEFT, book, effects)
+        yield record("worker.left", now, [session], actor=rows[0]["worker"])
+    return (yield from effects.conclude())
+
+
+def _end(
+    now: int, sessions: Collection[str], loss: Loss, book: RulesBook, effects: Effects
+) -> Script[None]:
+    """Sessions are over: nobody claims for them any more, and what they hold is lost."""
+    if not sessions:
+        return
+    yield lock("sessions", ids=sorted(sessions))
+    ended = yield query("end_sessions", ids=sessions)
+    effects.offers.update(row["pool"] for row in ended)
+    held = yield query("held_runs", sessions=sessions)
+    pending = yield query("runs_with_pending_output", sessions=sessions)
+    yield from lose(now, held, loss, book, effects, beside=[row["id"] for row in pending])
+    if held or pending:
+        yield from tear_output(sessions)
+
+
+def forget(now: int, limit: int) -> Script[int]:
+    """Presences that ended long ago; returns how many. And what only lost ones left behind."""
+    yield from forget_lone_shapes()
+    forgotten = yield query("forget_sessions", before=now - _REMEMBERED, limit=limit)
+    return len(forgotten)
+
+
+def lose_held(
+    now: int, session: SessionId, fences: Sequence[Fence], book: RulesBook
+) -> Script[Wakes]:
+    """Attempts that a live worker does not know although it should."""
+    effects = Effects()
+    wanted = {(fence.run, fence.attempt) for fence in fences}
+    held = yield query("held_runs", sessions=[session])
+    rows = [row for row in held if (row["id"], row["attempt"]) in wanted]
+    yield from lose(now, rows, MISLAID, book, effects)
+    return (yield from effects.conclude())
+
+
+def start(now: int, session: SessionId, starts: Sequence[Start]) -> Script[StartAnswer]:
+    """PROCESSING, durable. A cancel that came first wins."""
+    rows = yield query("runs_to_change", ids={start.run for start in starts})
+    by_id = {row["id"]: row for row in rows}
+    answers: dict[Fence, _Permit] = {}
+    fresh: list[tuple[int, str, int, str]] = []
+    for item in {Fence(start.run, start.attempt): start for start in starts}.values():
+        row = by_id.get(item.run)
+        permit = _permit(row, session, item)
+        answers[Fence(item.run, item.attempt)] = permit
+        if row is not None and permit is _Permit.GRANTED and row["state"] == RunState.CLAIMED:
+            started_at = max(row["claimed_at"], min(item.started_at, now))
+            fresh.append((started_at, item.run, item.attempt, session))
+    if fresh:
+        yield Many("start_runs", fresh)
+        yield record("run.started", now, [run for _, run, _, _ in fresh], actor=session)
+    return StartAnswer(
+        *(tuple(f for f, given in answers.items() if given is permit) for permit in _Permit)
+    )
+
+
+class _Permit(Enum):
+    """In the order of `StartAnswer`."""
+
+    GRANTED = 1
+    CANCELLED = 2
+    REFUSED = 3
+
+
+def _permit(row: Row | None, session: SessionId, item: Start) -> _Permit:
+    if row is None or (row["session"], row["attempt"]) != (session, item.attempt):
+        return _Permit.REFUSED
+    if row["state"] == RunState.PROCESSING:
+        return _Permit.GRANTED  # the answer to the first request was lost
+    if row["state"] != RunState.CLAIMED:
+        return _Permit.REFUSED
+    return _Permit.GRANTED if row["cancel_at"] is None else _Permit.CANCELLED

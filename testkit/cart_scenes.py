@@ -1,0 +1,107 @@
+"""Carts for tests of the store and what is built on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rota.domain.carts.definition import CartRules, Failures, Order, Share
+from rota.domain.carts.intake import NewItem, wave_of_each
+from rota.domain.carts.states import ItemState
+from rota.domain.ids import CartId, JobId, SessionId, new_cart_id
+from rota.domain.run import AttemptResult
+from rota.ports.carts import Cart, CartQuery, Command, Commanded, Item, ItemQuery, NewCart
+from rota.ports.work import Work
+from testkit.builders import Scene
+
+SUBMITTER = "ann"
+
+
+def allowing(count: int | str, **fields: Any) -> Failures:
+    """So many failures are fine."""
+    share = Share(count) if isinstance(count, int) else Share(int(count.rstrip("%")), True)
+    return Failures(share, **fields)
+
+
+@dataclass(frozen=True, slots=True)
+class CartScene:
+    """Submits carts and plays their worker."""
+
+    scene: Scene
+
+    async def submit(
+        self, job: JobId, rules: CartRules | None = None, *, items: int = 3, **fields: Any
+    ) -> CartId:
+        """A cart of items `item-0`, `item-1`, …; it has not begun yet."""
+        cart = await self.fill(job, rules or CartRules(), items=items, **fields)
+        submitted, _ = await self.scene.store.submit_cart(cart)
+        return submitted
+
+    async def fill(self, job: JobId, rules: CartRules, *, items: int, **fields: Any) -> CartId:
+        """The same, before it is submitted. `waves` are their order numbers."""
+        waves: Sequence[int] | None = fields.pop("waves", None)
+        numbers = waves or list(wave_of_each(rules.order, items, rules.group_sizes))
+        version = (await self.scene.show_job(job)).version
+        cart = new_cart_id()
+        name = fields.pop("name", "rollout")
+        new = NewCart(cart, "default", name, rules, len(numbers), SUBMITTER, {}, **fields)
+        await self.scene.store.create_cart(new)
+        made = [NewItem(f"item-{n}", wave, job, version, None) for n, wave in enumerate(numbers)]
+        await self.scene.store.add_items(cart, 0, made)
+        return cart
+
+    async def advance(self, cart: CartId, closed_until: datetime | None = None) -> Cart:
+        """Until it has nothing more to do by itself."""
+        while (await self.scene.store.advance_cart(cart, closed_until)).has_more:
+            pass
+        return await self.show(cart)
+
+    async def show(self, cart: CartId) -> Cart:
+        [found] = await self.scene.store.carts(CartQuery(ids=[cart]))
+        return found
+
+    async def items(self, cart: CartId, **fields: Any) -> list[Item]:
+        return await self.scene.store.items(ItemQuery(cart, limit=10_000, **fields))
+
+    async def states(self, cart: CartId) -> list[ItemState]:
+        return [item.state for item in await self.items(cart)]
+
+    async def command(self, cart: CartId, command: Command, actor: str = "bob") -> Commanded:
+        return await self.scene.store.command_cart(cart, command, actor=actor)
+
+    async def work(
+        self,
+        cart: CartId,
+        session: SessionId,
+        failing: Sequence[str] = (),
+        most: int = 1_000,
+    ) -> list[str]:
+        """Do up to so many items that are queued; those named fail. Returns their keys."""
+        works = await self.scene.claim(session, most)
+        for work in works:
+            is_bad = work.item in failing
+            result = AttemptResult.FAILED if is_bad else AttemptResult.COMPLETED
+            await self.scene.finish(session, [work], result=result)
+        return [_key(work) for work in works]
+
+    async def play(
+        self, cart: CartId, session: SessionId, failing: Sequence[str] = ()
+    ) -> tuple[Cart, list[list[str]]]:
+        """Until it ends or stands still; the keys that were in flight together, in order."""
+        flights: list[list[str]] = []
+        while True:
+            shown = await self.advance(cart)
+            keys = await self.work(cart, session, failing)
+            if not keys:
+                return shown, flights
+            flights.append(keys)
+
+
+def _key(work: Work) -> str:
+    assert work.item is not None
+    return work.item
+
+
+PARALLEL = CartRules(Order.PARALLEL)

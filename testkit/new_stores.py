@@ -1,0 +1,32 @@
+"""New stores for tests, which all begin as a copy of one that was migrated once."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from rota.store.sqlite.connection import connect
+from rota.store.sqlite.opening import SqliteStore, migrate, open_sqlite
+from rota.store.ticker import Ticker
+
+
+async def open_new_sqlite(path: Path, *, clock: Ticker | None = None) -> SqliteStore:
+    """As `open_sqlite` where there is no file yet, in a tenth of the time."""
+    _copy_to(path)
+    return await open_sqlite(path, clock=clock)
+
+
+def _copy_to(path: Path) -> None:
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_bytes(_empty_store())
+
+
+@cache
+def _empty_store() -> bytes:
+    with tempfile.TemporaryDirectory(prefix="rota-empty-") as folder:
+        path = Path(folder) / "rota.db"
+        connection = connect(path)
+        migrate(connection)
+        connection.close()  # the last one to close leaves all in the one file
+        return path.read_bytes()

@@ -1,0 +1,208 @@
+"""A server's book about its workers, and how it is put right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from rota.domain.errors import NotFound, StaleStream
+from rota.domain.ids import JobId, SessionId
+from rota.domain.spec import Overlap
+from rota.operations.backends import Backends
+from rota.ports.work import Beat, Dispatch, Fence, Welcome
+from rota.server.dispatcher.floor import Floor, FloorConfig
+from testkit.builders import Scene, hello, outcome
+
+pytestmark = pytest.mark.anyio
+
+
+async def moved_to(floor: Floor, welcome: Welcome) -> Welcome:
+    """The worker of a session connects anew, to this server."""
+    return await floor.register(hello(resumes=welcome.session))
+
+
+async def test_slots_of_attempts_that_ended_elsewhere_are_free_after_a_beat(
+    scene: Scene, floor: Floor
+) -> None:
+    job = await scene.job(overlap=Overlap.ALLOW)
+    first, _ = await scene.trigger(job, 2)
+    welcome = await floor.register(hello(slots=1))
+    await floor.claim_for(welcome.session)
+    await scene.store.finish(SessionId(welcome.session), [outcome(Fence(first, 1))])
+    before = await floor.claim_for(welcome.session)
+
+    await floor.beat(welcome.session, Beat())
+
+    assert before == 0
+    assert await floor.claim_for(welcome.session) == 1
+
+
+class TestMovedWorker:
+    async def test_its_session_names_the_new_server(self, backends: Backends, floor: Floor) -> None:
+        welcome = await floor.register(hello())
+
+        again = await moved_to(Floor(backends, server="s_2"), welcome)
+
+        [session] = await backends.store.sessions(alive_only=True)
+        assert (again.session, again.stream) == (welcome.session, 2)
+        assert (session.server, session.stream) == ("s_2", 2)
+
+    async def test_its_former_server_cannot_claim_for_it(
+        self, scene: Scene, backends: Backends, floor: Floor
+    ) -> None:
+        await scene.trigger(await scene.job())
+        welcome = await floor.register(hello())
+        await moved_to(Floor(backends), welcome)
+
+        with pytest.raises(StaleStream):
+            await floor.claim_for(welcome.session)
+
+    async def test_its_former_server_gives_up_its_desk(
+        self, scene: Scene, backends: Backends, floor: Floor
+    ) -> None:
+        welcome = await floor.register(hello())
+        await moved_to(Floor(backends), welcome)
+
+        with pytest.raises(NotFound):
+            await floor.beat(welcome.session, Beat())
+
+        with pytest.raises(NotFound):
+            await floor.next_order(welcome.session, welcome.stream)
+
+    async def test_a_beat_from_a_former_connection_says_nothing_about_the_latest(
+        self, scene: Scene, floor: Floor
+    ) -> None:
+        [run] = await scene.trigger(await scene.job())
+        first = await floor.register(hello())
+        await floor.claim_for(first.session)
+        await moved_to(floor, first)
+
+        with pytest.raises(NotFound, match="another connection"):
+            await floor.beat(first.session, Beat(stream=first.stream))
+
+        assert [each.result for each in await scene.store.attempts(run)] == [None]
+
+    async def test_a_claim_that_is_stale_ends_the_desk(
+        self, backends: Backends, floor: Floor
+    ) -> None:
+        welcome = await floor.register(hello())
+        await moved_to(Floor(backends), welcome)
+        serving = asyncio.create_task(floor.run())
+
+        async with asyncio.timeout(10):
+            with pytest.raises(NotFound):
+                await floor.next_order(welcome.session, welcome.stream)
+
+        serving.cancel()
+        await asyncio.wait([serving])
+
+    async def test_a_former_connection_to_the_same_server_takes_no_orders(
+        self, scene: Scene, floor: Floor
+    ) -> None:
+        welcome = await floor.register(hello())
+        waiting = asyncio.ensure_future(floor.next_order(welcome.session, welcome.stream))
+        again = await moved_to(floor, welcome)
+        await floor.beat(again.session, Beat())
+        await scene.trigger(await scene.job())
+
+        await floor.claim_for(welcome.session)
+
+        with pytest.raises(NotFound):
+            await waiting
+        with pytest.raises(NotFound):
+            await floor.next_order(welcome.session, welcome.stream)
+        assert isinstance(await floor.next_order(again.session, again.stream), Dispatch)
+
+    async def test_the_end_of_a_former_connection_does_not_concern_the_latest(
+        self, floor: Floor
+    ) -> None:
+        welcome = await floor.register(hello())
+        await moved_to(floor, welcome)
+
+        await floor.disconnected(welcome.session, welcome.stream)
+
+        assert (await floor.beat(welcome.session, Beat())).alive
+
+
+class TestResumedWorker:
+    async def test_what_never_reached_it_is_given_again_with_its_first_beat(
+        self, scene: Scene, backends: Backends, floor: Floor
+    ) -> None:
+        [run] = await scene.trigger(await scene.job())
+        welcome = await floor.register(hello())
+        await floor.claim_for(welcome.session)
+        other = Floor(backends)
+        await moved_to(other, welcome)
+
+        await other.beat(welcome.session, Beat())
+
+        assert [each.message for each in await scene.store.attempts(run)] == [
+            "it never reached its worker"
+        ]
+
+    async def test_what_it_holds_stays_its_own(
+        self, scene: Scene, backends: Backends, floor: Floor
+    ) -> None:
+        [run] = await scene.trigger(await scene.job())
+        welcome = await floor.register(hello())
+        await floor.claim_for(welcome.session)
+        other = Floor(backends)
+        await moved_to(other, welcome)
+
+        answer = await other.beat(welcome.session, Beat(held=(Fence(run, 1),)))
+
+        assert answer.unknown == ()
+        assert await other.claim_for(welcome.session) == 0
+
+    async def test_nothing_is_claimed_for_it_before_it_has_said_what_it_holds(
+        self, scene: Scene, floor: Floor
+    ) -> None:
+        welcome = await floor.register(hello())
+        await moved_to(floor, welcome)
+        await scene.trigger(await scene.job())
+
+        before = await floor.claim_for(welcome.session)
+        await floor.beat(welcome.session, Beat())
+
+        assert (before, await floor.claim_for(welcome.session)) == (0, 1)
+
+
+class TestSpecs:
+    async def told(
+        self, scene: Scene, floor: Floor, welcome: Welcome, jobs: Sequence[JobId]
+    ) -> set[str]:
+        """The jobs whose specs a worker is told together with a run of each."""
+        runs = [run for job in jobs for run in await scene.trigger(job)]
+        await floor.claim_for(welcome.session)
+        order = await floor.next_order(welcome.session, welcome.stream)
+        assert isinstance(order, Dispatch)
+        await floor.report(welcome.session, [outcome(Fence(run, 1)) for run in runs])
+        return {entry.spec.name for entry in order.specs}
+
+    async def test_a_worker_is_thought_to_know_only_as_many_as_it_remembers(
+        self, scene: Scene, backends: Backends
+    ) -> None:
+        jobs = {name: await scene.job(name) for name in "abc"}
+        floor = Floor(backends, FloorConfig(known_specs=2))
+        welcome = await floor.register(hello(slots=2))
+
+        told = [
+            await self.told(scene, floor, welcome, [jobs[name] for name in names])
+            for names in ("a", "b", "ab", "ac", "ac")
+        ]
+
+        assert told == [{"a"}, {"b"}, set(), {"a", "c"}, set()]
+
+
+class TestDrainedWorker:
+    async def test_a_beat_tells_it(self, scene: Scene, floor: Floor) -> None:
+        welcome = await floor.register(hello("w1"))
+        await scene.store.drain_worker("w1", actor="operator")
+        drained = await floor.beat(welcome.session, Beat())
+
+        await scene.store.undrain_worker("w1", actor="operator")
+        undrained = await floor.beat(welcome.session, Beat())
+
+        assert (drained.draining, undrained.draining) == (True, False)

@@ -1,0 +1,95 @@
+"""Who hears that a run, whose output somebody may follow at another server, has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from rota.operations.backends import Backends
+from rota.ports.queue import WATCHED, output
+from rota.ports.work import Dispatch, Fence, Watch
+from rota.queue.local import LocalQueue
+from rota.server.dispatcher.floor import Floor
+from testkit.builders import Scene, hello, outcome
+
+pytestmark = pytest.mark.anyio
+
+
+class Bus(LocalQueue):
+    """Notes what other servers would hear about output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: asyncio.Queue[str] = asyncio.Queue()
+
+    def announce(self, topic: str, payload: str = "") -> None:
+        super().announce(topic, payload)
+        if topic.startswith(output("")):
+            self.told.put_nowait(topic)
+
+
+@pytest.fixture
+def bus() -> Bus:
+    return Bus()
+
+
+@pytest.fixture
+def floor(backends: Backends, bus: Bus) -> Floor:
+    return Floor(replace(backends, queue=bus))
+
+
+@asynccontextmanager
+async def serving(floor: Floor) -> AsyncIterator[None]:
+    task = asyncio.create_task(floor.run())
+    try:
+        async with asyncio.timeout(10):
+            yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_the_end_of_a_run_that_nobody_follows_is_told_to_nobody(
+    scene: Scene, floor: Floor, bus: Bus
+) -> None:
+    [run] = await scene.trigger(await scene.job())
+    welcome = await floor.register(hello())
+    await floor.claim_for(welcome.session)
+
+    answer = await floor.report(welcome.session, [outcome(Fence(run, 1))])
+
+    assert answer.accepted == (Fence(run, 1),)
+    assert bus.told.empty()
+
+
+async def test_whoever_follows_a_run_elsewhere_hears_of_its_end(
+    scene: Scene, floor: Floor, bus: Bus
+) -> None:
+    [run] = await scene.trigger(await scene.job())
+    welcome = await floor.register(hello())
+
+    async with serving(floor):
+        assert isinstance(await floor.next_order(welcome.session, welcome.stream), Dispatch)
+        bus.announce(WATCHED, run)
+        assert await floor.next_order(welcome.session, welcome.stream) == Watch((run,))
+        await floor.report(welcome.session, [outcome(Fence(run, 1))])
+
+    assert bus.told.get_nowait() == output(run)
+
+
+async def test_whoever_begins_to_follow_a_run_too_late_hears_of_its_end(
+    scene: Scene, floor: Floor, bus: Bus
+) -> None:
+    [run] = await scene.trigger(await scene.job())
+    welcome = await floor.register(hello())
+
+    async with serving(floor):
+        await floor.next_order(welcome.session, welcome.stream)
+        await floor.report(welcome.session, [outcome(Fence(run, 1))])
+        bus.announce(WATCHED, run)
+
+        assert await bus.told.get() == output(run)

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.unit.server.gateway.served import Served
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs", "/api/v1/jobs/nope", "/livez"])
+async def test_answered_request_is_noted_for_debugging_only(served: Served, path: str) -> None:
+    with capture_logs() as logged:
+        await (await served.client()).get(path)
+
+    assert [(line["event"], line["log_level"]) for line in logged] == [("request", "debug")]
+
+
+async def test_request_that_the_server_failed_is_a_warning(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(served.backends.store, "jobs", broken)
+    with capture_logs() as logged:
+        answer = await served.get("jobs")
+
+    assert answer.status_code == 500
+    assert [line["log_level"] for line in logged] == ["error", "warning"]

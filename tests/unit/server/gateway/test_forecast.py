@@ -1,0 +1,94 @@
+"""`GET /api/v1/forecast`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from rota.operations.forecasts import predict_starts
+from tests.unit.server.gateway.served import Served, job
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_time_ahead_is_told_with_load_and_jobs(served: Served) -> None:
+    await served.worker()
+    await served.apply(job("often", schedule="every 10m", expect="2m"), job("never"))
+
+    answer = (await served.get("forecast", params={"for": "55m", "buckets": 6})).json()
+
+    [often] = answer["jobs"]
+    assert (often["job"], often["starts"], often["waits_for"]) == ("often", 5, "")
+    assert often["expected"]["source"] == "expect"
+    assert often["expected"]["usual_seconds"] == 120
+    assert often["first_start_at"] == often["first_due_at"]
+    assert (answer["starts"], answer["cut"], answer["runs"]) == (5, False, [])
+    assert answer["load"]["peak"]["amount"] == 1
+    assert [bucket["peak"] for bucket in answer["load"]["buckets"]].count(1) >= 5
+    assert answer["load"]["measures"][0] == "slots"
+    assert answer["accuracy"] is None
+
+
+async def test_without_a_worker_everything_waits_for_one(served: Served) -> None:
+    await served.apply(job("often", schedule="every 10m", overlap="allow"))
+
+    answer = (await served.get("forecast", params={"for": "55m", "job": "often"})).json()
+
+    [short] = answer["saturations"]
+    assert (short["what"], short["waiting"], short["jobs"]) == ("worker:default", 5, ["often"])
+    assert {(run["start_at"], run["wait_seconds"]) for run in answer["runs"]} == {(None, None)}
+    assert answer["jobs"][0]["unplaced"] == short["unplaced"] == 5
+
+
+async def test_a_job_that_is_not_there_is_told(served: Served) -> None:
+    await served.apply(job("often", schedule="every 10m"))
+
+    answer = await served.get("forecast", params={"job": "oftn"})
+
+    assert answer.status_code == 404
+    assert answer.json()["hint"] == "rota job list shows them"
+
+
+async def test_what_was_predicted_to_run_out_is_a_metric(served: Served) -> None:
+    await served.apply(job("often", schedule="every 10m", overlap="allow"))
+    name = "rota_forecast_saturation_seconds_ahead{"
+    before = (await served.get("/metrics")).text
+
+    await predict_starts(served.backends, timedelta(hours=1), timedelta(days=1))
+
+    after = (await served.get("/metrics")).text
+    [(label, seconds)] = [line.split() for line in after.splitlines() if line.startswith(name)]
+    assert name not in before  # nothing is predicted for it
+    assert label == f'{name}resource="worker:default"}}'
+    assert 0 < float(seconds) <= 600
+
+
+async def test_a_part_of_the_time_ahead_can_be_asked_for(served: Served) -> None:
+    await served.apply(job("often", schedule="every 10m", overlap="allow"))
+    begin = await served.backends.store.now() + timedelta(hours=2)
+
+    window = {"from": begin.isoformat(), "to": (begin + timedelta(hours=1)).isoformat()}
+    answer = (await served.get("forecast", params={**window, "job": "often"})).json()
+
+    assert answer["starts"] == 6
+    assert all(datetime.fromisoformat(run["due_at"]) >= begin for run in answer["runs"])
+
+
+@pytest.mark.parametrize(
+    ("params", "path"),
+    [
+        ({"for": "never"}, "for"),
+        ({"measure": "gpus"}, "measure"),
+        ({"to": "2020-01-01T00:00Z"}, "to"),
+        ({"from": "soon"}, "from"),
+        ({"buckets": "0"}, "buckets"),
+    ],
+)
+async def test_what_cannot_be_answered_is_refused_by_name(
+    served: Served, params: dict[str, str], path: str
+) -> None:
+    answer = await served.get("forecast", params=params)
+
+    assert answer.status_code in (400, 422)
+    assert path in answer.json()["errors"][0]["path"]

@@ -1,0 +1,364 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rota.domain.lateness import Congestion
+from rota.ports.records import JobQuery, Role
+from rota.server.gateway.shapes.job import JobShape
+from tests.unit.server.gateway.served import YAML, Served, job, job_file
+
+pytestmark = pytest.mark.anyio
+NIGHTLY = job("nightly", schedule="0 2 * * *", description="tidies up", labels={"team": "data"})
+
+
+async def test_applying_a_file_creates_its_jobs(served: Served) -> None:
+    plan = await served.apply(NIGHTLY, job("on-demand"))
+
+    assert plan["applied"] is True
+    assert [(c["name"], c["change"]) for c in plan["changes"]] == [
+        ("nightly", "new"),
+        ("on-demand", "new"),
+    ]
+    assert plan["changes"][0]["schedule"] == "every day at 02:00 UTC"
+
+
+async def test_a_plan_changes_nothing(served: Served) -> None:
+    plan = await served.apply(NIGHTLY, plan="true")
+
+    assert plan["applied"] is False
+    assert (await served.get("jobs/nightly")).status_code == 404
+
+
+async def test_a_job_is_shown_with_its_document_and_schedule_in_words(served: Served) -> None:
+    await served.apply(NIGHTLY)
+
+    answer = await served.get("jobs/nightly")
+
+    shown = answer.json()
+    assert shown["status"] == "active"
+    assert shown["schedule"] == {
+        "expressions": ["0 2 * * *"],
+        "timezone": "UTC",
+        "calendars": [],
+        "words": "every day at 02:00 UTC",
+        "kinds": ["fixed"],
+        "spread_seconds": 0.0,
+        "jitter_seconds": 0.0,
+    }
+    assert (shown["description"], shown["labels"]) == ("tidies up", {"team": "data"})
+    assert shown["next_at"].endswith("T02:00:00Z")
+    assert shown["last_state"] is None
+    assert shown["document"]["schedule"] == "0 2 * * *"
+    assert "name: nightly" in shown["yaml"]
+    assert answer.headers["etag"] == f'"{shown["etag"]}"'
+
+
+async def test_a_job_is_found_by_its_id(served: Served) -> None:
+    plan = await served.apply(NIGHTLY)
+
+    answer = await served.get(f"jobs/{plan['changes'][0]['job_id']}")
+
+    assert answer.json()["name"] == "nightly"
+
+
+async def test_jobs_of_another_project_are_not_found(served: Served) -> None:
+    await served.apply(NIGHTLY)
+
+    answer = await served.get("jobs/nightly", params={"project": "other"})
+
+    assert answer.status_code == 404
+
+
+async def test_jobs_are_listed_in_parts(served: Served) -> None:
+    await served.apply(*(job(f"job-{letter}") for letter in "dbace"))
+
+    names: list[str] = []
+    cursor: str | None = None
+    parts = 0
+    while parts == 0 or cursor:
+        params: dict[str, str] = {"limit": "2"} | ({"cursor": cursor} if cursor else {})
+        part = (await served.get("jobs", params=params)).json()
+        names += [each["name"] for each in part["items"]]
+        cursor = part["next_cursor"]
+        parts += 1
+
+    assert names == ["job-a", "job-b", "job-c", "job-d", "job-e"]
+    assert parts == 3
+
+
+async def test_jobs_are_listed_by_a_pattern(served: Served) -> None:
+    await served.apply(job("nightly-a"), job("nightly-b"), job("weekly"))
+
+    part = (await served.get("jobs", params={"name": "nightly-*"})).json()
+
+    assert [each["name"] for each in part["items"]] == ["nightly-a", "nightly-b"]
+
+
+async def test_applying_with_the_etag_of_an_old_plan_is_refused(served: Served) -> None:
+    await served.apply(job(description="one"))
+    plan = await served.apply(job(description="two"), plan="true")
+    await served.apply(job(description="three"))
+
+    answer = await served.post(
+        "jobs:apply",
+        content=job_file(job(description="two")),
+        headers={**YAML, "If-Match": f'"{plan["etag"]}"'},
+    )
+
+    assert answer.status_code == 412
+    assert answer.json()["code"] == "etag_mismatch"
+    assert (await served.get("jobs/tidy")).json()["description"] == "three"
+
+
+async def test_applying_with_the_etag_of_the_plan_is_done(served: Served) -> None:
+    await served.apply(job(description="one"))
+    plan = await served.post("jobs:apply?plan=true", content=job_file(job()), headers=YAML)
+
+    answer = await served.post(
+        "jobs:apply",
+        content=job_file(job()),
+        headers={**YAML, "If-Match": plan.headers["etag"]},
+    )
+
+    assert answer.status_code == 200
+
+
+async def test_pruning_removes_what_the_same_file_dropped(served: Served) -> None:
+    await served.apply(job("kept"), job("dropped"), name="mine")
+    await served.apply(job("foreign"), name="theirs")
+
+    plan = await served.apply(job("kept"), name="mine", prune="true")
+
+    changes = {change["name"]: change["change"] for change in plan["changes"]}
+    assert changes == {"kept": "unchanged", "dropped": "removed"}
+    left = (await served.get("jobs")).json()["items"]
+    assert [each["name"] for each in left] == ["foreign", "kept"]
+
+
+async def test_a_wrong_file_is_refused_with_every_error_and_its_place(served: Served) -> None:
+    text = 'jobs:\n  - name: a\n    shedule: "0 2 * * *"\n    steps:\n      - run: "true"\n' + (
+        '  - name: b\n    schedule: "0 25 * * *"\n    steps:\n      - run: "true"\n'
+    )
+
+    answer = await served.post("jobs:apply", content=text, headers=YAML)
+
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    first, second = answer.json()["errors"]
+    assert (first["line"], first["column"]) == (3, 5)
+    assert "shedule" in first["message"]
+    assert "schedule" in first["hint"]
+    assert second["line"] == 7
+    assert (await served.get("jobs")).json()["items"] == []
+
+
+async def test_validation_tells_warnings_and_changes_nothing(served: Served) -> None:
+    text = job_file(job(schedule="0 2 * *"))
+
+    answer = await served.post("jobs:validate", Role.VIEWER, content=text, headers=YAML)
+
+    assert answer.json()["valid"] is True
+    assert "4 fields" in answer.json()["warnings"][0]["message"]
+    assert (await served.get("jobs")).json()["items"] == []
+
+
+async def test_json_files_are_read_too(served: Served) -> None:
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+
+    answer = await served.post("jobs:apply", content=job_file(job()), headers=headers)
+
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", ""])
+async def test_what_a_form_could_send_is_not_read_as_a_file(
+    served: Served, content_type: str
+) -> None:
+    headers = {"Content-Type": content_type} if content_type else {}
+
+    answer = await served.post("jobs:apply", content=job_file(job()), headers=headers)
+
+    assert answer.status_code == 415
+
+
+async def test_a_body_that_is_not_text_is_refused(served: Served) -> None:
+    answer = await served.post("jobs:apply", content=b"jobs: \xff\xfe", headers=YAML)
+
+    assert answer.status_code == 400
+    assert answer.json()["code"] == "malformed"
+
+
+async def test_an_alias_bomb_is_refused(served: Served) -> None:
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    lines += [
+        f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]"
+        for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+    ]
+
+    answer = await served.post("jobs:apply", content="\n".join(lines), headers=YAML)
+
+    assert answer.status_code == 422
+
+
+async def test_a_paused_job_is_shown_as_paused_until_it_is_resumed(served: Served) -> None:
+    await served.apply(NIGHTLY)
+
+    paused = (await served.post("jobs/nightly:pause", Role.OPERATOR)).json()
+    resumed = (await served.post("jobs/nightly:resume", Role.OPERATOR)).json()
+
+    assert (paused["status"], paused["paused_by"], paused["next_at"]) == (
+        "paused",
+        "operator",
+        None,
+    )
+    assert resumed["status"] == "active"
+    assert resumed["next_at"] is not None
+
+
+@pytest.mark.parametrize("body", [{"until": "2099-01-01T00:00:00Z"}, {"for": "2h"}])
+async def test_a_pause_may_have_an_end(served: Served, body: dict[str, str]) -> None:
+    await served.apply(NIGHTLY)
+
+    paused = (await served.post("jobs/nightly:pause", Role.OPERATOR, json=body)).json()
+    resumed = (await served.post("jobs/nightly:resume", Role.OPERATOR)).json()
+
+    assert (paused["status"], paused["paused_until"] is None) == ("paused", False)
+    assert resumed["paused_until"] is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"until": "2099-01-01T00:00:00Z", "for": "2h"},
+        {"until": "2001-01-01T00:00:00Z"},
+        {"until": "2099-01-32"},
+        {"until": "25:00"},
+        {"until": "10000-01-01T00:00"},
+        {"for": "soon"},
+        {"forever": "yes"},
+    ],
+    ids=str,
+)
+async def test_a_pause_with_an_end_that_cannot_be_is_refused(
+    served: Served, body: dict[str, str]
+) -> None:
+    await served.apply(NIGHTLY)
+
+    answer = await served.post("jobs/nightly:pause", json=body)
+
+    assert answer.status_code == 422
+    assert (await served.get("jobs/nightly")).json()["paused"] is False
+
+
+async def test_skipping_moves_to_the_due_time_after_the_next(served: Served) -> None:
+    await served.apply(NIGHTLY)
+    upcoming = (await served.get("jobs/nightly/upcoming")).json()["times"]
+
+    skipped = (await served.post("jobs/nightly:skip", Role.OPERATOR)).json()
+
+    assert skipped["next_at"] == upcoming[1]
+    ledger = await served.get("jobs/nightly/ledger", params={"until": "2099-01-01T00:00:00Z"})
+    [entry] = ledger.json()["items"]
+    assert (entry["first"], entry["state"], entry["cause"]) == (
+        upcoming[0],
+        "SKIPPED",
+        "skip next",
+    )
+
+
+async def test_a_job_on_demand_has_nothing_to_skip(served: Served) -> None:
+    await served.apply(job())
+
+    answer = await served.post("jobs/tidy:skip")
+
+    assert (answer.status_code, answer.json()["code"]) == (409, "nothing_due")
+
+
+async def test_a_job_tells_how_late_its_runs_start(served: Served) -> None:
+    await served.apply(job())
+    before = (await served.get("jobs/tidy")).json()["lateness"]
+    await served.run_through()
+
+    lateness = (await served.get("jobs/tidy")).json()["lateness"]
+
+    assert before is None
+    assert lateness["count"] == 1
+    assert 0 <= lateness["p50"] == lateness["p95"] == lateness["p99"]
+
+
+async def test_a_stuck_job_is_shown_as_stuck(served: Served) -> None:
+    await served.apply(NIGHTLY)
+    [found] = await served.backends.store.jobs(JobQuery())
+    seen = Congestion(101, False, found.anchor, None)
+    await served.backends.store.mark_stuck({found.id: seen}, [found.id])
+
+    shown = (await served.get("jobs/nightly")).json()
+
+    assert (shown["status"], shown["stuck_since"] is None) == ("stuck", False)
+
+
+async def test_a_job_whose_next_due_time_waits_for_its_run_is_active(served: Served) -> None:
+    await served.apply(job(schedule="every 1h", interval_from="completion"))
+    [found] = await served.backends.store.jobs(JobQuery())
+
+    waiting = replace(found, next_at=None, waits=True)
+    over = replace(found, next_at=None, waits=False)
+
+    statuses = (JobShape.of(waiting, None).status, JobShape.of(over, None).status)
+    assert statuses == ("active", "finished")
+
+
+async def test_a_disabled_job_is_shown_as_disabled_until_it_is_enabled(served: Served) -> None:
+    await served.apply(NIGHTLY)
+
+    disabled = (await served.post("jobs/nightly:disable", Role.EDITOR)).json()
+    enabled = (await served.post("jobs/nightly:enable", Role.EDITOR)).json()
+
+    assert (disabled["status"], enabled["status"]) == ("disabled", "active")
+
+
+async def test_a_deleted_job_is_gone(served: Served) -> None:
+    await served.apply(NIGHTLY)
+
+    answer = await served.delete("jobs/nightly")
+
+    assert answer.status_code == 204
+    assert answer.content == b""
+    assert (await served.get("jobs/nightly")).status_code == 404
+
+
+async def test_deleting_another_version_than_was_seen_is_refused(served: Served) -> None:
+    await served.apply(NIGHTLY)
+
+    answer = await served.delete("jobs/nightly", headers={"If-Match": '"another"'})
+
+    assert answer.status_code == 412
+    assert (await served.get("jobs/nightly")).status_code == 200
+
+
+async def test_upcoming_times_come_with_the_schedule_in_words(served: Served) -> None:
+    await served.apply(job(schedule="30 2 * * *", timezone="Europe/Berlin"))
+
+    answer = (await served.get("jobs/tidy/upcoming", params={"count": "3"})).json()
+
+    assert len(answer["times"]) == 3
+    assert answer["schedule"] == "every day at 02:30, Europe/Berlin"
+    assert any("does not exist" in change["text"] for change in answer["clock_changes"])
+
+
+async def test_a_job_on_demand_has_no_upcoming_times(served: Served) -> None:
+    await served.apply(job())
+
+    answer = (await served.get("jobs/tidy/upcoming")).json()
+
+    assert answer == {
+        "times": [],
+        "schedule": "",
+        "clock_changes": [],
+        "calendars": [],
+        "answered": [],
+        "problem": "",
+    }
+    assert (await served.get("jobs/tidy")).json()["status"] == "on demand"

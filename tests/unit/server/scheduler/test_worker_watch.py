@@ -1,0 +1,49 @@
+"""Runs that nobody could take go once a worker has come."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from rota.domain.states import RunState
+from rota.ports.queue import TIMES, WORKERS
+from rota.server.scheduler.releaser import WorkerWatch
+from testkit.builders import LEASE, hello
+from tests.unit.server.scheduler.timeline import Timeline
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def watch(timeline: Timeline) -> WorkerWatch:
+    return WorkerWatch(timeline.backends, timeline.shards)
+
+
+async def test_a_worker_that_comes_wakes_it_and_it_wakes_the_releaser(
+    timeline: Timeline, watch: WorkerWatch
+) -> None:
+    [run] = await timeline.scene.trigger(await timeline.scene.job(needs={"site": "fra"}))
+    came, times = (timeline.backends.queue.listen(topic) for topic in (WORKERS, TIMES))
+    assert await watch.run_once() == 0
+
+    _, wakes = await timeline.store.register(hello("far", labels={"site": "fra"}), LEASE)
+    timeline.backends.announce(wakes)
+
+    assert await came.wait(timedelta(seconds=5))
+    assert await watch.run_once() == 1
+    assert await times.wait(timedelta(seconds=5))
+    assert await timeline.scene.state(run) is RunState.SCHEDULED
+    came.close()
+    times.close()
+
+
+async def test_a_server_that_does_not_lead_lets_nothing_go(
+    timeline: Timeline, watch: WorkerWatch
+) -> None:
+    [run] = await timeline.scene.trigger(await timeline.scene.job(needs={"site": "fra"}))
+    await timeline.scene.worker("far", labels={"site": "fra"})
+    timeline.shards.hold({}, until=1e12)
+
+    assert await watch.run_once() == 0
+    assert await timeline.scene.state(run) is RunState.BLOCKED

@@ -1,0 +1,108 @@
+"""What PostgreSQL says differently is still the same statement, about the same tables."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+import pytest
+
+from rota.store.postgres.connections import _CACHED_STATEMENTS
+from rota.store.queries import load, shared_statements, statements_of
+from rota.store.sqlite.opening import migrate
+
+STORE = resources.files("rota.store")
+SHARED = shared_statements()
+OVERRIDES = load(STORE.joinpath("postgres", "sql"))
+LOCKS = {name for name in OVERRIDES if name.startswith("lock_")}
+POSTGRES_ONLY = {"end_transactions"}  # what a single machine has no need of
+BATCHES = {name for name, statement in OVERRIDES.items() if "unnest(" in statement.text}
+
+
+def sources() -> str:
+    files = Path(str(STORE.joinpath("scripts"))).rglob("*.py")
+    return "\n".join(file.read_text("utf-8") for file in files)
+
+
+def test_overrides_are_of_statements_that_exist() -> None:
+    assert OVERRIDES.keys() - LOCKS - POSTGRES_ONLY <= SHARED.keys()
+
+
+def test_a_connection_keeps_all_of_them_prepared() -> None:
+    assert len(statements_of("postgres")) <= _CACHED_STATEMENTS
+
+
+@pytest.mark.parametrize("name", sorted(OVERRIDES.keys() - LOCKS - POSTGRES_ONLY))
+def test_an_override_takes_the_same_parameters(name: str) -> None:
+    assert set(OVERRIDES[name].parameters) == set(SHARED[name].parameters)
+
+
+@pytest.mark.parametrize("name", sorted(BATCHES))
+def test_a_batch_takes_its_columns_in_the_order_of_the_shared_statement(name: str) -> None:
+    assert OVERRIDES[name].parameters == SHARED[name].parameters
+
+
+@pytest.mark.parametrize("name", sorted(BATCHES))
+def test_each_column_of_a_batch_has_a_type(name: str) -> None:
+    text = OVERRIDES[name].text
+
+    for parameter in OVERRIDES[name].parameters:
+        assert re.search(rf":{parameter}::\w+\[\]", text), parameter
+
+
+def test_every_lock_that_scripts_take_is_there_and_no_other() -> None:
+    taken = set(re.findall(r"\block\(\s*\"(\w+)\"", sources()))
+    chosen = set(re.findall(r"\"(\w+)\" if \w+ else \"(\w+)\"", sources()))
+
+    assert {f"lock_{name}" for name in taken | {n for pair in chosen for n in pair}} >= LOCKS
+    assert {f"lock_{name}" for name in taken} <= LOCKS
+
+
+@pytest.mark.parametrize("name", sorted(LOCKS))
+def test_rows_are_locked_in_order(name: str) -> None:
+    assert re.search(r"ORDER BY \w+ FOR ", OVERRIDES[name].text)
+
+
+def test_every_statement_that_scripts_name_exists() -> None:
+    named = set(re.findall(r"\b(?:query|Many)\(\s*\"(\w+)\"", sources()))
+
+    assert named <= SHARED.keys()
+
+
+def test_both_dialects_have_the_same_tables() -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.row_factory = sqlite3.Row
+    migrate(connection)
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    in_sqlite = {
+        row["name"]: {column["name"] for column in columns_of(connection, row["name"])}
+        for row in tables
+    }
+    connection.close()
+
+    assert tables_in(STORE.joinpath("postgres", "migrations")) == in_sqlite
+
+
+def columns_of(connection: sqlite3.Connection, table: str) -> list[sqlite3.Row]:
+    return connection.execute("SELECT name FROM pragma_table_info(?)", [table]).fetchall()
+
+
+def tables_in(migrations: Traversable) -> dict[str, set[str]]:
+    tables: dict[str, set[str]] = {}
+    for file in sorted(migrations.iterdir(), key=lambda file: file.name):
+        text = file.read_text("utf-8")
+        for name, body in re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", text, re.DOTALL):
+            tables[name] = set(re.findall(r"^    ([a-z]\w*)", body, re.MULTILINE))
+        for name, column in re.findall(r"ALTER TABLE (\w+) ADD COLUMN (\w+)", text):
+            tables[name].add(column)
+    return tables
+
+
+def test_attempts_are_fenced_in_every_dialect() -> None:
+    statements = statements_of("postgres")
+    for name in ("start_runs", "complete_runs", "end_attempt", "set_progress"):
+        guard = statements[name].text.split("WHERE", 1)[1]
+        assert {"attempt", "session", "state"} <= set(re.findall(r"\w+", guard))

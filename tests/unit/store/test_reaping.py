@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from rota.domain.errors import Unavailable
+from rota.domain.ids import SessionId
+from rota.ports.records import Wakes
+from rota.store.reaping import Reaped, Reaping, Silent
+
+pytestmark = pytest.mark.anyio
+
+ONE, OTHER, BAD = (SessionId(f"w_{name}") for name in ("one", "other", "bad"))
+
+
+class Sessions:
+    """A store of which some sessions cannot end."""
+
+    def __init__(self, *bad: SessionId) -> None:
+        self.bad = set(bad)
+        self.wakes: dict[SessionId, Wakes] = {}
+        self.asked: list[set[SessionId]] = []
+        self.is_reachable = True
+
+    async def reap(self, silent: Silent) -> Reaped:
+        self.asked.append(set(silent))
+        if not self.is_reachable:
+            raise Unavailable("the store cannot be used")
+        if self.bad & silent.keys():
+            raise ValueError("what is this?")
+        [session, *_] = silent
+        return frozenset(silent), self.wakes.get(session, Wakes())
+
+    async def check(self) -> None:
+        if not self.is_reachable:
+            raise Unavailable("the store cannot be used")
+
+
+async def test_sessions_end_together() -> None:
+    sessions = Sessions()
+
+    gone, _ = await Reaping(sessions.reap, sessions.check).reap({ONE: 1, OTHER: None})
+
+    assert gone == {ONE, OTHER}
+    assert sessions.asked == [{ONE, OTHER}]
+
+
+async def test_where_nobody_is_silent_nothing_is_asked() -> None:
+    sessions = Sessions()
+
+    await Reaping(sessions.reap, sessions.check).reap({})
+
+    assert sessions.asked == []
+
+
+async def test_one_that_cannot_end_holds_up_no_other() -> None:
+    sessions = Sessions(BAD)
+    sessions.wakes = {
+        ONE: Wakes({"a": ("r_1",), "b": ("r_2",)}, frozenset({ONE})),
+        OTHER: Wakes({"a": ("r_3",), "b": ()}, times=True),
+    }
+
+    gone, wakes = await Reaping(sessions.reap, sessions.check).reap({ONE: 1, BAD: 1, OTHER: 1})
+
+    assert gone == {ONE, OTHER}
+    assert wakes == Wakes({"a": ("r_1", "r_3"), "b": ()}, frozenset({ONE}), times=True)
+
+
+async def test_it_is_told_once() -> None:
+    sessions = Sessions(BAD)
+    reaping = Reaping(sessions.reap, sessions.check)
+
+    with capture_logs() as logs:
+        for _ in range(3):
+            await reaping.reap({ONE: 1, BAD: 1})
+
+    assert [(entry["event"], entry["session"]) for entry in logs] == [("session.cannot_end", BAD)]
+
+
+async def test_an_outage_is_nobody_s_fault() -> None:
+    sessions = Sessions()
+    sessions.is_reachable = False
+
+    with pytest.raises(Unavailable):
+        await Reaping(sessions.reap, sessions.check).reap({ONE: 1, OTHER: 1})
+
+    assert len(sessions.asked) == 1
