@@ -4,8 +4,10 @@ TEST_PROCESSES ?= 3
 
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest --numprocesses=$(TEST_PROCESSES)
+# Without its extras, a pin does not bind who asks for them: older pips in hash mode then take
+# psycopg[pool] for another requirement, without a version, as soon as a newer psycopg is released.
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version=3.11 \
-	--generate-hashes --no-emit-index-url --no-header $(LOCK_OPTIONS)
+	--generate-hashes --no-strip-extras --no-emit-index-url --no-header $(LOCK_OPTIONS)
 
 # Tests start hundreds of processes: what one has compiled, the others need not.
 unexport PYTHONDONTWRITEBYTECODE
@@ -52,10 +54,11 @@ bench: dev ## Measure Rota beside its peers
 build: runtime ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build --target wheel
 
-lock: dev ## Renew requirements/ from pyproject.toml (LOCK_OPTIONS=--upgrade for newer versions)
+lock: dev ## Renew requirements/ and the bench's peers (LOCK_OPTIONS=--upgrade for newer versions)
 	$(LOCK) --output-file=requirements/dev.txt --extra=cluster --group=dev pyproject.toml
 	$(LOCK) --output-file=requirements/runtime.txt --constraint=requirements/dev.txt --extra=cluster pyproject.toml
 	$(LOCK) --output-file=requirements/build.txt --constraint=requirements/dev.txt --group=build
+	$(LOCK) --output-file=bench/peers/requirements.txt bench/peers/requirements.in
 
 clean: ## Remove environments, caches and build outputs; data in .rota stays
 	rm -rf .venv bench/.peers .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist

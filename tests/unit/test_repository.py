@@ -38,10 +38,20 @@ def test_every_locked_requirement_is_pinned_and_hashed(lock_file: Path) -> None:
 def test_lock_files_agree_on_every_version() -> None:
     versions: dict[str, set[str]] = {}
     for lock_file in LOCK_FILES:
-        for name, version in re.findall(r"^([\w.-]+)==(\S+)", lock_file.read_text(), re.MULTILINE):
+        for name, version in re.findall(
+            r"^([\w.-]+)(?:\[.*\])?==(\S+)", lock_file.read_text(), re.MULTILINE
+        ):
             versions.setdefault(name, set()).add(version)
 
     assert [name for name, pinned in versions.items() if len(pinned) > 1] == []
+
+
+def test_locks_keep_the_extras_that_pip_in_hash_mode_needs() -> None:
+    [command] = re.findall(
+        r"^LOCK := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+
+    assert "--no-strip-extras" in command
 
 
 @pytest.mark.parametrize("package", sorted(PACKAGE.rglob("__init__.py")), ids=named_after_path)

@@ -25,6 +25,21 @@ def test_lock_file_names_no_place_to_download_from() -> None:
     assert re.findall(r".*://.*|^-.*", LOCK_FILE.read_text(), flags=re.MULTILINE) == []
 
 
+def test_a_peer_is_locked_with_the_extras_that_are_asked_for() -> None:
+    asked = re.findall(r"^(\S+?)\[(.+)\]", (PEERS / "requirements.in").read_text(), re.MULTILINE)
+    locked = dict(re.findall(r"^(\S+?)\[(.+)\]==", LOCK_FILE.read_text(), re.MULTILINE))
+
+    assert dict(asked).items() <= locked.items()
+
+
+def test_extras_of_a_peers_own_requirements_are_locked() -> None:
+    """Procrastinate asks for `psycopg[pool]`, Celery for `kombu[redis]`."""
+    lines = LOCK_FILE.read_text().splitlines()
+
+    assert any(line.startswith("psycopg[binary,pool]==") for line in lines)
+    assert any(line.startswith("kombu[redis]==") for line in lines)
+
+
 def test_every_peer_on_node_is_pinned_and_hashed_wherever_it_comes_from() -> None:
     packages = json.loads(NODE_LOCK_FILE.read_text())["packages"]
     installed = {name: package for name, package in packages.items() if name}
