@@ -20,22 +20,43 @@ class Sense(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One figure, measured several times."""
+    """One figure, measured several times.
+
+    Turns that others disturbed are left out; where there is no other turn they are shown, but
+    say nothing about a target.
+    """
 
     values: tuple[float, ...]
     unit: str
+    left_out: tuple[float, ...] = ()
+
+    @property
+    def is_judged(self) -> bool:
+        return bool(self.values)
+
+    @property
+    def shown(self) -> tuple[float, ...]:
+        return self.values or self.left_out
 
     @property
     def median(self) -> float:
-        return statistics.median(self.values)
+        return statistics.median(self.shown)
 
     @property
     def low(self) -> float:
-        return min(self.values)
+        return min(self.shown)
 
     @property
     def high(self) -> float:
-        return max(self.values)
+        return max(self.shown)
+
+    def less(self, other: Sample) -> Sample:
+        """Each value less the other's median; not judged unless both are."""
+        values = tuple(value - other.median for value in self.shown)
+        if self.is_judged and other.is_judged:
+            left_out = tuple(value - other.median for value in self.left_out)
+            return Sample(values, self.unit, left_out)
+        return Sample((), self.unit, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +83,16 @@ class Comparison:
     peer: str = ""
     peer_sample: Sample | None = None
     goal: Goal | None = None
-    foreign_load: float = 0.0  # share of the machine that other processes used meanwhile
+    foreign_cores: float = 0.0  # that other processes used meanwhile, in the worst turn shown
+
+    @property
+    def is_judged(self) -> bool:
+        """False: of one side there is no turn that others did not disturb."""
+        return all(sample.is_judged for sample in self.samples)
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        return (self.rota,) if self.peer_sample is None else (self.rota, self.peer_sample)
 
     @property
     def ratio(self) -> float | None:

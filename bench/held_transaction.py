@@ -45,7 +45,7 @@ def run(plan: Plan) -> list[Comparison]:
             "without it",
             free.sample("rate", _UNIT),
             at_least_times(0.5),
-            max(held.foreign_load, free.foreign_load),
+            max(held.foreign_cores, free.foreign_cores),
         )
     ]
 

@@ -120,5 +120,5 @@ def _line(
         peer,
         results[peer].sample(figure, _UNIT),
         goal,
-        max(results["rota"].foreign_load, results[peer].foreign_load),
+        max(results["rota"].foreign_cores, results[peer].foreign_cores),
     )

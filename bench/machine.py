@@ -7,18 +7,19 @@ import platform
 import resource
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench import processes
 
-_QUIET = 0.12  # share of the machine
+QUIET_CORES = 0.2  # what others may use without disturbing a measurement
+
 _LOOK_SECONDS = 0.5
 _IDLE_COLUMNS = slice(3, 5)  # of the first line of /proc/stat: idle, iowait
 _ALL_COLUMNS = slice(0, 8)  # those after it are contained in user and nice
-_own_servers: set[int] = set()
+_own_servers: list[Callable[[], int | None]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,35 +51,44 @@ def read_cpu() -> CpuReading:
     frequency = os.sysconf("SC_CLK_TCK")
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     own = sum(usage.ru_utime + usage.ru_stime for usage in usages)
-    own += sum(map(processes.cpu_seconds, _own_servers))
+    pids = [pid for server in _own_servers if (pid := server()) is not None]
+    own += sum(map(processes.cpu_seconds, pids))
     return CpuReading(total / frequency, (total - idle) / frequency, own)
 
 
 @contextmanager
-def counted_as_own(server: int) -> Iterator[None]:
-    """What a server that is nobody's child works, and all its processes, is no foreign load."""
-    _own_servers.add(server)
+def counted_as_own(pid: Callable[[], int | None]) -> Iterator[None]:
+    """What a server that is nobody's child works, and all its processes, is no foreign load.
+
+    Its pid is asked for at each reading, as it may be restarted; None: it does not run.
+    """
+    _own_servers.append(pid)
     try:
         yield
     finally:
-        _own_servers.discard(server)
+        _own_servers.remove(pid)
 
 
-def foreign_load(before: CpuReading, after: CpuReading) -> float:
-    """Share of the machine that went to processes not started here."""
-    passed = after.total - before.total
+def foreign_cores(before: CpuReading, after: CpuReading) -> float:
+    """How many cores went to processes not started here, on average."""
+    passed = (after.total - before.total) / (os.cpu_count() or 1)
     foreign = (after.busy - before.busy) - (after.own - before.own)
     return max(foreign, 0.0) / passed if passed else 0.0
 
 
-def wait_until_quiet(limit_seconds: float) -> None:
-    """Wait, not for ever, until others leave the machine alone."""
+def look_around() -> float:
+    """How many cores others use, seen for half a second in which nothing is measured."""
+    before = read_cpu()
+    time.sleep(_LOOK_SECONDS)
+    return foreign_cores(before, read_cpu())
+
+
+def wait_until_quiet(limit_seconds: float) -> float:
+    """Wait, not for ever, until others leave the machine alone; how many cores they use then."""
     end = time.monotonic() + limit_seconds
-    while True:
-        before = read_cpu()
-        time.sleep(_LOOK_SECONDS)
-        if foreign_load(before, read_cpu()) < _QUIET or time.monotonic() > end:
-            return
+    while (used := look_around()) > QUIET_CORES and time.monotonic() < end:
+        pass
+    return used
 
 
 def _processor() -> str:

@@ -82,7 +82,7 @@ def _line(total: int, workers: int, peer: Peer, results: dict[str, Result]) -> C
         peer.name,
         other.sample("rate", _UNIT),
         peer.goal,
-        max(rota.foreign_load, other.foreign_load),
+        max(rota.foreign_cores, other.foreign_cores),
     )
 
 

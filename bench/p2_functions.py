@@ -35,7 +35,7 @@ def run(plan: Plan) -> list[Comparison]:
             peer,
             results[peer].sample("rate", _UNIT),
             at_least_times(2),
-            max(rota.foreign_load, results[peer].foreign_load),
+            max(rota.foreign_cores, results[peer].foreign_cores),
         )
         for peer in peers
     ]

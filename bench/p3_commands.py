@@ -59,7 +59,7 @@ def _lines(spelling: str, results: dict[str, Result], total: int) -> list[Compar
             peer,
             results[peer].sample("whole", _UNIT),
             goal,
-            max(rota.foreign_load, results[peer].foreign_load),
+            max(rota.foreign_cores, results[peer].foreign_cores),
         )
         for figure, peer, goal in asked
     ]

@@ -46,7 +46,7 @@ def run(plan: Plan) -> list[Comparison]:
             said[name],
             result.sample(*figures[name]),
             goal=goals[name],
-            foreign_load=result.foreign_load,
+            foreign_cores=result.foreign_cores,
         )
         for name, result in results.items()
     ]

@@ -23,10 +23,10 @@ def run(plan: Plan) -> list[Comparison]:
     result = take_turns([contestant], plan)["rota"]
     what = f"a day of {workers:,} workers and {schedules:,} schedules"
     seconds, memory = result.sample("seconds", "s"), result.sample("megabytes", "MB")
-    load = result.foreign_load
+    load = result.foreign_cores
     return [
-        Comparison("P9", what, seconds, goal=at_most(_GOAL_SECONDS), foreign_load=load),
-        Comparison("P9", f"{what}, memory", memory, foreign_load=load),
+        Comparison("P9", what, seconds, goal=at_most(_GOAL_SECONDS), foreign_cores=load),
+        Comparison("P9", f"{what}, memory", memory, foreign_cores=load),
     ]
 
 

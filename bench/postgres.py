@@ -30,10 +30,11 @@ def postgres() -> Iterator[PostgresServer]:
     """On disk, with `fsync`; what it works is not foreign load."""
     with tempfile.TemporaryDirectory(prefix="rota-bench-") as folder:
         Path(folder).chmod(0o755)  # the server runs as a user of its own
-        with PostgresServer(Path(folder) / "postgres", _version(), _SETTINGS) as server:
-            assert server.pid is not None
-            with counted_as_own(server.pid):
-                yield server
+        with (
+            PostgresServer(Path(folder) / "postgres", _version(), _SETTINGS) as server,
+            counted_as_own(lambda: server.pid),
+        ):
+            yield server
 
 
 @contextmanager

@@ -6,24 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.figures import Comparison, Goal, Sample
-
-BUSY = 0.1  # share of the machine in foreign hands from which a figure is not to be trusted
+from bench.machine import QUIET_CORES
 
 _HEADINGS = ("", "what", "rota", "peer", "", "ratio", "target", "verdict")
 _MARK = "*"
+_NOT_JUDGED = f"not judged{_MARK}"
 
 
 def render(comparisons: Sequence[Comparison]) -> str:
-    """The table, with a note under it if others kept the machine busy."""
+    """The table, with notes under it if others kept the machine busy."""
     lines = _aligned([_HEADINGS, *map(_cells, comparisons)])
     lines.insert(1, "─" * max(map(len, lines)))
-    if any(is_disturbed(each) for each in comparisons):
-        lines += ["", _note(comparisons)]
-    return "\n".join(lines)
-
-
-def is_disturbed(comparison: Comparison) -> bool:
-    return comparison.foreign_load > BUSY
+    return "\n".join([*lines, *_notes(comparisons)])
 
 
 def verdict(comparison: Comparison) -> str:
@@ -31,8 +25,9 @@ def verdict(comparison: Comparison) -> str:
     shortfall = comparison.shortfall
     if shortfall is None:
         return ""
-    words = "met" if shortfall <= 0 else f"missed by {shortfall:.0%}"
-    return words + _MARK if is_disturbed(comparison) else words
+    if not comparison.is_judged:
+        return _NOT_JUDGED
+    return "met" if shortfall <= 0 else f"missed by {shortfall:.0%}"
 
 
 def as_document(comparison: Comparison) -> dict[str, Any]:
@@ -46,7 +41,8 @@ def as_document(comparison: Comparison) -> dict[str, Any]:
         "ratio": comparison.ratio,
         "target": _goal_text(comparison.goal, comparison.rota.unit),
         "verdict": verdict(comparison),
-        "foreign_load": round(comparison.foreign_load, 3),
+        "is_judged": comparison.is_judged,
+        "foreign_cores": round(comparison.foreign_cores, 3),
     }
 
 
@@ -78,14 +74,23 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _sample_text(sample: Sample) -> str:
-    median = f"{number_text(sample.median)} {sample.unit}"
-    if len(sample.values) == 1:
-        return median
-    return f"{median} ({number_text(sample.low)}–{number_text(sample.high)})"
+    median = f"{number_text(sample.median)} {sample.unit}{'' if sample.is_judged else _MARK}"
+    details = []
+    if len(sample.shown) > 1:
+        details.append(f"{number_text(sample.low)}–{number_text(sample.high)}")
+    if sample.is_judged and sample.left_out:
+        details.append(f"{len(sample.left_out)} left out")
+    return f"{median} ({'; '.join(details)})" if details else median
 
 
 def _sample_document(sample: Sample) -> dict[str, Any]:
-    return {"median": sample.median, "values": list(sample.values), "unit": sample.unit}
+    """The median is that of `values`, or of `left_out` where nothing else is there."""
+    return {
+        "median": sample.median,
+        "values": list(sample.values),
+        "left_out": list(sample.left_out),
+        "unit": sample.unit,
+    }
 
 
 def _goal_text(goal: Goal | None, unit: str) -> str:
@@ -94,9 +99,18 @@ def _goal_text(goal: Goal | None, unit: str) -> str:
     return f"{goal.sense.value} {goal.limit:g} {'×' if goal.is_ratio else unit}"
 
 
-def _note(comparisons: Sequence[Comparison]) -> str:
-    most = max(each.foreign_load for each in comparisons)
-    return (
-        f"{_MARK} The machine was busy: other processes used up to {most:.0%} of it during these"
-        " measurements, so they say little. Repeat them when it is quiet."
-    )
+def _notes(comparisons: Sequence[Comparison]) -> list[str]:
+    notes = []
+    if any(s.is_judged and s.left_out for each in comparisons for s in each.samples):
+        notes.append(
+            f"left out: turns in which other processes used more than {QUIET_CORES:g} cores,"
+            " whenever they were taken; the median is that of the others"
+        )
+    unjudged = [each for each in comparisons if not each.is_judged]
+    if unjudged:
+        most = max(each.foreign_cores for each in unjudged)
+        notes.append(
+            f"{_MARK} The machine was busy: other processes used up to {most:.1f} cores in every"
+            " turn, so these figures say nothing. Repeat them when it is quiet."
+        )
+    return ["", *notes] if notes else []

@@ -16,10 +16,10 @@ from bench.figures import (
 
 
 def comparison(
-    rota: float, peer: float | None = None, goal: Goal | None = None, foreign_load: float = 0.0
+    rota: float, peer: float | None = None, goal: Goal | None = None, foreign_cores: float = 0.0
 ) -> Comparison:
     peer_sample = None if peer is None else Sample((peer,), "runs/s")
-    return Comparison("P0", "work", Sample((rota,), "runs/s"), "", peer_sample, goal, foreign_load)
+    return Comparison("P0", "work", Sample((rota,), "runs/s"), "", peer_sample, goal, foreign_cores)
 
 
 @pytest.mark.parametrize(("percent", "expected"), [(50, 50), (99, 99), (100, 100), (0, 1)])
@@ -44,6 +44,20 @@ def test_sample_is_told_by_its_median_and_its_spread() -> None:
     sample = Sample((30.0, 10.0, 11.0), "ms")
 
     assert (sample.median, sample.low, sample.high) == (11.0, 10.0, 30.0)
+
+
+def test_median_is_that_of_the_turns_that_nobody_disturbed() -> None:
+    sample = Sample((10.0, 12.0), "ms", left_out=(900.0,))
+
+    assert (sample.median, sample.high) == (11.0, 12.0)
+
+
+def test_a_difference_is_judged_only_if_both_sides_are() -> None:
+    quiet, disturbed = Sample((30.0, 40.0), "MB", left_out=(70.0,)), Sample((), "MB", (10.0,))
+
+    assert quiet.less(Sample((10.0,), "MB")) == Sample((20.0, 30.0), "MB", left_out=(60.0,))
+    assert not quiet.less(disturbed).is_judged
+    assert not disturbed.less(quiet).is_judged
 
 
 def test_ratio_is_rota_in_terms_of_the_peer() -> None:

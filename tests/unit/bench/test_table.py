@@ -10,16 +10,19 @@ QUIET, BUSY = 0.01, 0.5
 
 
 def comparison(
-    *values: float, peer: float | None = 100, goal: Goal | None = None, foreign_load: float = QUIET
+    *values: float,
+    peer: float | None = 100,
+    goal: Goal | None = None,
+    left_out: tuple[float, ...] = (),
 ) -> Comparison:
     return Comparison(
         "P2",
         "drain",
-        Sample(values, "runs/s"),
+        Sample(values, "runs/s", left_out),
         "" if peer is None else "huey",
         None if peer is None else Sample((peer,), "runs/s"),
         goal,
-        foreign_load,
+        QUIET if values else BUSY,
     )
 
 
@@ -49,24 +52,46 @@ def test_line_without_a_target_has_no_verdict() -> None:
     assert verdict(comparison(150)) == ""
 
 
-def test_figures_of_a_busy_machine_are_marked_and_explained() -> None:
-    text = render([comparison(250, goal=at_least_times(2), foreign_load=BUSY)])
+def test_turns_that_were_left_out_are_told_and_explained() -> None:
+    text = render([comparison(200, 300, 250, left_out=(10,), goal=at_least_times(2))])
 
-    assert "met*" in text
-    assert "other processes used up to 50% of it" in text
+    assert "250 runs/s (200–300; 1 left out)" in text
+    assert "more than 0.2 cores" in text
+    assert text.splitlines()[2].endswith("met")
+
+
+def test_figures_without_a_quiet_turn_are_shown_but_not_judged() -> None:
+    text = render([comparison(left_out=(250, 270), goal=at_least_times(2))])
+
+    assert "260 runs/s* (250–270)" in text
+    assert "not judged*" in text
+    assert "other processes used up to 0.5 cores in every turn" in text
 
 
 def test_figures_of_a_quiet_machine_need_no_note() -> None:
-    assert "busy" not in render([comparison(250, goal=at_least_times(2))])
+    text = render([comparison(250, goal=at_least_times(2))])
+
+    assert "busy" not in text
+    assert "left out" not in text
 
 
 def test_document_keeps_every_turn() -> None:
     document = as_document(comparison(3, 1, 2, peer=None, goal=at_most(5)))
 
-    assert document["rota"] == {"median": 2, "values": [3, 1, 2], "unit": "runs/s"}
+    assert document["rota"] == {
+        "median": 2, "values": [3, 1, 2], "left_out": [], "unit": "runs/s"
+    }  # fmt: skip
     assert document["peer"] is None
     assert document["target"] == "≤ 5 runs/s"
     assert json.loads(json.dumps(document)) == document
+
+
+def test_document_tells_which_turns_were_left_out() -> None:
+    document = as_document(comparison(200, left_out=(10,), goal=at_most(5)))
+
+    assert document["rota"]["left_out"] == [10]
+    assert document["is_judged"]
+    assert not as_document(comparison(left_out=(10,)))["is_judged"]
 
 
 def test_numbers_show_the_digits_that_matter() -> None:
