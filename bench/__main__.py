@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import (
+    compare,
     held_transaction,
     p1_backlog,
     p2_functions,
@@ -48,6 +49,8 @@ _WORKLOADS: Mapping[str, Callable[[Plan], list[Comparison]]] = {
 
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends what was started, as Ctrl-C does
+    if sys.argv[1:2] == ["compare"]:
+        return compare.main(sys.argv[2:])
     options = _parse()
     plan = Plan(options.repeat, options.quick, options.full)
     machine = facts()
@@ -78,7 +81,11 @@ def main() -> int:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench", description="Measure Rota beside its peers.")
+    parser = argparse.ArgumentParser(
+        prog="bench",
+        description="Measure Rota beside its peers.",
+        epilog="`bench compare OTHER_CHECKOUT` compares what runs cost two checkouts.",
+    )
     names = list(_WORKLOADS)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(names)}")
     parser.add_argument("--repeat", type=int, default=3, help="turns of each contestant")

@@ -15,7 +15,7 @@ _NOT_JUDGED = f"not judged{_MARK}"
 
 def render(comparisons: Sequence[Comparison]) -> str:
     """The table, with notes under it if others kept the machine busy."""
-    lines = _aligned([_HEADINGS, *map(_cells, comparisons)])
+    lines = aligned([_HEADINGS, *map(_cells, comparisons)])
     lines.insert(1, "─" * max(map(len, lines)))
     return "\n".join([*lines, *_notes(comparisons)])
 
@@ -36,8 +36,8 @@ def as_document(comparison: Comparison) -> dict[str, Any]:
     return {
         "workload": comparison.workload,
         "what": comparison.what,
-        "rota": _sample_document(comparison.rota),
-        "peer": None if peer is None else {"name": comparison.peer} | _sample_document(peer),
+        "rota": sample_document(comparison.rota),
+        "peer": None if peer is None else {"name": comparison.peer} | sample_document(peer),
         "ratio": comparison.ratio,
         "target": _goal_text(comparison.goal, comparison.rota.unit),
         "verdict": verdict(comparison),
@@ -58,22 +58,22 @@ def _cells(comparison: Comparison) -> tuple[str, ...]:
     return (
         comparison.workload,
         comparison.what,
-        _sample_text(comparison.rota),
+        sample_text(comparison.rota),
         comparison.peer,
-        "" if peer is None else _sample_text(peer),
+        "" if peer is None else sample_text(peer),
         "" if ratio is None else f"{number_text(ratio)} ×",
         _goal_text(comparison.goal, comparison.rota.unit),
         verdict(comparison),
     )
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
     return ["  ".join(row).rstrip() for row in padded]
 
 
-def _sample_text(sample: Sample) -> str:
+def sample_text(sample: Sample) -> str:
     median = f"{number_text(sample.median)} {sample.unit}{'' if sample.is_judged else _MARK}"
     details = []
     if len(sample.shown) > 1:
@@ -83,7 +83,7 @@ def _sample_text(sample: Sample) -> str:
     return f"{median} ({'; '.join(details)})" if details else median
 
 
-def _sample_document(sample: Sample) -> dict[str, Any]:
+def sample_document(sample: Sample) -> dict[str, Any]:
     """The median is that of `values`, or of `left_out` where nothing else is there."""
     return {
         "median": sample.median,
