@@ -27,6 +27,9 @@ settings.load_profile("repeatable")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--postgres", type=int, help="the version for all tests of the store")
+    parser.addoption(
+        "--renew-schemas", action="store_true", help="write the checked-in schemas of the stores"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
