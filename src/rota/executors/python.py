@@ -22,10 +22,11 @@ from rota.domain.output import Stream
 from rota.domain.portable import why_not_portable
 from rota.domain.quantities import format_duration
 from rota.domain.run import AttemptResult
-from rota.executors.host_wire import (
+from rota.ports.executor import Assignment, Desk, Exit, OutputSink, Process, Spawner
+from rota.ports.work import Fence, Outcome, StepOutcome
+from rota.sdk.host.wire import (
     Cancel,
     Done,
-    FrameReader,
     Hello,
     News,
     Order,
@@ -35,9 +36,8 @@ from rota.executors.host_wire import (
     Task,
     Unusable,
     encode,
+    message_reader,
 )
-from rota.ports.executor import Assignment, Desk, Exit, OutputSink, Process, Spawner
-from rota.ports.work import Fence, Outcome, StepOutcome
 
 _START_SECONDS = 60.0  # an app's imports may take their time
 _EXIT_SECONDS = 5.0  # between the host's last word and its end
@@ -52,7 +52,7 @@ class HostConnection(asyncio.Protocol):
         self.greeting: asyncio.Future[Hello | Unusable] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
         self._hear = hear
-        self._reader = FrameReader()
+        self._reader = message_reader()
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

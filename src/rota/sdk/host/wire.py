@@ -1,7 +1,8 @@
 """What host and worker say to one another: frames of MessagePack, every message a batch.
 
 A frame is four bytes of length, big-endian, and an array whose first element is the message's
-name. The worker's side is in `rota.executors.host_wire`; a test holds the two together.
+name. The host blocks on its socket (`send`, `receive`); the worker has an event loop, which feeds
+what arrives to a `FrameReader`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -94,23 +95,50 @@ class News(msgspec.Struct, frozen=True, array_like=True, tag="news"):
     done: tuple[Done, ...] = ()
 
 
-_ORDERS = msgspec.msgpack.Decoder(Run | Cancel | Stop)
+Order = Run | Cancel | Stop  # what the worker says
+Message = Hello | Unusable | News  # what the host says
+M = TypeVar("M")
+
 _ENCODER = msgspec.msgpack.Encoder()
 
 
-def send(connection: socket.socket, message: msgspec.Struct) -> None:
+def encode(message: Order | Message) -> bytes:
     body = _ENCODER.encode(message)
-    connection.sendall(_LENGTH.pack(len(body)) + body)
+    return _LENGTH.pack(len(body)) + body
 
 
-def receive(connection: socket.socket) -> Iterator[Run | Cancel | Stop]:
+class FrameReader(Generic[M]):
+    """Cuts what arrives into messages of the types that the other side sends."""
+
+    def __init__(self, decoder: msgspec.msgpack.Decoder[M]) -> None:
+        self._decode = decoder.decode
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[M]:
+        self._buffer += data
+        while len(self._buffer) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self._buffer)[0]
+            if len(self._buffer) < end:
+                return
+            frame = bytes(self._buffer[_LENGTH.size : end])
+            del self._buffer[:end]
+            yield self._decode(frame)
+
+
+def order_reader() -> FrameReader[Order]:
+    return FrameReader(msgspec.msgpack.Decoder(Order))
+
+
+def message_reader() -> FrameReader[Message]:
+    return FrameReader(msgspec.msgpack.Decoder(Message))
+
+
+def send(connection: socket.socket, message: Message) -> None:
+    connection.sendall(encode(message))
+
+
+def receive(connection: socket.socket) -> Iterator[Order]:
     """Orders as they come, until the worker is gone."""
-    buffer = bytearray()
+    reader = order_reader()
     while data := connection.recv(_PIECE):
-        buffer += data
-        while len(buffer) >= _LENGTH.size:
-            end = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]
-            if len(buffer) < end:
-                break
-            yield _ORDERS.decode(bytes(buffer[_LENGTH.size : end]))
-            del buffer[:end]
+        yield from reader.feed(data)
