@@ -7,12 +7,12 @@ import pytest
 
 from rota.sdk.host import wire
 
-ORDERS = [
+ORDERS: list[wire.Order] = [
     wire.Run((wire.Task(1, "app.add", "r_1", 2, "add", "default", 1_000, {"a": [1]}),)),
     wire.Cancel((1, 2)),
     wire.Stop(),
 ]
-MESSAGES = [
+MESSAGES: list[wire.Message] = [
     wire.Hello(7, ("app.add",)),
     wire.Unusable("ImportError: no"),
     wire.News(
