@@ -41,7 +41,6 @@ from rota.ports.records import (
     ScheduleMove,
     Submitted,
     SubmittedBackfill,
-    Wakes,
 )
 from rota.ports.store import Store
 from rota.ports.work import Fence, Hello, Outcome, Start, StartAnswer, Work
@@ -261,15 +260,14 @@ class Scene:
     async def worker(
         self, name: str = "worker", *, lease: timedelta = LEASE, **fields: Any
     ) -> SessionId:
-        session, _ = await self.store.register(hello(name, **fields), lease)
+        session = await self.store.register(hello(name, **fields), lease)
         return session.id
 
-    async def vanish(self, session: SessionId) -> Wakes:
+    async def vanish(self, session: SessionId) -> None:
         """A worker is not heard of until its lease has ended, and is given up."""
         [beats] = [s.beats for s in await self.store.sessions(alive_only=True) if s.id == session]
         self.advance(LEASE + MINUTE)
-        _, wakes = await self.store.reap({session: beats})
-        return wakes
+        await self.store.reap({session: beats})
 
     async def claim(
         self, session: SessionId, slots: int = 100, *, stream: int = 1, runs: Sequence[str] = ()
@@ -295,7 +293,7 @@ class Scene:
         )
 
     async def release(self) -> int:
-        return (await self.store.release_eligible(1_000)).count
+        return await self.store.release_eligible(1_000)
 
     async def show(self, run_id: str) -> Run:
         [run] = await self.store.runs(RunQuery(ids=[run_id]))

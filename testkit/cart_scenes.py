@@ -36,8 +36,7 @@ class CartScene:
     ) -> CartId:
         """A cart of items `item-0`, `item-1`, …; it has not begun yet."""
         cart = await self.fill(job, rules or CartRules(), items=items, **fields)
-        submitted, _ = await self.scene.store.submit_cart(cart)
-        return submitted
+        return await self.scene.store.submit_cart(cart)
 
     async def fill(self, job: JobId, rules: CartRules, *, items: int, **fields: Any) -> CartId:
         """The same, before it is submitted. `waves` are their order numbers."""

@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import tempfile
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import TypeVar
 
+from rota.ports.queue import Queue, publish
+from rota.ports.store import Store
+from rota.queue.local import LocalQueue
 from rota.store.sqlite.connection import connect
 from rota.store.sqlite.opening import SqliteStore, migrate, open_sqlite
+from rota.store.store import SqlStore
 from rota.store.ticker import Ticker
+
+AnyQueue = TypeVar("AnyQueue", bound=Queue)
 
 
 async def open_new_sqlite(path: Path, *, clock: Ticker | None = None) -> SqliteStore:
     """As `open_sqlite` where there is no file yet, in a tenth of the time."""
     _copy_to(path)
     return await open_sqlite(path, clock=clock)
+
+
+def local_queue(store: Store) -> LocalQueue:
+    """A queue of this process, through which the store notifies others from now on."""
+    return connected(store, LocalQueue())
+
+
+def connected(store: Store, queue: AnyQueue) -> AnyQueue:
+    """The same for a queue that there is."""
+    assert isinstance(store, SqlStore)
+    store.publish_with(partial(publish, queue))
+    return queue
 
 
 def _copy_to(path: Path) -> None:

@@ -55,7 +55,7 @@ class People:
     async def cancel(self) -> None:
         if self.promised:
             run = self._random.choice(self.promised)
-            concerned, _ = await self._world.runs.cancel([run], actor="ann")
+            concerned = await self._world.runs.cancel([run], actor="ann")
             if concerned:
                 self._witness.cancelled(run)
 

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -19,8 +20,9 @@ from rota.operations.backends import Backends
 from rota.ports.blobs import Blobs
 from rota.ports.carts import Cart, CartQuery, Command, ItemQuery, NewCart
 from rota.ports.clock import Clock
+from rota.ports.queue import publish
 from rota.ports.records import LedgerEntry, NewJob, NewServer, RunQuery
-from rota.ports.store import RunStore, Store, WaitingStore
+from rota.ports.store import RunStore, WaitingStore
 from rota.queue.local import LocalQueue
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.scheduler.carts import CartKeeper
@@ -28,6 +30,7 @@ from rota.server.scheduler.lease_reaper import LeaseReaper
 from rota.server.scheduler.releaser import Follower, KeyKeeper, Releaser, Sweeper, WorkerWatch
 from rota.server.scheduler.shards import HeldShards, ShardKeeper
 from rota.server.scheduler.timekeeper import Timekeeper, TimekeeperConfig, grace_of
+from rota.store.store import SqlStore
 from testkit.clock import START
 from testkit.new_stores import open_new_sqlite
 from testkit.universes.catalogue import API, KEY_RULES, LICENCE, PROJECT, QUOTA, KnownJob, catalogue
@@ -78,7 +81,7 @@ def _new(job: KnownJob) -> NewJob:
 class SqliteWorld:
     """Implements `testkit.universes.world.World`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SqlStore) -> None:
         self._store = store
 
     @property
@@ -98,12 +101,14 @@ class SqliteWorld:
         await self._store.command_cart(cart, command, actor="bob")
 
     def employ(self, server: str, clock: Clock, lease_seconds: float) -> Staff:
-        backends = Backends(self._store, LocalQueue(), cast(Blobs, None))  # nothing is printed
+        queue = LocalQueue()
+        store = self._store.shared_with(partial(publish, queue))
+        backends = Backends(store, queue, cast(Blobs, None))  # nothing is printed
         held = HeldShards(ServerId(server), clock)
         new = NewServer(ServerId(server), server, SERVER_LEASE, (SCHEDULER,))
         punctuality = TimekeeperConfig(grace=grace_of(SERVER_LEASE))
         return Staff(
-            runs=self._store,
+            runs=store,
             floor=Floor(backends, FloorConfig(lease=timedelta(seconds=lease_seconds)), server),
             duties=(
                 (ShardKeeper(backends, clock, new, held), 1.5),

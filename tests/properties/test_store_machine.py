@@ -139,7 +139,7 @@ class StoreMachine(RuleBasedStateMachine):
     def cancel(self, pick: int) -> None:
         run = self._pick(list(self.folded), pick)
 
-        concerned, _ = self.run(self.scene.store.cancel([run], actor="user"))
+        concerned = self.run(self.scene.store.cancel([run], actor="user"))
 
         before = self.folded[run]
         assert bool(concerned) == (not is_final(before) and before is not RunState.UNKNOWN)
@@ -220,7 +220,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 5))
     def follow(self, limit: int) -> None:
-        while self.run(self.scene.store.follow_ends(limit)).count:
+        while self.run(self.scene.store.follow_ends(limit)):
             pass
         runs = self.run(self.scene.store.runs(RunQuery(limit=10_000)))
         completed = {r.id for r in runs if r.job == "free" and r.state is RunState.COMPLETED}
@@ -315,7 +315,7 @@ class StoreMachine(RuleBasedStateMachine):
             if has_seen_beats and presence.alive and presence.expires_at < self.clock.now()
         }
 
-        gone, _ = self.run(self.scene.store.reap(seen))
+        gone = self.run(self.scene.store.reap(seen))
 
         assert gone == expired
         for session in gone:
@@ -341,7 +341,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._attempts_are_held_by_one(runs)
         self._final_is_final(runs)
         self._limits_hold(runs)
-        assert self.run(self.scene.store.release_forgotten(1_000)).count == 0
+        assert self.run(self.scene.store.release_forgotten(1_000)) == 0
 
     def _fold(self, events: list[Event]) -> None:
         """Every step that was recorded is one of the table."""

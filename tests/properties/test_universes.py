@@ -175,8 +175,8 @@ def _reap_early(monkeypatch: pytest.MonkeyPatch) -> None:
     register = memory_store.MemoryStore.register
 
     async def short_lease(store: Any, hello: Any, lease: timedelta, server: str = "") -> Any:
-        session, wakes = await register(store, hello, lease / 4, server)
-        return replace(session, lease=lease), wakes
+        session = await register(store, hello, lease / 4, server)
+        return replace(session, lease=lease)
 
     monkeypatch.setattr(memory_store.MemoryStore, "register", short_lease)
     monkeypatch.setattr("rota.server.scheduler.lease_reaper.is_silent", lambda *_: True)

@@ -36,10 +36,10 @@ from rota.operations.output import raw
 from rota.operations.submissions import submit_file
 from rota.operations.tokens import authenticate_worker, create_worker_token
 from rota.ports.work import Outcome, ReportAnswer, Start, StartAnswer
-from rota.queue.local import LocalQueue
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.gateway.rpc.server import serve
 from rota.store.sqlite.opening import open_sqlite
+from testkit.new_stores import local_queue
 from testkit.proxy import Proxy
 from testkit.waiting import PATIENCE, eventually
 
@@ -147,7 +147,7 @@ async def site(tmp_path: Path, packages: Path, anyio_backend: str) -> AsyncItera
         store = await open_sqlite(tmp_path / "rota.db")
         stack.push_async_callback(store.close)
         blobs = await stack.enter_async_context(await open_files(tmp_path / "blobs"))
-        backends = Backends(store, LocalQueue(), blobs)
+        backends = Backends(store, local_queue(store), blobs)
         floor = DisturbedFloor(backends, FloorConfig(lease=timedelta(seconds=6)))
         service = WorkersService(floor, lambda secret: authenticate_worker(backends, secret))
         server = await serve("127.0.0.1:0", [service.add_to])

@@ -10,18 +10,7 @@ from rota.operations.idle_workers import IdleWorkers
 from rota.operations.kept_forecast import KeptForecast, ShortagesAhead
 from rota.operations.specs import SpecBook
 from rota.ports.blobs import Blobs
-from rota.ports.queue import (
-    CANCELLED,
-    CARTS,
-    EVENTS,
-    FAVOURED,
-    FOLLOWED,
-    KEYS,
-    TIMES,
-    WORKERS,
-    Queue,
-)
-from rota.ports.records import Wakes
+from rota.ports.queue import Queue
 from rota.ports.store import Store
 
 
@@ -38,23 +27,3 @@ class Backends:
     largest: Mapping[str, Vector] = field(default_factory=dict)
     forecast: KeptForecast = field(default_factory=KeptForecast)  # the latest that was asked for
     shortages: ShortagesAhead = field(default_factory=ShortagesAhead)  # by this process
-
-    def announce(self, wakes: Wakes) -> None:
-        """Tell others what a durable write concerns. Losing this only costs time."""
-        for pool, runs in wakes.pools.items():
-            self.queue.offer(pool, runs)
-        for session in wakes.sessions:
-            self.queue.announce(CANCELLED, session)
-        for session in wakes.favoured:
-            self.queue.announce(FAVOURED, session)
-        if wakes.times:
-            self.queue.announce(TIMES)
-        if wakes.carts:
-            self.queue.announce(CARTS)
-        if wakes.followed:
-            self.queue.announce(FOLLOWED)
-        if wakes.workers:
-            self.queue.announce(WORKERS)
-        if wakes.keys:
-            self.queue.announce(KEYS)
-        self.queue.announce(EVENTS)

@@ -98,7 +98,6 @@ async def backfill(
     )
     runs = _runs(job, planned, actor, now)
     submitted = await backends.store.submit_backfill(new, runs, _idempotency(job, request, actor))
-    backends.announce(submitted.wakes)
     return submitted.backfill, submitted.is_repeat
 
 

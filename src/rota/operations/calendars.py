@@ -115,7 +115,7 @@ async def save_calendar(
     change = _change_of(calendar, old)
     if change.change is not Change.UNCHANGED:
         new = NewCalendar(project, calendar, old.version if old else 0)
-        backends.announce(await backends.store.save_calendars([new], actor=actor))
+        await backends.store.save_calendars([new], actor=actor)
     return change
 
 
@@ -125,13 +125,12 @@ async def delete_calendar(
     """Forget a calendar that no job and no template of carts uses."""
     _require_match(if_match, calendar)
     await _refuse_used_by_carts(backends, calendar)
-    wakes = await backends.store.delete_calendar(
+    await backends.store.delete_calendar(
         calendar.project,
         calendar.calendar.name,
         expected_version=calendar.version,
         actor=actor,
     )
-    backends.announce(wakes)
 
 
 async def plan_calendars(backends: Backends, file: JobFile, now: datetime) -> PlannedCalendars:

@@ -76,9 +76,7 @@ async def submit_due(
 async def delete_template(backends: Backends, template: Template, *, actor: str) -> None:
     """Forget a template; carts that were made of it go on."""
     changes = TemplateChanges(removed=[template])
-    backends.announce(
-        await backends.store.save_jobs([], removed=(), actor=actor, templates=changes)
-    )
+    await backends.store.save_jobs([], removed=(), actor=actor, templates=changes)
 
 
 async def items_of(

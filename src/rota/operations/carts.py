@@ -209,11 +209,10 @@ async def submit(
         reader.finish()
         new_cart = _new_cart(cart, request, reader.rules(), actor)
         idempotency = _idempotency(request.idempotency_key, new_cart, reader.digest())
-        submitted, wakes = await backends.store.submit_cart(cart, idempotency, request.due)
+        submitted = await backends.store.submit_cart(cart, idempotency, request.due)
     except BaseException:
         await backends.store.discard_cart(cart)
         raise
-    backends.announce(wakes)
     return await find_cart(backends, submitted, project=request.project)
 
 
@@ -344,9 +343,7 @@ async def find_cart(backends: Backends, cart: str, *, project: str = "default") 
 
 async def command(backends: Backends, cart: Cart, what: Command, *, actor: str) -> Commanded:
     """Pause, resume, cancel, approve, retry or edit; raises why not."""
-    done = await backends.store.command_cart(cart.id, what, actor=actor)
-    backends.announce(done.wakes)
-    return done
+    return await backends.store.command_cart(cart.id, what, actor=actor)
 
 
 def approver(name: str, role: Role) -> commands.Approver:

@@ -157,7 +157,7 @@ async def _saved(backends: Backends, file: JobFile, actor: str, terms: _Terms) -
 
 async def _save(backends: Backends, prepared: _Prepared, actor: str) -> None:
     if not prepared.is_empty:
-        wakes = await backends.store.save_jobs(
+        await backends.store.save_jobs(
             prepared.new,
             removed=prepared.removed,
             actor=actor,
@@ -166,7 +166,6 @@ async def _save(backends: Backends, prepared: _Prepared, actor: str) -> None:
             declarations=prepared.declarations,
             shares=prepared.shares,
         )
-        backends.announce(wakes)
 
 
 async def _prepare(backends: Backends, file: JobFile, terms: _Terms) -> _Prepared:
@@ -270,7 +269,7 @@ async def delete(backends: Backends, job: Job, *, actor: str) -> None:
         current = await find_job(backends, job.id, project=job.project)
         now = await backends.store.now()
         removed = await asyncio.to_thread(removed_job, current, now)
-        backends.announce(await backends.store.save_jobs([], removed=[removed], actor=actor))
+        await backends.store.save_jobs([], removed=[removed], actor=actor)
 
     await despite_firing(remove)
 

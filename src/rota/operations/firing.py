@@ -29,9 +29,7 @@ from rota.ports.records import (
     Ownership,
     PlannedRun,
     Rearmed,
-    Released,
     Unanswered,
-    Wakes,
 )
 
 log = structlog.get_logger()
@@ -105,13 +103,12 @@ def _unanswered(answers: Answers) -> list[Unanswered]:
 async def fire(backends: Backends, firings: Sequence[Firing], ownership: Ownership) -> Fired:
     """Insert the runs, advance the schedules, and have the runs begin.
 
-    A worker here that has nothing to do gets them in the same breath: a second transaction for the
-    claim would double how late they are. For the rest the dispatchers are woken.
+    A worker here that has nothing to do gets them in the same transaction: a second one for the
+    claim would double how late they are. For the rest the store wakes the dispatchers.
     """
     turn = backends.idle.next_of(_pool(backends, firings))
     with turn.claiming():
         fired = await backends.store.fire(firings, ownership, turn.room)
-        backends.announce(fired.wakes)
         await turn.give(fired.claimed)
     return fired
 
@@ -136,7 +133,6 @@ async def rearm(backends: Backends, limit: int) -> int:
             next_at = table.after_completion(wait.ended_at) if table else None
             rearmed.append(Rearmed(wait.job_id, wait.schedule_version, next_at))
     await backends.store.rearm(rearmed)
-    backends.announce(Wakes(times=True))
     return len(rearmed)
 
 
@@ -151,18 +147,12 @@ def others_go_on(job_id: JobId) -> Iterator[None]:
 
 async def release_eligible(backends: Backends, limit: int) -> int:
     """Let runs go whose time or back-off has come."""
-    released: Released = await backends.store.release_eligible(limit)
-    if released.count:
-        backends.announce(released.wakes)
-    return released.count
+    return await backends.store.release_eligible(limit)
 
 
 async def sweep(backends: Backends, limit: int) -> int:
     """Find what a lost wake-up forgot, and end what passed its deadline."""
-    released = await backends.store.release_forgotten(limit)
-    if released.count:
-        backends.announce(released.wakes)
-    return released.count
+    return await backends.store.release_forgotten(limit)
 
 
 async def overdue_firing(backends: Backends, job: Job, now: datetime) -> Firing | None:

@@ -16,7 +16,6 @@ from rota.operations.backends import Backends
 from rota.operations.differences import Change, differences
 from rota.ports.forecasts import ShareWeight
 from rota.ports.limits import Declared, KeyUse
-from rota.ports.records import Wakes
 
 D = TypeVar("D", Limit, Resource, Quota)
 
@@ -104,7 +103,7 @@ async def save_declaration(
     """Create or replace it; what waits follows it at once."""
     change = await plan_declaration(backends, new)
     if change.change is not Change.UNCHANGED:
-        backends.announce(await backends.store.save_declarations([new], actor=actor))
+        await backends.store.save_declarations([new], actor=actor)
     return change
 
 
@@ -112,12 +111,9 @@ async def delete_declaration(
     backends: Backends, kind: type[Declaration], project: str, name: str, *, actor: str
 ) -> None:
     """Forget it, and let go who waited for it. `Conflict`: jobs use this resource."""
-    was_there, wakes = await backends.store.delete_declaration(
-        KINDS[kind], project, name, actor=actor
-    )
+    was_there = await backends.store.delete_declaration(KINDS[kind], project, name, actor=actor)
     if not was_there:
         raise _unknown(kind, project, name, await _declared(backends, kind, project))
-    backends.announce(wakes)
 
 
 async def _declared(
@@ -192,6 +188,5 @@ def _unknown(
 async def set_weight(backends: Backends, share: str, weight: float, *, actor: str) -> ShareWeight:
     """From the next claim on; 1 is what everyone has that nobody said anything about."""
     await backends.store.set_share_weight(share, weight, actor=actor)
-    backends.announce(Wakes())
     [saved] = [each for each in await backends.store.share_weights() if each.share == share]
     return saved

@@ -122,7 +122,7 @@ async def _move(backends: Backends, job: Job, decide: Decide, actor: str) -> Mov
         move = await _decided(backends, current, decide)
         if move is None:
             return Moved(current)
-        backends.announce(await backends.store.move_schedules([move], actor=actor))
+        await backends.store.move_schedules([move], actor=actor)
         moved = await find_job(backends, job.id, project=job.project)
         return Moved(moved, tuple(move.unanswered))
 

@@ -51,7 +51,6 @@ async def trigger(
         priority=options.priority,
     )
     submitted = await backends.store.submit_one(new, _idempotency(job, options, actor))
-    backends.announce(submitted.wakes)
     return _run_of(submitted), submitted.is_repeat
 
 
@@ -104,14 +103,12 @@ async def retry(backends: Backends, run: Run, *, actor: str) -> Run:
         retry_of=run.id,
     )
     submitted = await backends.store.submit_one(new)
-    backends.announce(submitted.wakes)
     return _run_of(submitted)
 
 
 async def cancel(backends: Backends, run: Run, *, actor: str) -> Run:
     """Cancel a run that waits, or ask one that is live to stop. Final runs are a `Conflict`."""
-    cancelled, wakes = await backends.store.cancel([run.id], actor=actor)
-    backends.announce(wakes)
+    cancelled = await backends.store.cancel([run.id], actor=actor)
     after = await find_run(backends, run.id, project=run.project)
     if not cancelled and is_final(run.state):
         raise Conflict(f"run {run.id} has already ended: {run.state.lower()}", code="run_is_final")
@@ -126,7 +123,7 @@ async def cancel(backends: Backends, run: Run, *, actor: str) -> Run:
 
 async def resolve(backends: Backends, run: Run, state: RunState, *, actor: str) -> Run:
     """A person says what became of an UNKNOWN run: COMPLETED, FAILED, or SCHEDULED to retry."""
-    backends.announce(await backends.store.resolve(run.id, state, actor=actor))
+    await backends.store.resolve(run.id, state, actor=actor)
     return await find_run(backends, run.id, project=run.project)
 
 
@@ -150,13 +147,13 @@ async def find_run(backends: Backends, run_id: str, *, project: str = "default")
 
 async def hold(backends: Backends, run: Run, *, actor: str) -> Run:
     """It goes nowhere until it is let go. `Conflict`: it does not wait."""
-    backends.announce(await backends.store.hold_run(run.id, actor=actor))
+    await backends.store.hold_run(run.id, actor=actor)
     return await find_run(backends, run.id, project=run.project)
 
 
 async def let_go(backends: Backends, run: Run, *, actor: str) -> Run:
     """It waits again like any other. `Conflict`: nobody holds it."""
-    backends.announce(await backends.store.let_go(run.id, actor=actor))
+    await backends.store.let_go(run.id, actor=actor)
     return await find_run(backends, run.id, project=run.project)
 
 
@@ -168,5 +165,5 @@ async def set_priority(backends: Backends, run: Run, priority: int, *, actor: st
             code="bad_priority",
             hint=f"{GREATEST_PRIORITY} goes first",
         )
-    backends.announce(await backends.store.set_priority(run.id, priority, actor=actor))
+    await backends.store.set_priority(run.id, priority, actor=actor)
     return await find_run(backends, run.id, project=run.project)

@@ -100,7 +100,6 @@ async def trigger_batch(
     # Thousands of sets take a while to check, and leases are renewed on this loop.
     new = await asyncio.to_thread(new_runs)
     submitted = await backends.store.submit(new, _idempotency(job, inputs, actor, idempotency_key))
-    backends.announce(submitted.wakes)
     return submitted.runs, submitted.is_repeat
 
 

@@ -10,7 +10,7 @@ import msgspec
 from rota.domain.ids import SessionId, micros
 from rota.domain.portable import why_not_portable
 from rota.operations.backends import Backends
-from rota.ports.records import Claimed, Finished, Renewal, Session, Wakes
+from rota.ports.records import Claimed, Finished, Renewal, Session
 from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer, Welcome
 
 
@@ -22,8 +22,7 @@ async def register(
         resumed = await backends.store.resume(hello, server)
         if resumed is not None:
             return resumed, _welcome(resumed, resumed.expires_at - resumed.lease)
-    session, wakes = await backends.store.register(hello, lease, server)
-    backends.announce(wakes)
+    session = await backends.store.register(hello, lease, server)
     return session, _welcome(session, session.registered_at)
 
 
@@ -39,10 +38,7 @@ async def claim(
     runs: Sequence[str] = (),
 ) -> Claimed:
     """Runs for a worker with room: those named, then others in order of service."""
-    claimed = await backends.store.claim(session, slots, stream, runs)
-    if claimed.left:
-        backends.announce(claimed.wakes)
-    return claimed
+    return await backends.store.claim(session, slots, stream, runs)
 
 
 async def any_queued(backends: Backends, runs: Sequence[str]) -> bool:
@@ -63,12 +59,10 @@ async def finish(
     claim: int = 0,
     stream: int = 1,
 ) -> Finished:
-    """Take a worker's word for how attempts ended, and give it the next runs in the same breath."""
-    finished = await backends.store.finish(
+    """End attempts as a worker reports, and give it the next runs in the same transaction."""
+    return await backends.store.finish(
         session, list(map(_bounded, outcomes)), claim=claim, stream=stream
     )
-    backends.announce(finished.wakes)
-    return finished
 
 
 def _bounded(outcome: Outcome) -> Outcome:
@@ -86,23 +80,22 @@ async def renew(backends: Backends, session: SessionId, *, stopping: bool) -> Re
 
 async def lose(backends: Backends, session: SessionId, fences: Sequence[Fence]) -> None:
     """Attempts that their live worker turned out not to know."""
-    backends.announce(await backends.store.lose(session, fences))
+    await backends.store.lose(session, fences)
 
 
 async def leave(backends: Backends, session: SessionId) -> None:
     """A worker says goodbye."""
-    backends.announce(await backends.store.end_session(session))
+    await backends.store.end_session(session)
 
 
 async def drain(backends: Backends, worker: str, *, actor: str) -> None:
     """Let a worker finish what it holds and give it nothing new, also after a restart."""
     await backends.store.drain_worker(worker, actor=actor)
-    backends.announce(Wakes())
 
 
 async def undrain(backends: Backends, worker: str, *, actor: str) -> None:
     """Give a drained worker work again."""
-    backends.announce(await backends.store.undrain_worker(worker, actor=actor))
+    await backends.store.undrain_worker(worker, actor=actor)
 
 
 async def record_progress(
@@ -113,6 +106,4 @@ async def record_progress(
 
 async def reap(backends: Backends, expected_beats: Mapping[SessionId, int]) -> frozenset[SessionId]:
     """End the sessions of workers that stopped renewing; their attempts are lost."""
-    gone, wakes = await backends.store.reap(expected_beats)
-    backends.announce(wakes)
-    return gone
+    return await backends.store.reap(expected_beats)

@@ -13,7 +13,7 @@ from rota.domain.carts.intake import NewItem
 from rota.domain.carts.states import CartState, ItemState
 from rota.domain.ids import CartId, JobId, RunId
 from rota.domain.states import RunState
-from rota.ports.records import Idempotency, Wakes
+from rota.ports.records import Idempotency
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,6 @@ class CartLook:
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    wakes: Wakes
     has_more: bool = False  # it is not done yet: come again
 
 
@@ -282,7 +281,6 @@ class Commanded:
     """What came of a command."""
 
     cart: Cart
-    wakes: Wakes
     has_changed: bool  # False: it was so already
     items: int = 0  # that it concerned
 
@@ -301,7 +299,7 @@ class CartStore(Protocol):
         cart: CartId,
         idempotency: Idempotency | None = None,
         due: DueTemplate | None = None,
-    ) -> tuple[CartId, Wakes]:
+    ) -> CartId:
         """Let it begin. `Conflict` if one of its name is live, or if items are missing.
 
         Returns the cart of the first answer if the key was seen before; this one is discarded.
@@ -325,9 +323,9 @@ class CartStore(Protocol):
         """Forget a cart that was not submitted."""
         ...
 
-    async def carts(self, query: CartQuery) -> list[Cart]: ...
+    async def carts(self, query: CartQuery, /) -> list[Cart]: ...
 
-    async def items(self, query: ItemQuery) -> list[Item]: ...
+    async def items(self, query: ItemQuery, /) -> list[Item]: ...
 
     async def versions_of_items(
         self, cart: CartId, selection: Selection

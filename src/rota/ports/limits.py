@@ -9,7 +9,6 @@ from typing import Protocol
 
 from rota.domain.ids import RunId
 from rota.domain.keys import Declaration, Key, KeyKind, KeyState
-from rota.ports.records import Released, Wakes
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +46,13 @@ class LimitStore(Protocol):
         """By kind, project and name; all projects without one."""
         ...
 
-    async def save_declarations(self, new: Sequence[Declaration], *, actor: str) -> Wakes:
+    async def save_declarations(self, new: Sequence[Declaration], *, actor: str) -> None:
         """Create or replace; acts at once on what waits."""
         ...
 
     async def delete_declaration(
         self, kind: KeyKind, project: str, name: str, *, actor: str
-    ) -> tuple[bool, Wakes]:
+    ) -> bool:
         """Whether there was one. A resource that a job uses is refused (Conflict)."""
         ...
 
@@ -63,8 +62,11 @@ class LimitStore(Protocol):
 
     async def project_counts(self, project: str) -> ProjectCounts: ...
 
-    async def release_keys(self, limit: int) -> Released:
-        """Let runs go that waited for a shared key, as far as there is room; forget old holds."""
+    async def release_keys(self, limit: int) -> int:
+        """Let runs go that waited for a shared key, as far as there is room; forget old holds.
+
+        Returns how many went or wait for something else now.
+        """
         ...
 
     async def forget_keys(self, limit: int) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
+
+from rota.domain.ids import SessionId
 
 # Topics. A payload is a run, session or job id, or empty.
 CANCELLED = "cancelled"  # payload: session id that has something to stop
@@ -86,3 +88,39 @@ class Queue(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wakes:
+    """Whom a transaction of the store concerns, to be told once it is committed."""
+
+    # Pools that have work, and the runs that were queued there; none named: they are many.
+    pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sessions: frozenset[SessionId] = frozenset()  # have something to cancel
+    times: bool = False  # something may be due earlier than the scheduler thinks
+    carts: bool = False  # something of a cart has ended, or a cart may go on
+    followed: bool = False  # a run has completed that others follow
+    workers: bool = False  # workers came or went
+    keys: bool = False  # a run that takes shared keys ended or waits, or their rules changed
+    favoured: frozenset[SessionId] = frozenset()  # a run was left to them, as it fits them better
+    events: bool = False  # something was appended to the event history
+
+
+def publish(queue: Queue, wakes: Wakes) -> None:
+    """Tell others what a committed transaction concerns. Losing this only costs time."""
+    for pool, runs in wakes.pools.items():
+        queue.offer(pool, runs)
+    for session in wakes.sessions:
+        queue.announce(CANCELLED, session)
+    for session in wakes.favoured:
+        queue.announce(FAVOURED, session)
+    for topic, is_concerned in (
+        (TIMES, wakes.times),
+        (CARTS, wakes.carts),
+        (FOLLOWED, wakes.followed),
+        (WORKERS, wakes.workers),
+        (KEYS, wakes.keys),
+        (EVENTS, wakes.events),
+    ):
+        if is_concerned:
+            queue.announce(topic)

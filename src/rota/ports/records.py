@@ -165,21 +165,6 @@ class Idempotency:
 
 
 @dataclass(frozen=True, slots=True)
-class Wakes:
-    """Whom a write concerns; the caller announces it once the write is durable."""
-
-    # Pools that have work, and the runs that were queued there; none named: they are many.
-    pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    sessions: frozenset[SessionId] = frozenset()  # have something to cancel
-    times: bool = False  # something may be due earlier than the scheduler thinks
-    carts: bool = False  # something of a cart has ended, or a cart may go on
-    followed: bool = False  # a run has completed that others follow
-    workers: bool = False  # workers came or went
-    keys: bool = False  # a run that takes shared keys ended or waits, or their rules changed
-    favoured: frozenset[SessionId] = frozenset()  # a run was left to them, as it fits them better
-
-
-@dataclass(frozen=True, slots=True)
 class Room:
     """Free slots of a worker, in the words of the server it is connected to."""
 
@@ -191,7 +176,6 @@ class Room:
 @dataclass(frozen=True, slots=True)
 class Fired:
     accepted: frozenset[JobId]
-    wakes: Wakes
     run_count: int
     lost_shards: frozenset[int] = frozenset()  # not the caller's any more: nothing of them fired
     claimed: tuple[Work, ...] = ()
@@ -200,42 +184,31 @@ class Fired:
 @dataclass(frozen=True, slots=True)
 class Submitted:
     runs: tuple[RunId, ...]
-    wakes: Wakes
     is_repeat: bool = False  # the idempotency key was seen before: these are the first answer's
 
 
 @dataclass(frozen=True, slots=True)
 class SubmittedRun:
     run: Run | None  # as it stands; None: a repeat whose run is not kept any more
-    wakes: Wakes
     is_repeat: bool = False  # the idempotency key was seen before: this is the first answer's
 
 
 @dataclass(frozen=True, slots=True)
 class SubmittedBackfill:
     backfill: Backfill
-    wakes: Wakes
     is_repeat: bool = False  # the idempotency key was seen before: this is the first answer's
-
-
-@dataclass(frozen=True, slots=True)
-class Released:
-    count: int
-    wakes: Wakes
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
     works: list[Work]
     left: frozenset[str] = frozenset()  # runs that go to workers which they fit better
-    wakes: Wakes = Wakes()
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
     accepted: tuple[Fence, ...]
     fenced: tuple[Fence, ...]
-    wakes: Wakes
     claimed: tuple[Work, ...] = ()
 
 
@@ -287,7 +260,6 @@ class Renewal:
     held: tuple[Fence, ...] = ()  # what the store believes the session holds
     stream: int = 0  # the connection that the store knows of
     draining: bool = False
-    wakes: Wakes = Wakes()
 
 
 @dataclass(frozen=True, slots=True)

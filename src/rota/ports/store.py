@@ -7,6 +7,8 @@ Promises, kept by every adapter and proven by the conformance suite:
   caller saw; what was stale is left out of the answer and never fails its neighbours.
 - *One clock*: due times, leases and expiries are compared with the store's own clock.
 - *Recorded*: a transition and its event are written together.
+- *Told*: whom a write concerns is notified after its commit, also if the caller was cancelled while
+  it waited: a write that has begun goes on without it.
 
 Errors: `Invalid`, `NotFound`, `Conflict` for the caller; `Unavailable` when the store cannot be
 reached or cannot write. After `Unavailable` from a write its effect is unknown.
@@ -49,7 +51,6 @@ from rota.ports.records import (
     NewServer,
     Ownership,
     Rearmed,
-    Released,
     RemovedJob,
     Renewal,
     Room,
@@ -62,7 +63,6 @@ from rota.ports.records import (
     SubmittedBackfill,
     SubmittedRun,
     TokenStore,
-    Wakes,
 )
 from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer
 
@@ -70,20 +70,20 @@ from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer
 class WaitingStore(Protocol):
     """Part of `rota.ports.store.Store`."""
 
-    async def hold_run(self, run: RunId, *, actor: str) -> Wakes:
+    async def hold_run(self, run: RunId, *, actor: str) -> None:
         """A waiting run goes nowhere until it is let go. Conflict: it does not wait."""
         ...
 
-    async def let_go(self, run: RunId, *, actor: str) -> Wakes:
+    async def let_go(self, run: RunId, *, actor: str) -> None:
         """The end of such a hold. Conflict: nobody holds it."""
         ...
 
-    async def set_priority(self, run: RunId, priority: int, *, actor: str) -> Wakes:
+    async def set_priority(self, run: RunId, priority: int, *, actor: str) -> None:
         """Of a run that waits. Conflict: it does not."""
         ...
 
-    async def follow_ends(self, limit: int) -> Released:
-        """Answer up to `limit` completed runs that others follow, each exactly once.
+    async def follow_ends(self, limit: int) -> int:
+        """Answer up to `limit` completed runs that others follow, each once; returns how many.
 
         Jobs without a schedule get a run; due runs that waited pass the gates again.
         """
@@ -95,10 +95,10 @@ class WaitingStore(Protocol):
         """The jobs that follow these, in order; by the name of the one that they follow."""
         ...
 
-    async def release_fitting(self, limit: int) -> Released:
+    async def release_fitting(self, limit: int) -> int:
         """Runs that no worker could ever take pass the gates again, if one has come that can.
 
-        At most `limit` of those that ask for the same.
+        Returns how many, at most `limit` of those that ask for the same.
         """
         ...
 
@@ -114,7 +114,7 @@ class JobStore(Protocol):
         templates: TemplateChanges = NO_TEMPLATES,
         declarations: Sequence[Declaration] = (),
         shares: Sequence[str] = (),
-    ) -> Wakes:
+    ) -> None:
         """Create, change and delete jobs and templates of carts, all or none.
 
         Calendars, and what is declared about shared keys, are saved with them. Those of `shares`
@@ -124,11 +124,11 @@ class JobStore(Protocol):
         """
         ...
 
-    async def move_schedules(self, moves: Sequence[ScheduleMove], *, actor: str) -> Wakes:
+    async def move_schedules(self, moves: Sequence[ScheduleMove], *, actor: str) -> None:
         """Pause, resume, enable, disable or skip, all or none. `Conflict` if one has moved on."""
         ...
 
-    async def jobs(self, query: JobQuery) -> list[Job]: ...
+    async def jobs(self, query: JobQuery, /) -> list[Job]: ...
 
     async def documents(
         self, refs: Sequence[tuple[JobId, int]]
@@ -152,7 +152,7 @@ class CalendarStore(Protocol):
         """The calendars of a project by name; with `names`, those of them that there are."""
         ...
 
-    async def save_calendars(self, new: Sequence[NewCalendar], *, actor: str) -> Wakes:
+    async def save_calendars(self, new: Sequence[NewCalendar], *, actor: str) -> None:
         """Create and change calendars, all or none. `Conflict` if one is not as expected.
 
         A firing that was planned with an earlier version is stale from here on.
@@ -161,7 +161,7 @@ class CalendarStore(Protocol):
 
     async def delete_calendar(
         self, project: str, name: str, *, expected_version: int, actor: str
-    ) -> Wakes:
+    ) -> None:
         """`Conflict` if a job uses it, or if it is not as expected."""
         ...
 
@@ -222,12 +222,15 @@ class ScheduleStore(Protocol):
         """When the next SCHEDULED run may be released; None: there is none."""
         ...
 
-    async def release_eligible(self, limit: int) -> Released:
-        """Pass SCHEDULED runs whose time has come through the gates."""
+    async def release_eligible(self, limit: int) -> int:
+        """Pass SCHEDULED runs whose time has come through the gates; returns how many."""
         ...
 
-    async def release_forgotten(self, limit: int) -> Released:
-        """The sweep: release what a lost wake-up forgot, end what passed its deadline."""
+    async def release_forgotten(self, limit: int) -> int:
+        """The sweep: release what a lost wake-up forgot, end what passed its deadline.
+
+        Returns how many.
+        """
         ...
 
 
@@ -283,17 +286,17 @@ class RunStore(Protocol):
         """
         ...
 
-    async def cancel(self, runs: Sequence[RunId], *, actor: str) -> tuple[frozenset[RunId], Wakes]:
+    async def cancel(self, runs: Sequence[RunId], *, actor: str) -> frozenset[RunId]:
         """Cancel what waits, ask what is live to stop. Returns the runs that were not final."""
         ...
 
-    async def resolve(self, run: RunId, state: RunState, *, actor: str) -> Wakes:
+    async def resolve(self, run: RunId, state: RunState, *, actor: str) -> None:
         """End the doubt about an UNKNOWN run: COMPLETED, FAILED, or SCHEDULED (try again)."""
         ...
 
     async def record_progress(self, session: SessionId, items: Sequence[Progress]) -> None: ...
 
-    async def runs(self, query: RunQuery) -> list[Run]: ...
+    async def runs(self, query: RunQuery, /) -> list[Run]: ...
 
     async def attempts(self, run: RunId) -> list[Attempt]: ...
 
@@ -317,9 +320,7 @@ class OutputStore(Protocol):
 
 
 class SessionStore(Protocol):
-    async def register(
-        self, hello: Hello, lease: timedelta, server: str = ""
-    ) -> tuple[Session, Wakes]:
+    async def register(self, hello: Hello, lease: timedelta, server: str = "") -> Session:
         """A worker arrives at a server, in a session of its own."""
         ...
 
@@ -330,18 +331,16 @@ class SessionStore(Protocol):
 
     async def renew(self, session: SessionId, *, stopping: bool) -> Renewal: ...
 
-    async def reap(
-        self, expected_beats: Mapping[SessionId, int]
-    ) -> tuple[frozenset[SessionId], Wakes]:
+    async def reap(self, expected_beats: Mapping[SessionId, int]) -> frozenset[SessionId]:
         """End sessions whose lease has expired by the store's clock and whose beat count is still
         the expected one; their attempts are lost."""
         ...
 
-    async def lose(self, session: SessionId, fences: Sequence[Fence]) -> Wakes:
+    async def lose(self, session: SessionId, fences: Sequence[Fence]) -> None:
         """Attempts that the store believes held, but their live worker does not know."""
         ...
 
-    async def end_session(self, session: SessionId) -> Wakes:
+    async def end_session(self, session: SessionId) -> None:
         """The worker said goodbye: whatever it still held is lost now."""
         ...
 
@@ -372,7 +371,7 @@ class SessionStore(Protocol):
         """Give a worker nothing new, also after it restarts. `NotFound` if none has this name."""
         ...
 
-    async def undrain_worker(self, name: str, *, actor: str) -> Wakes:
+    async def undrain_worker(self, name: str, *, actor: str) -> None:
         """Let a drained worker have work again."""
         ...
 

@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from rota.domain.errors import NotFound, Unavailable
 from rota.operations.backends import Backends
 from rota.ports.blobs import Blobs
 from rota.ports.clock import Clock
-from rota.ports.queue import Queue
+from rota.ports.queue import Queue, publish
 from rota.runtime.config import cloud_credentials
 from rota.runtime.setting_values import POSTGRES_SCHEMES, QUEUE_ENTRY_POINTS
 from rota.runtime.settings import FILES, Settings
@@ -37,6 +38,7 @@ async def open_backends(settings: Settings, store: SqlStore) -> AsyncIterator[Ba
         opened.push_async_callback(blobs.close)
         queue = await open_queue(settings)
         opened.push_async_callback(queue.close)
+        store.publish_with(partial(publish, queue))
         yield Backends(store, queue, blobs, largest=settings.largest)
 
 

@@ -31,7 +31,6 @@ from rota.ports.records import (
     Renewal,
     Session,
     Submitted,
-    Wakes,
 )
 from rota.ports.work import Fence, Hello, Outcome, Start, StartAnswer
 from testkit.clock import START
@@ -46,7 +45,6 @@ _RESOLVED = {
     RunState.FAILED: RunEvent.RESOLVED_FAILED,
     RunState.SCHEDULED: RunEvent.RESOLVED_RETRY,
 }
-_QUIET = Wakes()  # every server looks by itself
 
 
 @dataclass(slots=True)
@@ -94,7 +92,7 @@ class MemoryStore:
                 run = self._insert_due(firing.job_id, planned)
                 answers.append(LedgerEntry(run.due_at, run.due_at, 1, run.state, "", run.id))
         runs = sum(len(firing.runs) for firing in accepted)
-        return Fired(frozenset(firing.job_id for firing in accepted), _QUIET, runs)
+        return Fired(frozenset(firing.job_id for firing in accepted), runs)
 
     def _is_current(self, firing: Firing) -> bool:
         is_due = micros(firing.claimed_next_at) <= self._clock.now()
@@ -141,7 +139,7 @@ class MemoryStore:
                 eligible_at=micros(new.at) if new.at else 0,
             )
             self.book.insert(run, self._clock.now())
-        return Submitted(tuple(new.id for new in runs), _QUIET)
+        return Submitted(tuple(new.id for new in runs))
 
     async def claim(
         self, session: SessionId, slots: int, stream: int = 1, runs: Sequence[str] = ()
@@ -185,7 +183,7 @@ class MemoryStore:
         found = self._sessions[session]
         may_claim = claim > 0 and found.stream == stream
         works = (await self.claim(session, claim, stream)).works if may_claim else []
-        return Finished(tuple(accepted), tuple(fenced), _QUIET, tuple(works))
+        return Finished(tuple(accepted), tuple(fenced), tuple(works))
 
     def _end(self, run: StoredRun, result: AttemptResult, *, counts: bool = True) -> None:
         """An attempt is over, and the run goes on or not."""
@@ -211,7 +209,7 @@ class MemoryStore:
         self.book.settle(run, self._clock.now())
         self.book.release_waiting(run.known, self._clock.now())
 
-    async def cancel(self, runs: Sequence[RunId], *, actor: str) -> tuple[frozenset[RunId], Wakes]:
+    async def cancel(self, runs: Sequence[RunId], *, actor: str) -> frozenset[RunId]:
         concerned = [
             run
             for run in map(self.book.live.get, runs)
@@ -220,21 +218,18 @@ class MemoryStore:
         for run in concerned:
             self.book.cancel(run, self._clock.now())
             self.book.release_waiting(run.known, self._clock.now())
-        return frozenset(run.id for run in concerned), _QUIET
+        return frozenset(run.id for run in concerned)
 
-    async def resolve(self, run: RunId, state: RunState, *, actor: str) -> Wakes:
+    async def resolve(self, run: RunId, state: RunState, *, actor: str) -> None:
         found = self.book.runs[run]
         found.move(_RESOLVED[state])
         found.is_cancel_requested = False
         self.book.settle(found, self._clock.now())
         self.book.release_waiting(found.known, self._clock.now())
-        return _QUIET
 
     # --- sessions
 
-    async def register(
-        self, hello: Hello, lease: timedelta, server: str = ""
-    ) -> tuple[Session, Wakes]:
+    async def register(self, hello: Hello, lease: timedelta, server: str = "") -> Session:
         earlier = self._sessions.get(SessionId(hello.succeeds))
         if earlier is not None:
             self._lose_all(earlier)
@@ -250,7 +245,7 @@ class MemoryStore:
             server=server,
         )
         self._sessions[new.id] = new
-        return _session(new), _QUIET
+        return _session(new)
 
     async def resume(self, hello: Hello, server: str = "") -> Session | None:
         found = self._sessions[SessionId(hello.resumes)]
@@ -280,9 +275,7 @@ class MemoryStore:
             if session.alive
         ]
 
-    async def reap(
-        self, expected_beats: Mapping[SessionId, int]
-    ) -> tuple[frozenset[SessionId], Wakes]:
+    async def reap(self, expected_beats: Mapping[SessionId, int]) -> frozenset[SessionId]:
         gone = [
             session
             for session in map(self._sessions.__getitem__, expected_beats)
@@ -292,14 +285,13 @@ class MemoryStore:
         ]
         for session in gone:
             self._lose_all(session)
-        return frozenset(session.id for session in gone), _QUIET
+        return frozenset(session.id for session in gone)
 
-    async def lose(self, session: SessionId, fences: Sequence[Fence]) -> Wakes:
+    async def lose(self, session: SessionId, fences: Sequence[Fence]) -> None:
         for fence in fences:
             run = self.book.runs[RunId(fence.run)]
             if _holds(run, session, fence):
                 self._end(run, AttemptResult.LOST, counts=False)
-        return _QUIET
 
     def _lose_all(self, session: StoredSession) -> None:
         session.alive = False

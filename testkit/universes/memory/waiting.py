@@ -10,13 +10,10 @@ from rota.domain.ids import RunId, following_run_id, instant
 from rota.domain.order import share_key
 from rota.domain.run import Trigger
 from rota.domain.states import WAITING_STATES, RunState
-from rota.ports.records import Wakes
 from testkit.universes.catalogue import PROJECT, KnownJob, followers
 from testkit.universes.memory.gating import Book
 from testkit.universes.memory.rows import StoredRun
 from testkit.universes.timeline import TrueTime
-
-_QUIET = Wakes()  # every server looks by itself
 
 
 class MemoryWaiting:
@@ -26,20 +23,18 @@ class MemoryWaiting:
         self._book = book
         self._clock = clock
 
-    async def hold_run(self, run: RunId, *, actor: str) -> Wakes:
+    async def hold_run(self, run: RunId, *, actor: str) -> None:
         found = self._book.runs[run]
         if found.state not in WAITING_STATES:
             raise Conflict(f"run {run} does not wait any more", code="run_not_waiting")
         self._book.block(found, held(run, actor).blocked_on)
         self._book.release_waiting(found.known, self._clock.now())
-        return _QUIET
 
-    async def let_go(self, run: RunId, *, actor: str) -> Wakes:
+    async def let_go(self, run: RunId, *, actor: str) -> None:
         found = self._book.runs[run]
         if found.state is not RunState.BLOCKED or found.blocked_on != hold_key(run):
             raise Conflict(f"nobody holds run {run}", code="run_not_held")
         self._book.let_go(found, self._clock.now())
-        return _QUIET
 
     # --- those that follow
 

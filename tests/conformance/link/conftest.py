@@ -17,12 +17,11 @@ from rota.link.local import LocalLink, LocalLinkServer
 from rota.operations.backends import Backends
 from rota.operations.tokens import authenticate_worker, create_worker_token
 from rota.ports.link import WorkerDesk, WorkerLink
-from rota.queue.local import LocalQueue
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.gateway.rpc.server import serve
 from testkit.builders import Scene
 from testkit.clock import FakeTicker
-from testkit.new_stores import open_new_sqlite
+from testkit.new_stores import local_queue, open_new_sqlite
 
 Connect = Callable[[], Awaitable[WorkerLink]]
 
@@ -64,7 +63,7 @@ async def shop(
         store = await open_new_sqlite(tmp_path / "rota.db", clock=clock)
         stack.push_async_callback(store.close)
         blobs = await stack.enter_async_context(await open_files(tmp_path / "blobs"))
-        backends = Backends(store, LocalQueue(), blobs)
+        backends = Backends(store, local_queue(store), blobs)
         floor = Floor(backends, FloorConfig(lease=timedelta(seconds=30)))
         link = grpc(floor, backends) if request.param == "grpc" else local(floor, tmp_path)
         connect = await stack.enter_async_context(link)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from rota.blobs.files import open_files
@@ -14,7 +15,7 @@ from rota.domain.ids import JobId
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
 from rota.operations.backends import Backends
-from rota.ports.queue import Queue
+from rota.ports.queue import Queue, publish
 from rota.ports.records import RunQuery
 from rota.ports.work import Dispatch, Fence
 from rota.server.dispatcher.floor import Floor, FloorConfig
@@ -40,8 +41,8 @@ class Crew:
         """Runs that each server in turn is asked for."""
         self._job = self._job or await self._scene.job(overlap=Overlap.ALLOW)
         for number in range(batches):
-            submitted = await self._scene.submit(self._job, size)
-            self._nodes[number % len(self._nodes)].announce(submitted.wakes)
+            store = self._nodes[number % len(self._nodes)].store
+            await Scene(store, self._scene.clock).submit(self._job, size)
 
     async def until_completed(self, count: int) -> None:
         """All runs have, and each was executed once."""
@@ -78,7 +79,9 @@ async def at_work(folder: Path, queues: Sequence[Queue], poll: timedelta) -> Asy
     """A crew that serves until the end of the block."""
     store = await open_new_sqlite(folder / "rota.db")
     async with await open_files(folder / "blobs") as blobs:
-        crew = Crew([Backends(store, queue, blobs) for queue in queues], poll)
+        stores = [store.shared_with(partial(publish, queue)) for queue in queues]
+        nodes = [Backends(*both, blobs) for both in zip(stores, queues, strict=True)]
+        crew = Crew(nodes, poll)
         serving = asyncio.create_task(crew.work())
         try:
             yield crew

@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from rota.domain.ids import JobId, SessionId
+from rota.ports.queue import Wakes
 from rota.ports.store import Store
 from rota.store.postgres.connections import PoolSizes
 from rota.store.postgres.opening import open_postgres
@@ -118,6 +119,15 @@ async def store(
         yield opened
         await opened.close()
     await server.drop(database)
+
+
+@pytest.fixture
+def published(store: Store) -> list[Wakes]:
+    """Whom each write of the test concerned, the latest last."""
+    assert isinstance(store, SqlStore)
+    published: list[Wakes] = []
+    store.publish_with(published.append)
+    return published
 
 
 @pytest.fixture

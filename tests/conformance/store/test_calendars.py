@@ -7,6 +7,7 @@ import pytest
 from rota.domain.calendars import Calendar, Holidays, Inside
 from rota.domain.errors import Conflict
 from rota.domain.states import RunState
+from rota.ports.queue import Wakes
 from rota.ports.records import JobQuery, LedgerEntry, NewCalendar, RemovedJob, Unanswered
 from testkit.builders import MINUTE, Scene, firing_of, new_calendar, new_job
 
@@ -130,15 +131,18 @@ async def test_a_calendar_that_changed_meanwhile_is_not_deleted(scene: Scene) ->
     assert conflict.value.code == "calendar_changed"
 
 
-async def test_a_firing_planned_with_the_old_calendar_is_stale(scene: Scene) -> None:
+async def test_a_firing_planned_with_the_old_calendar_is_stale(
+    scene: Scene, published: list[Wakes]
+) -> None:
     await save(scene, new_calendar())
     uses = await scene.job("uses", next_at=scene.clock.instant, calendars=["nights"])
     other = await scene.job("other", next_at=scene.clock.instant)
     planned = [firing_of(await scene.show_job(job)) for job in (uses, other)]
 
-    wakes = await scene.store.save_calendars(
+    await scene.store.save_calendars(
         [new_calendar("nights", "Sat", expected_version=1)], actor="editor"
     )
+    wakes = published[-1]
     fired = await scene.fire_all(planned)
 
     assert wakes.times

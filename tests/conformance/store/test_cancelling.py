@@ -8,6 +8,7 @@ from rota.domain.ids import RunId
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, Retry
 from rota.domain.states import RunState
+from rota.ports.queue import Wakes
 from testkit.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio
@@ -18,20 +19,21 @@ async def test_what_waits_is_cancelled_at_once(scene: Scene) -> None:
     [scheduled] = await scene.trigger(job_id, at=scene.clock.instant + MINUTE)
     queued, blocked = await scene.trigger(job_id, 2)
 
-    cancelled, _ = await scene.store.cancel([scheduled, blocked, queued], actor="user")
+    cancelled = await scene.store.cancel([scheduled, blocked, queued], actor="user")
 
     assert cancelled == {scheduled, blocked, queued}
     assert await scene.states([scheduled, queued, blocked]) == [RunState.CANCELLED] * 3
     assert await scene.claim(await scene.worker()) == []
 
 
-async def test_what_is_live_is_asked_to_stop(scene: Scene) -> None:
+async def test_what_is_live_is_asked_to_stop(scene: Scene, published: list[Wakes]) -> None:
     runs = await scene.trigger(await scene.job(), 2)
     worker = await scene.worker()
     works = await scene.claim(worker)
     await scene.start(worker, works[:1])
 
-    cancelled, wakes = await scene.store.cancel(runs, actor="user")
+    cancelled = await scene.store.cancel(runs, actor="user")
+    wakes = published[-1]
 
     asked = tuple(work.fence for work in works)
     assert cancelled == set(runs)
@@ -81,7 +83,7 @@ async def test_a_cancelled_at_most_once_run_that_loses_its_worker_is_unknown(sce
     await scene.store.cancel([run], actor="user")
 
     await scene.store.end_session(worker)
-    cancelled, _ = await scene.store.cancel([run], actor="user")
+    cancelled = await scene.store.cancel([run], actor="user")
 
     assert await scene.state(run) is RunState.UNKNOWN
     assert cancelled == frozenset()
@@ -99,12 +101,15 @@ async def test_a_run_in_back_off_is_cancelled_at_once(scene: Scene) -> None:
     assert await scene.state(run) is RunState.CANCELLED
 
 
-async def test_what_has_ended_or_never_was_is_left_out(scene: Scene) -> None:
+async def test_what_has_ended_or_never_was_is_left_out(
+    scene: Scene, published: list[Wakes]
+) -> None:
     [run] = await scene.trigger(await scene.job())
     worker = await scene.worker()
     await scene.finish(worker, await scene.claim(worker))
 
-    cancelled, wakes = await scene.store.cancel([run, RunId("r_nope")], actor="user")
+    cancelled = await scene.store.cancel([run, RunId("r_nope")], actor="user")
+    wakes = published[-1]
 
     assert (cancelled, wakes.sessions) == (frozenset(), frozenset())
     assert await scene.state(run) is RunState.COMPLETED

@@ -21,6 +21,7 @@ from rota.ports.carts import (
     Template,
     TemplateChanges,
 )
+from rota.ports.queue import Wakes
 from testkit.builders import ALL_SHARDS, Scene, new_calendar, new_job
 from testkit.cart_scenes import CartScene
 
@@ -157,10 +158,13 @@ class TestSaving:
 
         assert await scene.store.templates("default") == []
 
-    async def test_saving_wakes_the_keeper_and_is_an_event(self, scene: Scene) -> None:
+    async def test_saving_wakes_the_keeper_and_is_an_event(
+        self, scene: Scene, published: list[Wakes]
+    ) -> None:
         changes = TemplateChanges([new_template(scene)])
 
-        wakes = await scene.store.save_jobs([], removed=(), actor="editor", templates=changes)
+        await scene.store.save_jobs([], removed=(), actor="editor", templates=changes)
+        wakes = published[-1]
 
         assert wakes.carts
         [event] = [e for e in await scene.store.events(0, 100) if e.kind == "cart.defined"]

@@ -434,8 +434,8 @@ class TestSubmitting:
         first = await carts.fill(job, PARALLEL, items=3)
         again = await carts.fill(job, PARALLEL, items=3)
 
-        assert (await scene.store.submit_cart(first, key))[0] == first
-        assert (await scene.store.submit_cart(again, key))[0] == first
+        assert await scene.store.submit_cart(first, key) == first
+        assert await scene.store.submit_cart(again, key) == first
 
     async def test_a_planned_cart_waits_for_its_time(
         self, scene: Scene, carts: CartScene, job: JobId

@@ -4,6 +4,7 @@ import pytest
 
 from rota.domain.errors import NotFound
 from rota.domain.spec import Overlap
+from rota.ports.queue import Wakes
 from testkit.builders import Scene, outcome
 
 pytestmark = pytest.mark.anyio
@@ -46,12 +47,15 @@ async def test_draining_outlives_a_restart_of_the_worker(scene: Scene) -> None:
     assert await scene.claim(new) == []
 
 
-async def test_an_undrained_worker_gets_work_again_and_its_pool_is_told(scene: Scene) -> None:
+async def test_an_undrained_worker_gets_work_again_and_its_pool_is_told(
+    scene: Scene, published: list[Wakes]
+) -> None:
     await scene.trigger(await scene.job())
     worker = await scene.worker("w1")
     await scene.store.drain_worker("w1", actor="operator")
 
-    wakes = await scene.store.undrain_worker("w1", actor="operator")
+    await scene.store.undrain_worker("w1", actor="operator")
+    wakes = published[-1]
 
     assert wakes.pools == {"default": ()}
     assert not (await scene.store.renew(worker, stopping=False)).draining

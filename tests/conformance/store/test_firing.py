@@ -9,6 +9,7 @@ from rota.domain.ids import JobId, scheduled_run_id
 from rota.domain.job import Job
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
+from rota.ports.queue import Wakes
 from rota.ports.records import PlannedRun, RemovedJob, RunQuery, Unanswered
 from testkit.builders import ALL_SHARDS, MINUTE, Scene, firing_of
 
@@ -36,7 +37,9 @@ async def test_schedules_due_soon_come_by_due_time(scene: Scene) -> None:
     assert [schedule.job_id for schedule in due] == [soon, late]
 
 
-async def test_firing_inserts_the_run_and_moves_the_schedule_on(scene: Scene) -> None:
+async def test_firing_inserts_the_run_and_moves_the_schedule_on(
+    scene: Scene, published: list[Wakes]
+) -> None:
     job = await due_job(scene)
     assert job.next_at is not None
 
@@ -44,7 +47,7 @@ async def test_firing_inserts_the_run_and_moves_the_schedule_on(scene: Scene) ->
 
     run = await scene.show(scheduled_run_id(job.id, job.next_at))
     assert (fired.accepted, fired.run_count) == (frozenset({job.id}), 1)
-    assert set(fired.wakes.pools) == {"default"}
+    assert set(published[-1].pools) == {"default"}
     assert (run.state, run.due_at) == (RunState.QUEUED, job.next_at)
     assert (await scene.show_job(job.id)).next_at == job.next_at + MINUTE
 
@@ -158,15 +161,17 @@ async def test_due_times_without_a_run_are_kept_as_a_stretch(scene: Scene) -> No
     assert (await scene.store.ledger(job.id, now, now + 20 * MINUTE, 10))[1].state == "QUEUED"
 
 
-async def test_jitter_keeps_a_due_run_scheduled_until_its_release(scene: Scene) -> None:
+async def test_jitter_keeps_a_due_run_scheduled_until_its_release(
+    scene: Scene, published: list[Wakes]
+) -> None:
     job = await due_job(scene)
     assert job.next_at is not None
     release_at = job.next_at + timedelta(seconds=7)
 
-    fired = await scene.fire_all([firing_of(job, runs=[PlannedRun(job.next_at, release_at)])])
+    await scene.fire_all([firing_of(job, runs=[PlannedRun(job.next_at, release_at)])])
 
     run = scheduled_run_id(job.id, job.next_at)
-    assert (fired.wakes.times, await scene.state(run)) == (True, RunState.SCHEDULED)
+    assert (published[-1].times, await scene.state(run)) == (True, RunState.SCHEDULED)
     assert await scene.store.next_eligible_at() == release_at
     assert await scene.release() == 0
     scene.advance(timedelta(seconds=7))

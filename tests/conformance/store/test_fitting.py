@@ -9,6 +9,7 @@ import pytest
 
 from rota.domain.run import Reason
 from rota.domain.states import RunState
+from rota.ports.queue import Wakes
 from testkit.builders import MINUTE, Scene, hello
 
 pytestmark = pytest.mark.anyio
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 async def look_for_workers(scene: Scene, limit: int = 100) -> int:
     """What the scheduler does once a worker has come."""
-    released = (await scene.store.release_fitting(limit)).count
+    released = await scene.store.release_fitting(limit)
     await scene.release()
     return released
 
@@ -132,7 +133,10 @@ async def test_those_that_fit_go_in_steps_and_by_age(scene: Scene) -> None:
     assert await scene.states(other) == [RunState.BLOCKED] * 5
 
 
-async def test_workers_that_come_wake_whoever_looks_after_these_runs(scene: Scene) -> None:
-    _, wakes = await scene.store.register(hello(), timedelta(minutes=1))
+async def test_workers_that_come_wake_whoever_looks_after_these_runs(
+    scene: Scene, published: list[Wakes]
+) -> None:
+    await scene.store.register(hello(), timedelta(minutes=1))
+    wakes = published[-1]
 
     assert wakes.workers

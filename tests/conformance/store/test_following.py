@@ -18,8 +18,8 @@ from rota.store.driving import Urgency
 from rota.store.script import Script
 from rota.store.scripts.following_jobs import follow as follow_ends
 from rota.store.scripts.gates import hold_gates
-from rota.store.scripts.rules import RulesBook
 from rota.store.store import SqlStore
+from rota.store.tx import Tx
 from testkit.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +41,7 @@ async def complete(
 
 async def follow(scene: Scene) -> int:
     """What the scheduler does about it, until nothing is left to do."""
-    followed = (await scene.store.follow_ends(100)).count
+    followed = await scene.store.follow_ends(100)
     await scene.release()
     return followed
 
@@ -327,7 +327,7 @@ async def test_many_ends_and_waiters_are_answered_in_steps(scene: Scene) -> None
         await complete(scene, upstream)
 
     steps = 0
-    while (await scene.store.follow_ends(2)).count:
+    while await scene.store.follow_ends(2):
         steps += 1
     await scene.release()
 
@@ -344,10 +344,10 @@ async def test_followers_at_work_at_the_same_time_answer_each_end_once(scene: Sc
     await scene.finish(worker, await scene.claim(worker))
 
     followed = await asyncio.gather(*(scene.store.follow_ends(7) for _ in range(6)))
-    while (await scene.store.follow_ends(7)).count:
+    while await scene.store.follow_ends(7):
         pass
 
-    assert sum(each.count for each in followed) <= 30
+    assert sum(followed) <= 30
     answers = Counter(run.follows for run in await runs_of(scene, follower))
     assert answers == Counter(runs)
 
@@ -358,12 +358,12 @@ async def test_what_was_undone_by_a_crash_is_followed_again(scene: Scene) -> Non
     await complete(scene, upstream)
     assert isinstance(scene.store, SqlStore)
 
-    def crash(now: int) -> Script[None]:
-        yield from follow_ends(now, 10, RulesBook(), hold_gates)
+    def crash(tx: Tx) -> Script[None]:
+        yield from follow_ends(tx, 10, hold_gates)
         raise KeyError("crash")
 
     with pytest.raises(KeyError):
-        await scene.store._driver.write(crash, Urgency.CLAIM)
+        await scene.store.write(crash, Urgency.CLAIM)
     before = await runs_of(scene, follower)
     await follow(scene)
 

@@ -10,6 +10,7 @@ from rota.domain.keys import Resource
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Overlap, Retry
 from rota.domain.states import RunState
+from rota.ports.queue import Wakes
 from rota.ports.records import JobQuery, RemovedJob, ScheduleMove
 from testkit.builders import ALL_SHARDS, MINUTE, Scene, new_job
 
@@ -36,7 +37,9 @@ async def test_a_change_makes_the_next_version_and_keeps_the_old_document(scene:
     assert set(documents) == {(job_id, 1), (job_id, 2)}
 
 
-async def test_declarations_are_saved_with_the_jobs_or_not_at_all(scene: Scene) -> None:
+async def test_declarations_are_saved_with_the_jobs_or_not_at_all(
+    scene: Scene, published: list[Wakes]
+) -> None:
     await scene.job("backup")
     licence, now = Resource("default", "pg-license", 4), scene.clock.instant
 
@@ -45,9 +48,10 @@ async def test_declarations_are_saved_with_the_jobs_or_not_at_all(scene: Scene) 
             [new_job("backup", now)], removed=(), actor="editor", declarations=[licence]
         )
     before = await scene.store.declarations()
-    wakes = await scene.store.save_jobs(
+    await scene.store.save_jobs(
         [new_job("other", now)], removed=(), actor="editor", declarations=[licence]
     )
+    wakes = published[-1]
 
     assert before == []
     assert [each.declaration for each in await scene.store.declarations()] == [licence]

@@ -12,6 +12,7 @@ from rota.domain.ids import JobId, new_run_id
 from rota.domain.keys import Quota
 from rota.domain.run import Trigger
 from rota.domain.states import RunState
+from rota.ports.queue import Wakes
 from rota.ports.records import Idempotency, JobQuery, NewRun, RunQuery, SubmittedRun
 from testkit.builders import Scene
 
@@ -38,7 +39,9 @@ async def stored(scene: Scene) -> set[str]:
     return {run.id for run in await scene.store.runs(RunQuery(limit=1_000))}
 
 
-async def test_each_caller_gets_its_own_run_and_wakes_its_pool(scene: Scene, job: JobId) -> None:
+async def test_each_caller_gets_its_own_run_and_their_pool_is_woken(
+    scene: Scene, job: JobId, published: list[Wakes]
+) -> None:
     runs = [new_run(scene, job, user) for user in ("ann", "bob", "ann")]
 
     accepted, _ = await submit(scene, *((run, None) for run in runs))
@@ -47,7 +50,8 @@ async def test_each_caller_gets_its_own_run_and_wakes_its_pool(scene: Scene, job
     assert [(run.id, run.created_by, run.inputs) for run in shown] == [
         (run.id, run.created_by, run.inputs) for run in runs
     ]
-    assert [each.wakes.pools for each in accepted] == [{"default": (run.id,)} for run in runs]
+    offered = [run for wakes in published for run in wakes.pools.get("default", ())]
+    assert offered == [run.id for run in runs]
 
 
 async def test_they_are_recorded_together_each_in_the_name_of_who_asked(

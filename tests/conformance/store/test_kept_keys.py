@@ -32,7 +32,7 @@ class Locks:
 
     async def go_on(self) -> list[Work]:
         """Whoever may have its keys by now takes them."""
-        while (await self.scene.store.release_keys(200)).count:
+        while await self.scene.store.release_keys(200):
             pass
         return await self.scene.claim(self.worker)
 

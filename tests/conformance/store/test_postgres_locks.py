@@ -167,7 +167,7 @@ class TestLeases:
         await until_somebody_waits(postgres_server)
         await rival.execute("COMMIT")
 
-        assert (await reaping)[0] == frozenset()
+        assert await reaping == frozenset()
 
     async def test_what_a_claim_has_in_hand_is_lost_with_its_session(
         self, scene: Scene, rival: Rival, postgres_server: PostgresServer
@@ -195,7 +195,7 @@ class TestLeases:
         await rival.execute("UPDATE run SET delivery = 'nonsense' WHERE id = $1", held[1])
         scene.advance(2 * LEASE)
 
-        gone, _ = await scene.store.reap(dict.fromkeys(workers, 0))
+        gone = await scene.store.reap(dict.fromkeys(workers, 0))
 
         assert gone == {workers[0]}
         assert sorted(held) == sorted(runs)

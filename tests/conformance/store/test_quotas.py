@@ -112,10 +112,10 @@ async def test_output_counts_from_the_end_of_its_attempt_until_time_has_made_up_
     [blocked] = await scene.trigger(job)
     told = await scene.show(blocked)
     use = (await scene.store.key_uses([OUTPUT_KEY]))[OUTPUT_KEY]
-    early = (await scene.store.release_keys(100)).count
+    early = await scene.store.release_keys(100)
     assert told.eligible_at is not None
     scene.advance(told.eligible_at - scene.clock.instant)
-    late = (await scene.store.release_keys(100)).count
+    late = await scene.store.release_keys(100)
 
     assert (told.state, told.reasons[0].gate) == (RunState.BLOCKED, "quota")
     assert told.reasons[0].message == "quota output-bytes-per-day: 0 of 1,000 bytes left"

@@ -6,6 +6,7 @@ import pytest
 
 from rota.domain.ids import SessionId
 from rota.domain.states import RunState
+from rota.ports.queue import Wakes
 from rota.ports.records import Heartbeat
 from testkit.builders import LEASE, MINUTE, Scene, hello
 
@@ -15,7 +16,7 @@ MONTHS = timedelta(days=90)
 
 
 async def test_a_worker_that_registers_has_a_lease(scene: Scene) -> None:
-    session, _ = await scene.store.register(
+    session = await scene.store.register(
         hello("w1", slots=4, labels={"site": "fra"}, functions=("f",)), MINUTE
     )
 
@@ -46,15 +47,18 @@ async def test_a_session_that_ended_cannot_renew(scene: Scene) -> None:
     assert not (await scene.store.renew(SessionId("w_nope"), stopping=False)).alive
 
 
-async def test_a_session_is_reaped_only_after_its_lease_by_the_store_s_clock(scene: Scene) -> None:
+async def test_a_session_is_reaped_only_after_its_lease_by_the_store_s_clock(
+    scene: Scene, published: list[Wakes]
+) -> None:
     [run] = await scene.trigger(await scene.job())
     worker = await scene.worker(lease=MINUTE)
     await scene.claim(worker)
 
     scene.advance(MINUTE)
-    early, _ = await scene.store.reap({worker: 0})
+    early = await scene.store.reap({worker: 0})
     scene.advance(TICK)
-    gone, wakes = await scene.store.reap({worker: 0})
+    gone = await scene.store.reap({worker: 0})
+    wakes = published[-1]
 
     assert (early, gone) == (frozenset(), frozenset({worker}))
     assert wakes.times
@@ -67,7 +71,7 @@ async def test_a_session_whose_beats_moved_on_is_not_reaped(scene: Scene) -> Non
     await scene.store.renew(worker, stopping=False)
     scene.advance(2 * MINUTE)
 
-    gone, _ = await scene.store.reap({worker: 0})
+    gone = await scene.store.reap({worker: 0})
 
     assert gone == frozenset()
 
@@ -77,7 +81,7 @@ async def test_only_the_sessions_asked_for_are_reaped(scene: Scene) -> None:
     await scene.worker("second", lease=MINUTE)
     scene.advance(2 * MINUTE)
 
-    gone, _ = await scene.store.reap({first: 0})
+    gone = await scene.store.reap({first: 0})
 
     assert gone == {first}
 
@@ -94,13 +98,16 @@ async def test_a_reaped_session_is_fenced(scene: Scene) -> None:
     assert (await scene.finish(worker, [work])).fenced == (work.fence,)
 
 
-async def test_a_worker_whose_predecessor_is_gone_takes_over_at_once(scene: Scene) -> None:
+async def test_a_worker_whose_predecessor_is_gone_takes_over_at_once(
+    scene: Scene, published: list[Wakes]
+) -> None:
     [run] = await scene.trigger(await scene.job())
     old = await scene.worker("w1")
     other = await scene.worker("w2")
     await scene.claim(old)
 
-    new, wakes = await scene.store.register(hello("w1", succeeds=old), MINUTE)
+    new = await scene.store.register(hello("w1", succeeds=old), MINUTE)
+    wakes = published[-1]
 
     alive = {session.id for session in await scene.store.sessions(alive_only=True)}
     assert (alive, wakes.times) == ({new.id, other}, True)
@@ -112,7 +119,7 @@ async def test_a_worker_succeeds_only_the_session_that_it_names(scene: Scene) ->
     twin, old = await scene.worker("w1"), await scene.worker("w1")
     [work] = await scene.claim(twin)
 
-    new, _ = await scene.store.register(hello("w1", succeeds=old), MINUTE)
+    new = await scene.store.register(hello("w1", succeeds=old), MINUTE)
 
     alive = {session.id for session in await scene.store.sessions(alive_only=True)}
     assert alive == {twin, new.id}

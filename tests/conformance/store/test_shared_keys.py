@@ -13,6 +13,7 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, Overlap, Retry
 from rota.domain.states import RunState
 from rota.ports.carts import PauseCart
+from rota.ports.queue import Wakes
 from rota.ports.work import Work
 from testkit.builders import MINUTE, Scene
 from testkit.cart_scenes import PARALLEL, CartScene
@@ -124,7 +125,9 @@ async def test_a_bucket_for_each_user_binds_all_runs_of_the_project(scene: Scene
     assert stored["rate:default/fair/user=user"].waiting == 1
 
 
-async def test_units_are_held_until_the_end_and_then_given_to_who_waits(scene: Scene) -> None:
+async def test_units_are_held_until_the_end_and_then_given_to_who_waits(
+    scene: Scene, published: list[Wakes]
+) -> None:
     await declare(scene, LICENSE)
     job = await scene.job(uses={"pg-license": 1})
     worker = await scene.worker()
@@ -132,12 +135,13 @@ async def test_units_are_held_until_the_end_and_then_given_to_who_waits(scene: S
     works = await scene.claim(worker)
 
     waiting = await scene.show(runs[2])
-    finished = await scene.finish(worker, works[:1])
+    await scene.finish(worker, works[:1])
+    wakes = published[-1]
     uses = await scene.store.key_uses(["resource:default/pg-license"])
     released = await keep(scene)
 
     assert waiting.reasons[0].message == "resource pg-license: 2 of 2 in use"
-    assert finished.wakes.keys
+    assert wakes.keys
     assert uses["resource:default/pg-license"].holders == (works[1].run,)
     assert released == 1
     assert [work.run for work in await scene.claim(worker)] == [runs[2]]
@@ -263,7 +267,7 @@ async def test_a_resource_that_jobs_use_stays(scene: Scene) -> None:
     )
 
     assert refused.value.code == "resource_in_use"
-    assert gone[0]
+    assert gone
     declared = await scene.store.declarations("default", KeyKind.RESOURCE)
     assert [each.declaration for each in declared] == [CATALOG]
 
@@ -368,7 +372,9 @@ async def test_priority_is_a_head_start_for_a_key_and_not_a_wall(scene: Scene) -
     assert await in_state(scene, urgent, RunState.BLOCKED) == urgent[-1:]
 
 
-async def test_a_cancelled_run_gives_up_its_place_before_a_key(scene: Scene) -> None:
+async def test_a_cancelled_run_gives_up_its_place_before_a_key(
+    scene: Scene, published: list[Wakes]
+) -> None:
     await declare(scene, CATALOG)
     reads = await scene.job("reads", uses={"catalog": 1})
     writes = await scene.job("writes", uses={"catalog": READERS})
@@ -377,7 +383,8 @@ async def test_a_cancelled_run_gives_up_its_place_before_a_key(scene: Scene) -> 
     await scene.claim(worker)
     [writer], [reader] = await scene.trigger(writes), await scene.trigger(reads)
 
-    _, wakes = await scene.store.cancel([writer], actor="user")
+    await scene.store.cancel([writer], actor="user")
+    wakes = published[-1]
     await keep(scene)
 
     assert wakes.keys

@@ -13,6 +13,7 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import Overlap, Retry
 from rota.domain.states import RunState
 from rota.ports.carts import PauseCart, ResumeCart
+from rota.ports.queue import Wakes
 from rota.ports.records import RunQuery
 from testkit.builders import MINUTE, Scene
 from testkit.cart_scenes import PARALLEL, CartScene
@@ -186,11 +187,12 @@ async def test_an_unknown_run_cannot_be_steered(scene: Scene) -> None:
 
 
 async def test_a_higher_priority_moves_a_queued_run_to_the_front(
-    scene: Scene, worker: SessionId
+    scene: Scene, worker: SessionId, published: list[Wakes]
 ) -> None:
     runs = await scene.trigger(await scene.job(), 100)
 
-    wakes = await scene.store.set_priority(runs[-1], 9, actor="ann")
+    await scene.store.set_priority(runs[-1], 9, actor="ann")
+    wakes = published[-1]
     [first] = await scene.claim(worker, 1)
     rest = await scene.claim(worker, 100)
 

@@ -16,8 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def arrived(scene: Scene, server: str = "s_1") -> Session:
-    session, _ = await scene.store.register(hello(), MINUTE, server)
-    return session
+    return await scene.store.register(hello(), MINUTE, server)
 
 
 async def test_a_worker_that_comes_back_has_the_next_stream_at_its_new_server(

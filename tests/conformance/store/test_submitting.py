@@ -8,6 +8,7 @@ from rota.domain.errors import Conflict, NotFound
 from rota.domain.ids import JobId, RunId, new_run_id
 from rota.domain.run import Trigger
 from rota.domain.states import RunState
+from rota.ports.queue import Wakes
 from rota.ports.records import Idempotency, NewRun, RemovedJob, RunQuery
 from testkit.builders import Scene
 
@@ -62,12 +63,12 @@ async def test_a_run_remembers_who_asked_for_what(scene: Scene) -> None:
     assert (run.attempt, run.job_version, run.trigger) == (0, 1, Trigger.MANUAL)
 
 
-async def test_a_submission_wakes_the_pool_of_its_job(scene: Scene) -> None:
+async def test_a_submission_wakes_the_pool_of_its_job(scene: Scene, published: list[Wakes]) -> None:
     job_id = await scene.job(pool="gpu")
 
     submitted = await scene.submit(job_id)
 
-    assert submitted.wakes.pools == {"gpu": submitted.runs}
+    assert published[-1].pools == {"gpu": submitted.runs}
 
 
 async def test_the_same_key_and_body_give_the_first_answer(scene: Scene) -> None:

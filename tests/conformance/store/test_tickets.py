@@ -6,7 +6,7 @@ import pytest
 
 from rota.domain.ids import RunId
 from rota.domain.spec import Overlap
-from rota.ports.queue import MAX_NAMED
+from rota.ports.queue import MAX_NAMED, Wakes
 from testkit.builders import Scene, outcome
 
 pytestmark = pytest.mark.anyio
@@ -67,29 +67,31 @@ async def test_a_claim_by_name_is_charged_like_any_other(scene: Scene) -> None:
     assert work.run == next_run
 
 
-async def test_whoever_queues_runs_names_them(scene: Scene) -> None:
+async def test_whoever_queues_runs_names_them(scene: Scene, published: list[Wakes]) -> None:
     submitted = await scene.submit(await scene.job(overlap=Overlap.ALLOW), 3)
 
-    assert submitted.wakes.pools == {"default": submitted.runs}
+    assert published[-1].pools == {"default": submitted.runs}
 
 
-async def test_many_runs_are_not_named(scene: Scene) -> None:
-    submitted = await scene.submit(await scene.job(overlap=Overlap.ALLOW), MAX_NAMED + 1)
+async def test_many_runs_are_not_named(scene: Scene, published: list[Wakes]) -> None:
+    await scene.submit(await scene.job(overlap=Overlap.ALLOW), MAX_NAMED + 1)
 
-    assert submitted.wakes.pools == {"default": ()}
+    assert published[-1].pools == {"default": ()}
 
 
-async def test_what_a_report_claims_itself_is_not_offered_to_others(scene: Scene) -> None:
+async def test_what_a_report_claims_itself_is_not_offered_to_others(
+    scene: Scene, published: list[Wakes]
+) -> None:
     job = await scene.job(max_concurrency=1)
     await scene.trigger(job, 3)
     worker = await scene.worker()
     [work] = await scene.claim(worker)
 
     alone = await scene.store.finish(worker, [outcome(work)], claim=1)
-    others = await scene.store.finish(worker, [outcome(alone.claimed[0])])
+    await scene.store.finish(worker, [outcome(alone.claimed[0])])
 
-    assert alone.wakes.pools == {}
-    assert [len(runs) for runs in others.wakes.pools.values()] == [1]
+    assert published[-2].pools == {}
+    assert [len(runs) for runs in published[-1].pools.values()] == [1]
 
 
 async def test_whether_a_run_still_waits_for_a_worker_can_be_told(scene: Scene) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from rota.domain.errors import Conflict
 from rota.ports.records import NewToken, Role
-from rota.store.joined_verbs import JoinedVerbs
+from rota.store.store import SqlStore
 from testkit.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +52,7 @@ async def test_the_clock_is_not_asked_twice_for_a_token(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await scene.store.add_token(token())
-    monkeypatch.delattr(JoinedVerbs, "now")
+    monkeypatch.delattr(SqlStore, "now")
 
     found = await scene.store.token_by_digest("digest of ci")
 

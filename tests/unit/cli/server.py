@@ -23,10 +23,9 @@ from rota.operations.backends import Backends
 from rota.operations.tokens import create_token
 from rota.ports.records import Role
 from rota.ports.work import Hello, Outcome, Start, StepOutcome, Work
-from rota.queue.local import LocalQueue
 from rota.server.gateway.app import create_app
 from rota.server.gateway.settings import GatewaySettings
-from testkit.new_stores import open_new_sqlite
+from testkit.new_stores import local_queue, open_new_sqlite
 
 T = TypeVar("T")
 
@@ -167,7 +166,7 @@ async def _open(folder: Path, web: Web, stack: AsyncExitStack) -> Server:
     store = await open_new_sqlite(folder / "rota.db")
     stack.push_async_callback(store.close)
     blobs = await stack.enter_async_context(await open_files(folder / "blobs"))
-    backends = Backends(store, LocalQueue(), blobs)
+    backends = Backends(store, local_queue(store), blobs)
     tokens = {role: await create_token(store, name=role, role=role, actor="test") for role in Role}
     secrets = {role: secret for role, (_, secret) in tokens.items()}
     web.app = create_app(backends, GatewaySettings(base_url=web.url))

@@ -17,10 +17,9 @@ from rota.link.grpc_client import ClientTls, GrpcAccess, GrpcLink
 from rota.link.grpc_server import WorkersService
 from rota.operations.backends import Backends
 from rota.operations.tokens import authenticate_worker, create_worker_token
-from rota.queue.local import LocalQueue
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.gateway.rpc.server import RpcServer, ServerTls, serve
-from testkit.new_stores import open_new_sqlite
+from testkit.new_stores import local_queue, open_new_sqlite
 
 Stream = grpc.aio.StreamStreamCall[Any, pb.FromServer]
 
@@ -96,7 +95,7 @@ async def cluster(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Cluster]:
         stack.push_async_callback(store.close)
         blobs = await stack.enter_async_context(await open_files(tmp_path / "blobs"))
         links = await stack.enter_async_context(AsyncExitStack())
-        yield Cluster(Backends(store, LocalQueue(), blobs), links)
+        yield Cluster(Backends(store, local_queue(store), blobs), links)
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from rota.operations.backends import Backends
 from rota.operations.output import store_chunks
 from rota.ports.records import NewJob, NewRun
 from rota.ports.work import ChunkMeta, Hello, Outcome, OutputChunk, ReportAnswer
-from rota.queue.local import LocalQueue
-from testkit.new_stores import open_new_sqlite
+from testkit.new_stores import local_queue, open_new_sqlite
 
 _NOW = datetime(2026, 5, 4, tzinfo=UTC)
 _NO_LIMIT = 1 << 40
@@ -93,7 +92,7 @@ async def printing(folder: Path) -> AsyncIterator[Printing]:
         blobs = await stack.enter_async_context(CountingBlobs(folder / "blobs"))
         store = await open_new_sqlite(folder / "rota.db")
         stack.push_async_callback(store.close)
-        backends = Backends(store, LocalQueue(), blobs)
+        backends = Backends(store, local_queue(store), blobs)
         session, run = await _claimed_run(backends)
         yield Printing(backends, blobs, session, run, OutputRecorder(_NO_LIMIT))
 
@@ -116,7 +115,7 @@ async def _claimed_run(backends: Backends) -> tuple[SessionId, RunId]:
     await store.save_jobs([job], removed=(), actor="test")
     run = new_run_id(_NOW)
     await store.submit([NewRun(run, job.id, 1, Trigger.MANUAL, "test")])
-    session, _ = await store.register(Hello("w", "default", 1), timedelta(minutes=5))
+    session = await store.register(Hello("w", "default", 1), timedelta(minutes=5))
     [work] = (await store.claim(session.id, 1)).works
     assert work.run == run
     return session.id, run

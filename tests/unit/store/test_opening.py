@@ -259,7 +259,7 @@ async def test_the_sweep_goes_round_all_that_waits(tmp_path: Path) -> None:
         connection.execute("UPDATE run SET state = 'FAILED' WHERE state = 'QUEUED'")
         connection.commit()
 
-    swept = [(await store.release_forgotten(1)).count for _ in range(4)]
+    swept = [await store.release_forgotten(1) for _ in range(4)]
     await store.close()
 
     assert swept == [1, 1, 1, 0]

@@ -5,7 +5,6 @@ from structlog.testing import capture_logs
 
 from rota.domain.errors import Unavailable
 from rota.domain.ids import SessionId
-from rota.ports.records import Wakes
 from rota.store.reaping import Reaped, Reaping, Silent
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +17,6 @@ class Sessions:
 
     def __init__(self, *bad: SessionId) -> None:
         self.bad = set(bad)
-        self.wakes: dict[SessionId, Wakes] = {}
         self.asked: list[set[SessionId]] = []
         self.is_reachable = True
 
@@ -28,8 +26,7 @@ class Sessions:
             raise Unavailable("the store cannot be used")
         if self.bad & silent.keys():
             raise ValueError("what is this?")
-        [session, *_] = silent
-        return frozenset(silent), self.wakes.get(session, Wakes())
+        return frozenset(silent)
 
     async def check(self) -> None:
         if not self.is_reachable:
@@ -39,7 +36,7 @@ class Sessions:
 async def test_sessions_end_together() -> None:
     sessions = Sessions()
 
-    gone, _ = await Reaping(sessions.reap, sessions.check).reap({ONE: 1, OTHER: None})
+    gone = await Reaping(sessions.reap, sessions.check).reap({ONE: 1, OTHER: None})
 
     assert gone == {ONE, OTHER}
     assert sessions.asked == [{ONE, OTHER}]
@@ -55,15 +52,10 @@ async def test_where_nobody_is_silent_nothing_is_asked() -> None:
 
 async def test_one_that_cannot_end_holds_up_no_other() -> None:
     sessions = Sessions(BAD)
-    sessions.wakes = {
-        ONE: Wakes({"a": ("r_1",), "b": ("r_2",)}, frozenset({ONE})),
-        OTHER: Wakes({"a": ("r_3",), "b": ()}, times=True),
-    }
 
-    gone, wakes = await Reaping(sessions.reap, sessions.check).reap({ONE: 1, BAD: 1, OTHER: 1})
+    gone = await Reaping(sessions.reap, sessions.check).reap({ONE: 1, BAD: 1, OTHER: 1})
 
     assert gone == {ONE, OTHER}
-    assert wakes == Wakes({"a": ("r_1", "r_3"), "b": ()}, frozenset({ONE}), times=True)
 
 
 async def test_it_is_told_once() -> None:

@@ -48,7 +48,7 @@ async def test_a_run_that_is_due_begins_after_few_statements(
     scene: Scene, statements: list[str]
 ) -> None:
     job = await scene.show_job(await scene.job(next_at=scene.clock.instant))
-    session, _ = await scene.store.register(hello(), LEASE)
+    session = await scene.store.register(hello(), LEASE)
     firing = firing_of(job, next_at=scene.clock.instant + MINUTE)
     ownership = await scene.ownership()
     room = Room(session.id, 10, session.stream)

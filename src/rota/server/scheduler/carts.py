@@ -75,7 +75,6 @@ class CartKeeper:
         has_more = True
         while has_more:
             advanced = await self._backends.store.advance_cart(look.id, closed_until)
-            self._backends.announce(advanced.wakes)
             has_more = advanced.has_more
 
     async def _closed_until(self, look: CartLook) -> datetime | None:

@@ -146,11 +146,9 @@ class Follower:
         if not self._shards.is_leading:
             return 0
         followed = await self._backends.store.follow_ends(self._config.batch_size)
-        if followed.count:
-            self._backends.announce(followed.wakes)
-        if followed.count == self._config.batch_size:
+        if followed == self._config.batch_size:
             self._pause = timedelta(0)
-        return followed.count
+        return followed
 
 
 _LEAST_PATIENCE = timedelta(milliseconds=1)
@@ -194,13 +192,12 @@ class KeyKeeper:
         if not self._shards.is_leading:
             return 0
         released = await self._backends.store.release_keys(self._config.batch_size)
-        if not released.count:
+        if not released:
             self.pause = await self._until_next()
             return 0
-        self._backends.announce(released.wakes)
         self._next_at, self._patience = None, _LEAST_PATIENCE
         self.pause = timedelta(0)
-        return released.count
+        return released
 
     async def _until_next(self) -> timedelta:
         """Whoever could not go when its time had come waits for the queue to move."""
@@ -241,7 +238,6 @@ class WorkerWatch:
         if not self._shards.is_leading:
             return 0
         released = await self._backends.store.release_fitting(self._config.batch_size)
-        if released.count:
-            self._backends.announce(released.wakes)
+        if released:
             self._pause = timedelta(0)  # there may be more
-        return released.count
+        return released

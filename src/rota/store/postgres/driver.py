@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from rota.domain.errors import RotaError, StaleTransition, Unavailable
-from rota.store.driving import Urgency
+from rota.store.driving import OnCommit, Urgency, no_effects
 from rota.store.postgres.connections import (
     DRIVER_ERRORS,
     NOW,
@@ -105,6 +105,7 @@ class PostgresDriver:
         self._clock = clock
         self._statements = dict(_prepared_statements())
         self._is_closed = False
+        self._writes: set[asyncio.Task[Any]] = set()  # those under way
         self._settings = ""
 
     def act_for(self, server: str) -> None:
@@ -112,9 +113,19 @@ class PostgresDriver:
         name = application_name(server).replace("'", "''")
         self._settings = f"; SET LOCAL application_name = '{name}'"
 
-    async def write(self, make: MakeScript[T], urgency: Urgency) -> T:
-        """Run a script in a transaction and return once it is durable."""
-        return await self._run(make, urgency, _begin_write(urgency))
+    async def write(
+        self, make: MakeScript[T], urgency: Urgency, on_commit: OnCommit = no_effects
+    ) -> T:
+        """Run a script in a transaction and return once it is durable.
+
+        In a task of its own: whoever is cancelled during a COMMIT could not know whether that
+        happened, and nobody would be notified of it.
+        """
+        write = self._run(make, urgency, _begin_write(urgency), on_commit)
+        task = asyncio.create_task(write)
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+        return await asyncio.shield(task)
 
     async def read(self, make: MakeScript[T], urgency: Urgency = Urgency.API) -> T:
         """Run a script that only reads, on a snapshot of its own."""
@@ -122,13 +133,21 @@ class PostgresDriver:
 
     async def close(self) -> None:
         self._is_closed = True
+        while self._writes:
+            await asyncio.wait(self._writes)
         await self._pools.close()
 
-    async def _run(self, make: MakeScript[T], urgency: Urgency, opening: str) -> T:
+    async def _run(
+        self,
+        make: MakeScript[T],
+        urgency: Urgency,
+        opening: str,
+        on_commit: OnCommit = no_effects,
+    ) -> T:
         collided = False
         for tries in range(1, _TRIES + 1):
             try:
-                return await self._once(make, urgency, opening)
+                answer = await self._once(make, urgency, opening)
             except _COME_AGAIN as error:
                 if tries == _TRIES:
                     raise _given_up(error) from error
@@ -139,6 +158,9 @@ class PostgresDriver:
                 collided = True  # the second look sees what the other has written
             except DRIVER_ERRORS as error:
                 raise translated(error) from error
+            else:
+                on_commit()
+                return answer
         raise AssertionError("unreachable")
 
     async def _once(self, make: MakeScript[T], urgency: Urgency, opening: str) -> T:

@@ -26,6 +26,7 @@ from rota.store.script import Script, query
 from rota.store.scripts.memory import Memory
 from rota.store.store import SqlStore
 from rota.store.ticker import Ticker
+from rota.store.tx import Tx
 
 _MIGRATIONS = resources.files("rota.store.postgres").joinpath("migrations")
 _MIGRATION_LOCK = 7_682_001  # any number, the same in every version
@@ -50,12 +51,12 @@ class PostgresStore(SqlStore):
         holding = await super().keep_shards(server, stopping=stopping)
         if holding.alive:
             with suppress(Unavailable):  # there is a next time
-                await self._write(_end_transactions, Urgency.RENEW)
+                await self.write(_end_transactions, Urgency.RENEW)
         return holding
 
 
-def _end_transactions(now: int) -> Script[None]:
-    yield query("end_transactions", now=now)
+def _end_transactions(tx: Tx) -> Script[None]:
+    yield query("end_transactions", now=tx.now)
 
 
 async def open_postgres(

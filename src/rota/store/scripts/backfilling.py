@@ -13,41 +13,38 @@ from rota.domain.backfill import MAX_DUE_TIMES, Backfill, DueRun
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, RunId, instant, micros, scheduled_run_id
 from rota.domain.states import RunState, is_final
-from rota.ports.records import Idempotency, LedgerEntry, NewRun, SubmittedBackfill, Wakes
+from rota.ports.records import Idempotency, LedgerEntry, NewRun, SubmittedBackfill
 from rota.store.rows import backfill_from, optional_micros, to_json
 from rota.store.script import Many, Row, Rows, Script, query
 from rota.store.scripts.answering import first_answer
 from rota.store.scripts.drafting import insert_drafts
-from rota.store.scripts.effects import Effects, record
 from rota.store.scripts.gates import hold_gates
-from rota.store.scripts.rules import RulesBook
 from rota.store.scripts.submitting import draft
+from rota.store.tx import Tx
 
 _MOST_NAMED = 10  # runs beside one entry of the ledger
 
 
 def submit(
-    now: int,
+    tx: Tx,
     backfill: Backfill,
     runs: Sequence[NewRun],
-    idempotency: Idempotency | None,
-    book: RulesBook,
+    idempotency: Idempotency | None = None,
 ) -> Script[SubmittedBackfill]:
     """Insert a backfill and its runs, or give the first answer to the caller's key again."""
-    answered = yield from first_answer(now, idempotency, backfill.id)
+    answered = yield from first_answer(tx.now, idempotency, backfill.id)
     if answered is not None:
         [row] = yield query("select_backfills", ids=[answered])
-        return SubmittedBackfill(backfill_from(row), Wakes(), is_repeat=True)
+        return SubmittedBackfill(backfill_from(row), is_repeat=True)
     yield from hold_gates([backfill.job_id])
-    drafts = [draft(run, now, backfill.id) for run in runs]
+    drafts = [draft(run, tx.now, backfill.id) for run in runs]
     yield from _refuse_twice(backfill.job_id, {each.due_at for each in drafts})
-    yield Many("insert_backfill", [_values(now, backfill)])
-    effects, actor = Effects(), backfill.created_by
-    yield from insert_drafts(now, drafts, book, effects, actor=actor)
+    yield Many("insert_backfill", [_values(tx.now, backfill)])
+    actor = backfill.created_by
+    yield from insert_drafts(tx, drafts, actor=actor)
     facts = {"backfill": backfill.id, "runs": len(runs)}
-    yield record("job.backfilled", now, [backfill.job_id], actor=actor, **facts)
-    wakes = yield from effects.conclude()
-    return SubmittedBackfill(backfill, wakes)
+    yield tx.record("job.backfilled", [backfill.job_id], actor=actor, **facts)
+    return SubmittedBackfill(backfill)
 
 
 def _refuse_twice(job: JobId, due: Collection[int]) -> Script[None]:

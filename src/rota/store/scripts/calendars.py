@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from rota.domain.errors import Conflict, StaleTransition
-from rota.ports.records import NewCalendar, NewJob, StoredCalendar, Wakes
+from rota.ports.records import NewCalendar, NewJob, StoredCalendar
 from rota.store.rows import calendar_from, to_json
 from rota.store.script import Many, Script, lock, query
 from rota.store.scripts.gates import hold_gates
+from rota.store.tx import Tx
 
 _SOME = 5
-_WAKES = Wakes(times=True)
 
 
-def calendars(project: str, names: Sequence[str] | None) -> Script[list[StoredCalendar]]:
+def calendars(project: str, names: Sequence[str] | None = None) -> Script[list[StoredCalendar]]:
     if names is None:
         rows = yield query("select_calendars", project=project)
     else:
@@ -23,12 +23,12 @@ def calendars(project: str, names: Sequence[str] | None) -> Script[list[StoredCa
     return [calendar_from(row) for row in rows]
 
 
-def save(now: int, new: Sequence[NewCalendar], actor: str) -> Script[Wakes]:
+def save(tx: Tx, new: Sequence[NewCalendar], *, actor: str) -> Script[None]:
     """Create and change, all or none; plans made with the old version are refused from now on."""
     users = yield from hold(new)
     yield from hold_gates(users)
-    yield from write(now, new, actor)
-    return _WAKES
+    yield from write(tx, new, actor)
+    tx.effects.times = True
 
 
 def hold(new: Sequence[NewCalendar], jobs: Sequence[NewJob] = ()) -> Script[set[str]]:
@@ -47,7 +47,7 @@ def hold(new: Sequence[NewCalendar], jobs: Sequence[NewJob] = ()) -> Script[set[
     return users
 
 
-def write(now: int, new: Sequence[NewCalendar], actor: str) -> Script[None]:
+def write(tx: Tx, new: Sequence[NewCalendar], actor: str) -> Script[None]:
     """Create and change calendars that the transaction holds, with the gates of who uses them."""
     for each in new:
         project, name = each.project, each.calendar.name
@@ -55,15 +55,16 @@ def write(now: int, new: Sequence[NewCalendar], actor: str) -> Script[None]:
         version = each.expected_version + 1
         document = to_json(each.calendar)
         try:
-            yield Many("upsert_calendar", [(project, name, document, version, actor, now)])
+            yield Many("upsert_calendar", [(project, name, document, version, actor, tx.now)])
         except StaleTransition as error:
             raise _changed_meanwhile(name) from error
         yield query("unsettle_schedules", project=project, name=name)
         kind = "calendar.changed" if each.expected_version else "calendar.created"
-        yield _record(kind, now, project, name, actor)
+        yield tx.record_in(project, kind, [name], actor=actor)
 
 
-def delete(now: int, project: str, name: str, expected_version: int, actor: str) -> Script[Wakes]:
+def delete(tx: Tx, project: str, name: str, *, expected_version: int, actor: str) -> Script[None]:
+    """Delete a calendar that no job uses."""
     yield lock("calendars", project=project, names=[name])
     yield from _require_version(project, name, expected_version)
     users = yield query("users_of_calendar", project=project, name=name, limit=_SOME)
@@ -74,8 +75,8 @@ def delete(now: int, project: str, name: str, expected_version: int, actor: str)
             hint=f"take it out of them first: {', '.join(row['name'] for row in users)}",
         )
     yield Many("delete_calendar", [(project, name)])
-    yield _record("calendar.deleted", now, project, name, actor)
-    return _WAKES
+    yield tx.record_in(project, "calendar.deleted", [name], actor=actor)
+    tx.effects.times = True
 
 
 def save_uses(jobs: Sequence[NewJob]) -> Script[None]:
@@ -94,10 +95,6 @@ def save_uses(jobs: Sequence[NewJob]) -> Script[None]:
             code="calendar_gone",
             hint="define it in the file, or take it out of the jobs",
         )
-
-
-def _record(kind: str, now: int, project: str, name: str, actor: str) -> Many:
-    return Many("insert_event", [(kind, now, actor, project, to_json([name]), "{}")])
 
 
 def _require_version(project: str, name: str, expected: int) -> Script[None]:

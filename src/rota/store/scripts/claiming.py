@@ -6,23 +6,23 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from rota.domain.errors import StaleStream
+from rota.domain.ids import SessionId
 from rota.domain.order import cost_of, entitled
 from rota.domain.resources import Vector
 from rota.domain.shape import unmet
-from rota.ports.records import Claimed, Room, Wakes
+from rota.ports.records import Claimed, Room
 from rota.ports.work import Work
 from rota.store.rows import from_json
 from rota.store.script import Row, Rows, Script, query
-from rota.store.scripts.effects import Effects, record
 from rota.store.scripts.gates import hold_free_gates
 from rota.store.scripts.keys.taking import take_keys
-from rota.store.scripts.memory import Memory
 from rota.store.scripts.offers import capacity_in
 from rota.store.scripts.picking import Picked, Queue, by_seq, pick
 from rota.store.scripts.placing import asks_for_resources, place
 from rota.store.scripts.punctuality import drop_late, too_late
 from rota.store.scripts.releasing import release_jobs
 from rota.store.scripts.reserving import Wanted
+from rota.store.tx import Tx
 
 _ROUNDS = 3  # looks at the queue in one claim
 
@@ -36,62 +36,62 @@ class Wish:
     runs: Sequence[str] = ()  # those a ticket named
 
 
-def claim(now: int, session_id: str, wish: Wish, memory: Memory) -> Script[Claimed]:
-    """Up to as many runs as wished for a session with room, each as a new attempt."""
-    session = yield from present(now, session_id, wish.stream)
-    if session is None:
+def claim(
+    tx: Tx, session: SessionId, slots: int, stream: int = 1, runs: Sequence[str] = ()
+) -> Script[Claimed]:
+    """Up to so many runs for a session with room, each as a new attempt."""
+    found = yield from present(tx, session, stream)
+    if found is None:
         return Claimed([])
-    effects = Effects(memory=memory)
-    works = yield from _take_in_time(now, session, wish, effects)
-    wakes = yield from effects.conclude()
-    return Claimed(works, frozenset(effects.left), Wakes(favoured=wakes.favoured))
+    works = yield from _take_in_time(tx, found, Wish(slots, stream, runs))
+    return Claimed(works, frozenset(tx.effects.left))
 
 
-def present(now: int, session_id: str, stream: int) -> Script[Row | None]:
+def present(tx: Tx, session_id: str, stream: int) -> Script[Row | None]:
     """A session with a lease, which does not end before the transaction."""
     rows = yield query("claiming_session", id=session_id)
-    if not rows or not _may_claim(rows[0], now):
+    if not rows or not _may_claim(rows[0], tx.now):
         return None
     if rows[0]["stream"] != stream:
         raise StaleStream(f"the worker of session {session_id} has connected anew")
     return rows[0]
 
 
-def free_worker(now: int, room: Room) -> Script[Row | None]:
+def free_worker(tx: Tx, room: Room) -> Script[Row | None]:
     """The session with that room, if it is present and nobody else is about to change it."""
     rows = yield query("free_session", id=room.session)
     session = next((row for row in rows if row["stream"] == room.stream), None)
-    return session if session is not None and _may_claim(session, now) else None
+    return session if session is not None and _may_claim(session, tx.now) else None
 
 
-def fill(now: int, session: Row, room: Room, effects: Effects) -> Script[list[Work]]:
+def fill(tx: Tx, session: Row, room: Room) -> Script[list[Work]]:
     """What waits once the rest of the transaction is done, as far as there is room."""
-    if not effects.pools.get(session["pool"]):
+    if not tx.effects.pools.get(session["pool"]):
         return []
-    return (yield from _take_in_time(now, session, Wish(room.slots, room.stream), effects))
+    return (yield from _take_in_time(tx, session, Wish(room.slots, room.stream)))
 
 
-def _take_in_time(now: int, session: Row, wish: Wish, effects: Effects) -> Script[list[Work]]:
+def _take_in_time(tx: Tx, session: Row, wish: Wish) -> Script[list[Work]]:
     """Runs for a session that is present, without those that are too late by now."""
-    late = yield from too_late(now)
+    late = yield from too_late(tx.now)
     held = yield from hold_free_gates({row["job_id"] for row in late})
     late = [row for row in late if row["job_id"] in held]
-    return (yield from take(now, session, wish, late, effects))
+    return (yield from take(tx, session, wish, late))
 
 
-def take(now: int, session: Row, wish: Wish, late: Rows, effects: Effects) -> Script[list[Work]]:
+def take(tx: Tx, session: Row, wish: Wish, late: Rows) -> Script[list[Work]]:
     """Runs for a session that is present, once those that are too `late` are out of the way."""
-    dropped = yield from drop_late(now, late, effects)
-    yield from release_jobs(now, dropped, effects)  # whoever waited is picked right here
+    dropped = yield from drop_late(tx, late)
+    yield from release_jobs(tx, dropped)  # whoever waited is picked right here
     works, served = list[Work](), _Served()
     for _ in range(_ROUNDS):
         rest = replace(wish, slots=wish.slots - len(works), runs=() if works else wish.runs)
-        served = yield from _serve(now, session, rest, effects)
+        served = yield from _serve(tx, session, rest)
         works += served.works
         if not served.refused:  # whoever lost a shared key to another leaves room for the next
             break
     if served.wanted is not None:
-        yield from served.wanted.keep(now, served.going)
+        yield from served.wanted.keep(tx.now, served.going)
     return works
 
 
@@ -105,17 +105,17 @@ class _Served:
     wanted: Wanted | None = None  # None: nobody asks for resources
 
 
-def _serve(now: int, session: Row, wish: Wish, effects: Effects) -> Script[_Served]:
-    queue = yield from _queue(now, session, wish, effects)
+def _serve(tx: Tx, session: Row, wish: Wish) -> Script[_Served]:
+    queue = yield from _queue(tx, session, wish)
     if queue is None:
         return _Served()
     wanted = None
     if any(map(asks_for_resources, queue.shapes)):
-        picked, wanted = yield from place(now, session, queue, effects)
+        picked, wanted = yield from place(tx, session, queue)
     else:
-        picked = yield from pick(queue, effects)
-    going = yield from _with_keys(now, picked, effects)
-    works = (yield from _give(now, session, queue, going, effects)) if going else []
+        picked = yield from pick(tx, queue)
+    going = yield from _with_keys(tx, picked)
+    works = (yield from _give(tx, session, queue, going)) if going else []
     return _Served(works, going.keys(), len(picked) - len(going), wanted)
 
 
@@ -123,23 +123,23 @@ def _may_claim(session: Row, now: int) -> bool:
     return session["alive"] and not session["stopping"] and session["expires_at"] > now
 
 
-def _queue(now: int, session: Row, wish: Wish, effects: Effects) -> Script[Queue | None]:
+def _queue(tx: Tx, session: Row, wish: Wish) -> Script[Queue | None]:
     """What the session may choose from; None: it gets nothing."""
-    held = yield from effects.memory.held(session)
+    held = yield from tx.memory.held(session)
     slots = min(wish.slots, session["slots"] - held["held"])
     if slots <= 0 or held["draining"]:
         return None
-    chains = yield from effects.lines.serving(session["pool"])
+    chains = yield from tx.effects.lines.serving(session["pool"])
     if not chains:
         return None
     [pool] = yield query("pool_state", pool=session["pool"])
     capacity = capacity_in(session)
     shapes = yield from _fitting_shapes(session, capacity)
-    look = yield from effects.memory.look(now, [c.id for c in chains], effects.lines.returned)
+    look = yield from tx.memory.look(tx.now, [c.id for c in chains], tx.effects.lines.returned)
     return Queue(
         pool=session["pool"],
         slots=slots,
-        served=(pool["served"] or 0) + effects.served[session["pool"]],
+        served=(pool["served"] or 0) + tx.effects.served[session["pool"]],
         chains=entitled(chains),
         shapes=shapes,
         totals=from_json(pool["totals"]) or capacity,
@@ -155,34 +155,35 @@ def _fitting_shapes(session: Row, capacity: Vector) -> Script[list[str]]:
     return [row["id"] for row in rows if not unmet(row["id"], labels, functions, capacity)]
 
 
-def _with_keys(now: int, picked: Picked, effects: Effects) -> Script[Picked]:
+def _with_keys(tx: Tx, picked: Picked) -> Script[Picked]:
     """Those that get the shared keys they need; the others wait for them from now on."""
     keyed = [row for row in picked.values() if row["keys"] is not None]
     if not keyed:
         return picked
-    granted = yield from take_keys(now, keyed, effects)
+    granted = yield from take_keys(tx, keyed)
     return {seq: row for seq, row in picked.items() if row["keys"] is None or seq in granted}
 
 
-def _give(
-    now: int, session: Row, queue: Queue, going: Picked, effects: Effects
-) -> Script[list[Work]]:
+def _give(tx: Tx, session: Row, queue: Queue, going: Picked) -> Script[list[Work]]:
     claimed: dict[int, Row] = {}
     for rate, seqs in queue.by_rate(going).items():
-        rows = yield query("claim_runs", seqs=seqs, capacity=rate, session=session["id"], now=now)
+        rows = yield query(
+            "claim_runs", seqs=seqs, capacity=rate, session=session["id"], now=tx.now
+        )
         claimed |= by_seq(rows)
-        _charge(rate, [going[row["seq"]] for row in rows], effects)
-    yield record("run.claimed", now, [row["id"] for row in claimed.values()], actor=session["id"])
-    effects.memory.claimed(session, [going[seq] for seq in claimed])
-    effects.lines.leave({going[seq]["chain"] for seq in claimed} & queue.look.whole)
-    effects.served[queue.pool] += len(claimed)
-    effects.claimed(row["id"] for row in claimed.values())
+        _charge(tx, rate, [going[row["seq"]] for row in rows])
+    ids = [row["id"] for row in claimed.values()]
+    yield tx.record_quietly("run.claimed", ids, actor=session["id"])
+    tx.memory.claimed(session, [going[seq] for seq in claimed])
+    tx.effects.lines.leave({going[seq]["chain"] for seq in claimed} & queue.look.whole)
+    tx.effects.served[queue.pool] += len(claimed)
+    tx.effects.claimed(ids)
     return [_work(claimed[seq]) for seq in going if seq in claimed]
 
 
-def _charge(rate: float, rows: Rows, effects: Effects) -> None:
+def _charge(tx: Tx, rate: float, rows: Rows) -> None:
     for row in rows:
-        effects.lines.charge(row["chain"], cost_of(row["expected"], rate))
+        tx.effects.lines.charge(row["chain"], cost_of(row["expected"], rate))
 
 
 def _work(row: Row) -> Work:

@@ -11,12 +11,11 @@ from rota.domain.ids import JobId, RunId, micros, shard_of
 from rota.domain.keys import Declaration
 from rota.domain.states import Cause, RunState
 from rota.ports.carts import NO_TEMPLATES, TemplateChanges
-from rota.ports.records import NewCalendar, NewJob, RemovedJob, ScheduleMove, Wakes
+from rota.ports.records import NewCalendar, NewJob, RemovedJob, ScheduleMove
 from rota.store.rows import optional_micros, to_json
 from rota.store.script import Many, Script, query
 from rota.store.scripts import calendars, weighing
 from rota.store.scripts.carts import templates
-from rota.store.scripts.effects import Effects, record
 from rota.store.scripts.firing import (
     answer_overdue,
     answered_to,
@@ -28,7 +27,7 @@ from rota.store.scripts.gates import hold_gates
 from rota.store.scripts.keys import declaring
 from rota.store.scripts.queueing import EndOfWait, end_waiting
 from rota.store.scripts.releasing import hold_job, release_jobs, unhold_job
-from rota.store.scripts.rules import RulesBook
+from rota.store.tx import Tx
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +42,27 @@ class Definitions:
     shares: Sequence[str] = ()  # that jobs may name from now on
 
 
-def save(now: int, definitions: Definitions, actor: str, book: RulesBook) -> Script[Wakes]:
+def save(
+    tx: Tx,
+    jobs: Sequence[NewJob],
+    *,
+    removed: Sequence[RemovedJob] = (),
+    actor: str,
+    calendars: Sequence[NewCalendar] = (),
+    templates: TemplateChanges = NO_TEMPLATES,
+    declarations: Sequence[Declaration] = (),
+    shares: Sequence[str] = (),
+) -> Script[None]:
     """Create, change and delete, all or none."""
-    effects = Effects(times=True, keys=bool(definitions.declarations))
+    new = Definitions(jobs, removed, calendars, templates, declarations, shares)
+    yield from _save_all(tx, new, actor)
+
+
+def _save_all(tx: Tx, definitions: Definitions, actor: str) -> Script[None]:
+    tx.effects.times = True
     jobs = sorted(definitions.jobs, key=lambda job: (job.project, job.name))
     users = yield from calendars.hold(definitions.calendars, jobs)
-    yield from templates.save(now, definitions.templates, actor, effects)
+    yield from templates.save(tx, definitions.templates, actor)
     known = [job.id for job in jobs if job.expected_version]
     yield from hold_gates({*known, *(job.id for job in definitions.removed), *users})
     # Before the calendars: a change of one moves the version of every schedule that uses it.
@@ -57,28 +71,26 @@ def save(now: int, definitions: Definitions, actor: str, book: RulesBook) -> Scr
     yield from _require_seen(seen)
     for job in jobs:
         if job.overdue is not None:
-            yield from answer_overdue(now, job.overdue, book, effects)
-    yield from calendars.write(now, definitions.calendars, actor)
-    yield from declaring.save(now, definitions.declarations, actor)
-    effects.keys |= bool(definitions.declarations)
-    yield from weighing.add_shares(now, definitions.shares, actor)
+            yield from answer_overdue(tx, job.overdue)
+    yield from calendars.write(tx, definitions.calendars, actor)
+    yield from declaring.save(tx, definitions.declarations, actor=actor)
+    yield from weighing.add_shares(tx, definitions.shares, actor)
     for job in jobs:
-        yield from _save(now, job, actor)
+        yield from _save(tx.now, job, actor)
     yield from calendars.save_uses(jobs)
-    yield from save_dependencies(now, jobs, book, effects)
+    yield from save_dependencies(tx, jobs)
     if definitions.removed:
-        yield from _remove(now, definitions.removed, book, effects, actor)
+        yield from _remove(tx, definitions.removed, actor)
     changed = [job.id for job in jobs if job.expected_version]
     created = [job.id for job in jobs if not job.expected_version]
     for kind, ids in (("job.created", created), ("job.changed", changed)):
         if ids:
-            yield record(kind, now, ids, actor=actor)
+            yield tx.record(kind, ids, actor=actor)
     limited = [job.id for job in jobs if job.expected_version and job.rules.max_concurrency]
     if limited:
         yield query("count_at_gate", ids=limited)
-    yield from release_jobs(now, changed, effects)
+    yield from release_jobs(tx, changed)
     yield from refuse_rings(jobs)
-    return (yield from effects.conclude())
 
 
 def _save(now: int, job: NewJob, actor: str) -> Script[None]:
@@ -145,9 +157,7 @@ def _changed_meanwhile(name: str) -> Conflict:
     )
 
 
-def _remove(
-    now: int, removed: Sequence[RemovedJob], book: RulesBook, effects: Effects, actor: str
-) -> Script[None]:
+def _remove(tx: Tx, removed: Sequence[RemovedJob], actor: str) -> Script[None]:
     """What a pause holds, or what waits for other jobs, ends with its job: nobody could free it."""
     for job in removed:
         yield from _require_cursor(job.id, job.claimed_cursor)
@@ -158,34 +168,33 @@ def _remove(
     if held or following:
         runs = [RunId(row["id"]) for row in (*held, *following)]
         end = EndOfWait(RunState.SKIPPED, Cause.DELETED, actor)
-        yield from end_waiting(now, runs, end, effects)
-    gone = yield query("delete_jobs", ids=ids, now=now)
+        yield from end_waiting(tx, runs, end)
+    gone = yield query("delete_jobs", ids=ids, now=tx.now)
     yield query("delete_schedules", ids=ids)
     yield query("forget_calendar_uses", ids=ids)
     if gone:
-        yield from forget_jobs(now, gone, book, effects)
+        yield from forget_jobs(tx, gone)
         names = [row["name"] for row in gone]
-        yield record("job.deleted", now, [row["id"] for row in gone], actor=actor, names=names)
+        yield tx.record("job.deleted", [row["id"] for row in gone], actor=actor, names=names)
 
 
-def move(now: int, moves: Sequence[ScheduleMove], actor: str, book: RulesBook) -> Script[Wakes]:
+def move(tx: Tx, moves: Sequence[ScheduleMove], *, actor: str) -> Script[None]:
     """Pause, resume, enable, disable or skip, all or none; queued runs follow."""
-    effects = Effects(times=True)
+    tx.effects.times = True
     yield from hold_gates({item.job_id for item in moves})
     for item in moves:
         if item.overdue is not None:
-            yield from answer_overdue(now, item.overdue, book, effects)
-        yield from _move(now, item, actor)
+            yield from answer_overdue(tx, item.overdue)
+        yield from _move(tx.now, item, actor)
     yield from insert_unanswered((item.job_id, item.unanswered) for item in moves)
     for kind in sorted({item.kind for item in moves}):
         ids = [item.job_id for item in moves if item.kind == kind]
-        yield record(f"job.{kind}", now, ids, actor=actor)
+        yield tx.record(f"job.{kind}", ids, actor=actor)
     for item in moves:
         if item.paused:
-            yield from hold_job(now, item.job_id, effects)
+            yield from hold_job(tx, item.job_id)
         else:
-            yield from unhold_job(now, item.job_id, book, effects)
-    return (yield from effects.conclude())
+            yield from unhold_job(tx, item.job_id)
 
 
 def _move(now: int, item: ScheduleMove, actor: str) -> Script[None]:

@@ -20,7 +20,6 @@ from rota.domain.states import RunState, is_final
 from rota.store.rows import from_json, reasons_to, to_json
 from rota.store.script import Many, Row, Script
 from rota.store.scripts.crews import PoolShape
-from rota.store.scripts.effects import Effects, record
 from rota.store.scripts.gatekeeper import Gatekeeper
 from rota.store.scripts.keys.admitting import Ask, admit, promise
 from rota.store.scripts.keys.quotas import refuse_beyond_quota
@@ -28,7 +27,8 @@ from rota.store.scripts.keys.wanting import ForAll, declared_for_all, wanted_by
 from rota.store.scripts.lines import Line, known_line
 from rota.store.scripts.punctuality import earliest, end_of_wait
 from rota.store.scripts.releasing import apply_side_effects
-from rota.store.scripts.rules import Ref, RulesBook, VersionRules
+from rota.store.scripts.rules import Ref, VersionRules
+from rota.store.tx import Tx
 
 _FOR_LATER = Admission(RunState.SCHEDULED)
 _BY_THE_JOB = frozenset({Trigger.SCHEDULE, Trigger.AFTER})  # nobody asks for these one by one
@@ -76,9 +76,7 @@ class _Entry(NamedTuple):
     eligible_at: int | None = None  # when the key it waits for can be had; None: nobody knows
 
 
-def insert_drafts(
-    now: int, drafts: Sequence[Draft], book: RulesBook, effects: Effects, *, actor: str = ""
-) -> Script[None]:
+def insert_drafts(tx: Tx, drafts: Sequence[Draft], *, actor: str = "") -> Script[None]:
     """Pass new runs through the gates and insert them, in the name of who asked for each.
 
     Or of `actor`, without whom nothing may be among them that takes the place of another run.
@@ -87,33 +85,33 @@ def insert_drafts(
         return
     gatekeeper = Gatekeeper()
     backfills = {draft.backfill for draft in drafts if draft.backfill is not None}
-    yield from gatekeeper.load(now, {draft.job_id for draft in drafts}, backfills=backfills)
+    yield from gatekeeper.load(tx.now, {draft.job_id for draft in drafts}, backfills=backfills)
     refs = {(draft.job_id, draft.job_version) for draft in drafts}
-    versions = yield from book.load(refs, gatekeeper.jobs.values())
+    versions = yield from tx.rules.load(refs, gatekeeper.jobs.values())
     for_all = yield from declared_for_all(gatekeeper.jobs)
     keys = [_key(draft, gatekeeper.jobs) for draft in drafts]
     patterns = {key: _pattern(key, versions, gatekeeper.jobs, for_all) for key in set(keys)}
     entries = [
-        _Entry(draft, pattern, _admit(now, draft, gatekeeper), _demands(draft, pattern, for_all))
+        _Entry(draft, pattern, _admit(tx.now, draft, gatekeeper), _demands(draft, pattern, for_all))
         for draft, pattern in zip(drafts, map(patterns.__getitem__, keys), strict=True)
     ]
     if for_all:
         yield from refuse_beyond_quota(_submitted(entries), for_all)
-    entries = yield from _ask_for_workers(now, entries, effects)
-    entries = yield from _ask_for_keys(now, entries, effects)
+    entries = yield from _ask_for_workers(tx, entries)
+    entries = yield from _ask_for_keys(tx, entries)
     shapes = {pattern.version.shape for pattern in patterns.values()}
     yield Many("insert_shape", [(shape,) for shape in sorted(shapes)], exactly=False)
-    yield Many("insert_run", [_row(now, entry, gatekeeper) for entry in entries])
-    yield from promise([_ask(now, entry) for entry in entries if _may_take_keys(entry)])
-    _enter_lines(entries, effects)
-    yield from _tell(now, entries, effects, actor)
-    yield from apply_side_effects(now, gatekeeper, effects, actor)
+    yield Many("insert_run", [_row(tx.now, entry, gatekeeper) for entry in entries])
+    yield from promise([_ask(tx.now, entry) for entry in entries if _may_take_keys(entry)])
+    _enter_lines(tx, entries)
+    yield from _tell(tx, entries, actor)
+    yield from apply_side_effects(tx, gatekeeper, actor)
 
 
-def _ask_for_workers(now: int, entries: Sequence[_Entry], effects: Effects) -> Script[list[_Entry]]:
+def _ask_for_workers(tx: Tx, entries: Sequence[_Entry]) -> Script[list[_Entry]]:
     """What no worker could ever take waits for one that could."""
     going = {_pool_shape(entry) for entry in entries if entry.admission.state is RunState.QUEUED}
-    unfit = yield from effects.memory.crews.unfit(now, going)
+    unfit = yield from tx.memory.crews.unfit(tx.now, going)
     if not unfit:
         return list(entries)
     return [
@@ -128,11 +126,11 @@ def _pool_shape(entry: _Entry) -> PoolShape:
     return entry.pattern.line.pool, entry.pattern.version.shape
 
 
-def _enter_lines(entries: Sequence[_Entry], effects: Effects) -> None:
+def _enter_lines(tx: Tx, entries: Sequence[_Entry]) -> None:
     for entry in entries:
         if entry.admission.state is RunState.QUEUED:
-            effects.queued(entry.pattern.line, entry.draft.id)
-    effects.times |= any(e.admission.state is RunState.SCHEDULED for e in entries)
+            tx.effects.queued(entry.pattern.line, entry.draft.id)
+    tx.effects.times |= any(e.admission.state is RunState.SCHEDULED for e in entries)
 
 
 def _key(draft: Draft, jobs: Mapping[str, Row]) -> _PatternKey:
@@ -249,13 +247,13 @@ def _submitted(entries: Sequence[_Entry]) -> Counter[str]:
     return Counter(entry.pattern.version.rules.project for entry in asked)
 
 
-def _ask_for_keys(now: int, entries: list[_Entry], effects: Effects) -> Script[list[_Entry]]:
+def _ask_for_keys(tx: Tx, entries: list[_Entry]) -> Script[list[_Entry]]:
     """The same, with those that are short of a key waiting for it."""
-    asks = [_ask(now, entry, age) for age, entry in enumerate(entries) if _may_take_keys(entry)]
+    asks = [_ask(tx.now, entry, age) for age, entry in enumerate(entries) if _may_take_keys(entry)]
     if not asks:
         return entries
-    short = yield from admit(now, asks)
-    effects.keys |= bool(short)
+    short = yield from admit(tx.now, asks)
+    tx.effects.keys |= bool(short)
     return [_short_of(entry, short.get(entry.draft.id)) for entry in entries]
 
 
@@ -277,7 +275,7 @@ def _ask(now: int, entry: _Entry, age: int = 0) -> Ask:
     return Ask(entry.draft.id, entry.demands or {}, rank)
 
 
-def _tell(now: int, entries: Sequence[_Entry], effects: Effects, actor: str) -> Script[None]:
+def _tell(tx: Tx, entries: Sequence[_Entry], actor: str) -> Script[None]:
     """Events and tallies of what was inserted."""
     groups: dict[tuple[RunState, str, str], list[_Entry]] = defaultdict(list)
     for entry in entries:
@@ -286,7 +284,7 @@ def _tell(now: int, entries: Sequence[_Entry], effects: Effects, actor: str) -> 
     for (state, cause, by), group in groups.items():
         ids = [entry.draft.id for entry in group]
         if is_final(state):
-            yield record("run.finished", now, ids, actor=by, state=state, cause=cause)
-            effects.ends.update((entry.pattern.version.rules.name, state) for entry in group)
+            yield tx.record("run.finished", ids, actor=by, state=state, cause=cause)
+            tx.effects.ends.update((entry.pattern.version.rules.name, state) for entry in group)
         else:
-            yield record(f"run.{state.lower()}", now, ids, actor=by)
+            yield tx.record(f"run.{state.lower()}", ids, actor=by)

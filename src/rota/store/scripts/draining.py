@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from rota.domain.errors import NotFound
-from rota.ports.records import Wakes
 from rota.store.script import Row, Script, lock, query
-from rota.store.scripts.effects import record
+from rota.store.tx import Tx
 
 _MAX_PRESENCES = 100
 
 
-def drain(now: int, worker: str, actor: str) -> Script[None]:
+def drain(tx: Tx, name: str, *, actor: str) -> Script[None]:
     """From here on no claim gives it anything."""
-    drained = yield query("drain_worker", name=worker, actor=actor, now=now)
-    presences = yield from _presences(worker)
+    drained = yield query("drain_worker", name=name, actor=actor, now=tx.now)
+    presences = yield from _presences(name)
     yield lock("sessions", ids=sorted(_live(presences)))  # a claim under way comes before
     if drained:
-        yield record("worker.drained", now, _live(presences), actor=actor, workers=[worker])
+        yield tx.record("worker.drained", _live(presences), actor=actor, workers=[name])
 
 
-def undrain(now: int, worker: str, actor: str) -> Script[Wakes]:
+def undrain(tx: Tx, name: str, *, actor: str) -> Script[None]:
     """It may have work again; its pools are told."""
-    presences = yield from _presences(worker)
-    undrained = yield query("undrain_worker", name=worker)
+    presences = yield from _presences(name)
+    undrained = yield query("undrain_worker", name=name)
     if not undrained:
-        return Wakes()
-    yield record("worker.undrained", now, _live(presences), actor=actor, workers=[worker])
-    return Wakes(pools={row["pool"]: () for row in presences if row["alive"]})
+        return
+    yield tx.record("worker.undrained", _live(presences), actor=actor, workers=[name])
+    tx.effects.reopened.update(row["pool"] for row in presences if row["alive"])
 
 
 def _presences(worker: str) -> Script[list[Row]]:

@@ -19,15 +19,13 @@ from rota.store.rows import optional_instant, optional_micros, to_json
 from rota.store.script import Many, Row, Script, query
 from rota.store.scripts.carts.advancing import hold_carts_of, judge
 from rota.store.scripts.claiming import Wish, present, take
-from rota.store.scripts.effects import Effects, record
 from rota.store.scripts.gates import hold_free_gates, hold_gates_of
 from rota.store.scripts.going_alone import set_apart
 from rota.store.scripts.keys.charging import charge_output
-from rota.store.scripts.memory import Memory
 from rota.store.scripts.printing import settle_output
 from rota.store.scripts.punctuality import too_late
-from rota.store.scripts.rules import RulesBook
 from rota.store.scripts.settling import Ended, settle
+from rota.store.tx import Tx
 
 _RESULTS = frozenset(AttemptResult)
 
@@ -46,39 +44,33 @@ class _End:
 
 
 def finish(
-    now: int,
+    tx: Tx,
     session: str,
     outcomes: Sequence[Outcome],
     wish: Wish,
-    book: RulesBook,
-    memory: Memory,
 ) -> Script[Finished]:
     """End attempts a worker reports. What it reports more than once counts once."""
-    effects = Effects(memory=memory)
-    worker = yield from _waiting_worker(now, session, wish)
-    overdue = (yield from too_late(now)) if worker else ()
+    worker = yield from _waiting_worker(tx, session, wish)
+    overdue = (yield from too_late(tx.now)) if worker else ()
     reports = {Fence(o.run, o.attempt): o for o in reversed(outcomes)}
     dropped = {row["job_id"] for row in overdue}
     carts = yield from hold_carts_of([o.run for o in outcomes if not _is_good(o)])
     gates = yield from hold_gates_of({fence.run for fence in reports}, dropped)
     rows = yield from _rows(reports.values())
-    done = yield from _complete(now, session, reports.values(), gates, effects)
+    done = yield from _complete(tx, session, reports.values(), gates)
     rest = [outcome for fence, outcome in reports.items() if fence not in done]
     valid = [o for o in rest if _holds(rows.get(o.run), session, o)]
-    yield from _end(now, session, valid, rows, book, gates, effects)
+    yield from _end(tx, session, valid, rows, gates)
     done.update(Fence(o.run, o.attempt) for o in valid)
-    yield from judge(now, carts, gates, effects)
+    yield from judge(tx, carts, gates)
     doubtful = [outcome for fence, outcome in reports.items() if fence not in done]
-    late = yield from _late(now, session, doubtful)
+    late = yield from _late(tx, session, doubtful)
     accepted = tuple(fence for fence in reports if fence not in late)
-    works = (yield from take(now, worker, wish, overdue, effects)) if worker else []
-    wakes = yield from effects.conclude()
-    return Finished(accepted, tuple(late), wakes, tuple(works))
+    works = (yield from take(tx, worker, wish, overdue)) if worker else []
+    return Finished(accepted, tuple(late), tuple(works))
 
 
-def finish_free(
-    now: int, session: str, outcomes: Sequence[Outcome], book: RulesBook, memory: Memory
-) -> Script[Finished]:
+def finish_free(tx: Tx, session: str, outcomes: Sequence[Outcome]) -> Script[Finished]:
     """The same for ends that wait for no gate, and without new work; the others stay unanswered.
 
     The session is not locked, so that its renewals get through meanwhile.
@@ -88,33 +80,32 @@ def finish_free(
     gate_of = {row["id"]: row["gate_job"] for row in rows}
     free = yield from hold_free_gates(set(gate_of.values()))
     ready = [o for o in outcomes if o.run not in gate_of or gate_of[o.run] in free]
-    return (yield from finish(now, session, ready, Wish(slots=0, stream=0), book, memory))
+    return (yield from finish(tx, session, ready, Wish(slots=0, stream=0)))
 
 
-def _waiting_worker(now: int, session: str, wish: Wish) -> Script[Row | None]:
+def _waiting_worker(tx: Tx, session: str, wish: Wish) -> Script[Row | None]:
     if not wish.slots:
         return None
     try:
-        return (yield from present(now, session, wish.stream))
+        return (yield from present(tx, session, wish.stream))
     except StaleStream:
         return None  # its word counts, but only the server it talks to now may claim for it
 
 
 def _complete(
-    now: int,
+    tx: Tx,
     session: str,
     outcomes: Collection[Outcome],
     gates: Collection[str],
-    effects: Effects,
 ) -> Script[set[Fence]]:
     """The short way, for attempts that ended well and have little to tell."""
     plain = sorted((o for o in outcomes if _is_plain(o)), key=lambda outcome: outcome.run)
-    reports = [_report(now, outcome) for outcome in plain]
+    reports = [_report(tx.now, outcome) for outcome in plain]
     if not reports:
         return set()
     rows = yield query("complete_runs", reports=to_json(reports), session=session)
     ends = [Ended._make(row) for row in rows]
-    yield from settle(now, ends, gates, effects, actor=session)
+    yield from settle(tx, ends, gates, actor=session)
     return {Fence(end.run, end.attempt) for end in ends}
 
 
@@ -162,7 +153,7 @@ def _holds(row: Row | None, session: str, outcome: Outcome) -> bool:
     )
 
 
-def _late(now: int, session: str, outcomes: Sequence[Outcome]) -> Script[set[Fence]]:
+def _late(tx: Tx, session: str, outcomes: Sequence[Outcome]) -> Script[set[Fence]]:
     """Tell reports that were accepted before from those that came too late.
 
     The latter are kept, if the session ever held what it reports about.
@@ -179,10 +170,10 @@ def _late(now: int, session: str, outcomes: Sequence[Outcome]) -> Script[set[Fen
     if kept:
         yield Many(
             "insert_late_result",
-            [(o.run, o.attempt, session, now, o.result, o.message) for o in kept.values()],
+            [(o.run, o.attempt, session, tx.now, o.result, o.message) for o in kept.values()],
             exactly=False,
         )
-        yield record("run.late_result", now, [fence.run for fence in kept], actor=session)
+        yield tx.record("run.late_result", [fence.run for fence in kept], actor=session)
     return set(late)
 
 
@@ -213,11 +204,9 @@ MISLAID = Loss("it never reached its worker", counts=False)
 
 
 def lose(
-    now: int,
+    tx: Tx,
     held: Sequence[Row],
     loss: Loss,
-    book: RulesBook,
-    effects: Effects,
     beside: Collection[str] = (),
 ) -> Script[None]:
     """Attempts whose worker is gone; `held` has run id, attempt and session.
@@ -236,12 +225,12 @@ def lose(
     lost: dict[str, list[Outcome]] = defaultdict(list)
     for row in held:
         run = rows[row["id"]]
-        outcome = _lost_outcome(now, row, run, loss, torn.get((row["id"], row["attempt"])))
+        outcome = _lost_outcome(tx.now, row, run, loss, torn.get((row["id"], row["attempt"])))
         if _holds(run, row["session"], outcome):
             lost[row["session"]].append(outcome)
     for session, outcomes in sorted(lost.items()):
-        yield from _end(now, session, outcomes, rows, book, gates, effects, loss)
-    yield from judge(now, carts, gates, effects)
+        yield from _end(tx, session, outcomes, rows, gates, loss)
+    yield from judge(tx, carts, gates)
 
 
 def _lost_outcome(now: int, held: Row, row: Row, loss: Loss, torn: Row | None) -> Outcome:
@@ -258,28 +247,28 @@ def _lost_outcome(now: int, held: Row, row: Row, loss: Loss, torn: Row | None) -
 
 
 def _end(
-    now: int,
+    tx: Tx,
     session: str,
     outcomes: Sequence[Outcome],
     rows: dict[str, Row],
-    book: RulesBook,
     gates: Collection[str],
-    effects: Effects,
     loss: Loss = VANISHED,
 ) -> Script[None]:
     """Decide what becomes of the runs, write it, and settle what follows."""
     if not outcomes:
         return
-    rules = yield from book.load({_ref(rows[outcome.run]) for outcome in outcomes})
-    ends = [_decided(now, o, rows[o.run], rules[_ref(rows[o.run])].rules, loss) for o in outcomes]
+    rules = yield from tx.rules.load({_ref(rows[outcome.run]) for outcome in outcomes})
+    ends = [
+        _decided(tx.now, o, rows[o.run], rules[_ref(rows[o.run])].rules, loss) for o in outcomes
+    ]
     yield Many("end_attempt", [_values(end, session) for end in ends])
     yield from settle_output([o.run for o in outcomes if _output_state(o) is OutputState.PENDING])
     repeated = [end.row["seq"] for end in ends if not is_final(end.verdict.state)]
     if repeated:
-        yield query("keep_attempts", seqs=repeated, now=now)
+        yield query("keep_attempts", seqs=repeated, now=tx.now)
     yield from set_apart(end.row for end in ends if end.is_set_apart)
-    yield from charge_output(now, [(end.row, end.outcome.output_bytes) for end in ends])
-    yield from settle(now, [_ended(end) for end in ends], gates, effects, actor=session)
+    yield from charge_output(tx.now, [(end.row, end.outcome.output_bytes) for end in ends])
+    yield from settle(tx, [_ended(end) for end in ends], gates, actor=session)
 
 
 def _ref(row: Row) -> tuple[str, int]:

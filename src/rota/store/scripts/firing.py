@@ -15,10 +15,8 @@ from rota.store.script import Many, Script, query
 from rota.store.scripts import shards
 from rota.store.scripts.claiming import fill, free_worker
 from rota.store.scripts.drafting import Draft, insert_drafts
-from rota.store.scripts.effects import Effects, record
 from rota.store.scripts.gates import HoldGates
-from rota.store.scripts.memory import Memory
-from rota.store.scripts.rules import RulesBook
+from rota.store.tx import Tx
 
 
 class _Current(NamedTuple):
@@ -31,40 +29,35 @@ class _Current(NamedTuple):
 
 
 def fire(
-    now: int,
+    tx: Tx,
     firings: Sequence[Firing],
     ownership: Ownership,
     room: Room | None,
-    book: RulesBook,
-    memory: Memory,
     hold: HoldGates,
 ) -> Script[Fired]:
     """Insert the runs that are due, advance their schedules, and fill the room of a worker."""
     shard = {firing.job_id: shard_of(firing.job_id) for firing in firings}
     lost = yield from shards.lost(ownership, set(shard.values()))
     firings = [firing for firing in firings if shard[firing.job_id] not in lost]
-    worker = (yield from free_worker(now, room)) if room else None
+    worker = (yield from free_worker(tx, room)) if room else None
     held = yield from hold({firing.job_id for firing in firings})
-    accepted = yield from _current(now, [each for each in firings if each.job_id in held])
-    effects = Effects(memory=memory)
-    run_count = yield from _answer(now, accepted, book, effects)
-    works = (yield from fill(now, worker, room, effects)) if worker and room else []
-    wakes = yield from effects.conclude()
+    accepted = yield from _current(tx.now, [each for each in firings if each.job_id in held])
+    run_count = yield from _answer(tx, accepted)
+    works = (yield from fill(tx, worker, room)) if worker and room else []
     return Fired(
         accepted=frozenset(each.firing.job_id for each in accepted),
-        wakes=wakes,
         run_count=run_count,
         lost_shards=lost,
         claimed=tuple(works),
     )
 
 
-def answer_overdue(now: int, overdue: Firing, book: RulesBook, effects: Effects) -> Script[None]:
+def answer_overdue(tx: Tx, overdue: Firing) -> Script[None]:
     """What a schedule owes before it is changed. `Conflict` if it has moved on meanwhile."""
-    accepted = yield from _current(now, [overdue])
+    accepted = yield from _current(tx.now, [overdue])
     if not accepted:
         raise moved_meanwhile(overdue.job_id)
-    yield from _answer(now, accepted, book, effects)
+    yield from _answer(tx, accepted)
 
 
 def moved_meanwhile(job: str) -> Conflict:
@@ -72,18 +65,16 @@ def moved_meanwhile(job: str) -> Conflict:
     return Conflict(f"job {job} fired meanwhile", code="schedule_moved", hint="try again")
 
 
-def _answer(
-    now: int, current: Sequence[_Current], book: RulesBook, effects: Effects
-) -> Script[int]:
+def _answer(tx: Tx, current: Sequence[_Current]) -> Script[int]:
     firings = [each.firing for each in current]
     drafts = yield from _unknown(current)
-    yield from insert_drafts(now, drafts, book, effects, actor="scheduler")
+    yield from insert_drafts(tx, drafts, actor="scheduler")
     yield Many("advance_schedule", [_advance(each) for each in current])
     yield from insert_unanswered((firing.job_id, firing.unanswered) for firing in firings)
     finished = [firing.job_id for firing in firings if firing.finishes_job]
     if finished:
-        yield query("finish_jobs", ids=finished, now=now)
-        yield record("job.finished", now, finished, actor="scheduler")
+        yield query("finish_jobs", ids=finished, now=tx.now)
+        yield tx.record("job.finished", finished, actor="scheduler")
     return len(drafts)
 
 
@@ -158,7 +149,7 @@ def _advance(current: _Current) -> tuple[int | None, int, int, str, int, int]:
     )
 
 
-def rearm(rearmed: Sequence[Rearmed], hold: HoldGates) -> Script[None]:
+def rearm(tx: Tx, rearmed: Sequence[Rearmed], hold: HoldGates) -> Script[None]:
     """Give schedules their due time after a run that has ended; what moved meanwhile stays."""
     held = yield from hold({each.job_id for each in rearmed})
     values = [
@@ -167,6 +158,7 @@ def rearm(rearmed: Sequence[Rearmed], hold: HoldGates) -> Script[None]:
         if r.job_id in held
     ]
     yield Many("rearm_schedule", values, exactly=False)
+    tx.effects.times = True
 
 
 def answered_to(unanswered: Sequence[Unanswered]) -> int:

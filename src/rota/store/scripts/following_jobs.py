@@ -17,15 +17,14 @@ from rota.domain.errors import Conflict
 from rota.domain.gates import after_key
 from rota.domain.ids import JobId, RunId, following_run_id
 from rota.domain.run import Trigger
-from rota.ports.records import NewJob, Released
+from rota.ports.records import NewJob
 from rota.store.rows import rules_from
 from rota.store.script import Many, Row, Script, query
 from rota.store.scripts.drafting import Draft, insert_drafts
-from rota.store.scripts.effects import Effects
 from rota.store.scripts.gates import HoldGates
 from rota.store.scripts.keys.states import hold_keys
 from rota.store.scripts.letting_go import let_runs_go, let_waiters_go
-from rota.store.scripts.rules import RulesBook
+from rota.store.tx import Tx
 
 _AFTER = after_key("", "").removesuffix("/")  # what all keys of upstreams begin with
 _MOST_TOLD = 1_000  # runs: the reasons of others change when they are looked at next
@@ -37,22 +36,20 @@ def any_ends() -> Script[bool]:
     return bool((yield query("any_upstream_end")))
 
 
-def follow(now: int, limit: int, book: RulesBook, hold: HoldGates) -> Script[Released]:
+def follow(tx: Tx, limit: int, hold: HoldGates) -> Script[int]:
     """Answer completed runs, each once; those whose followers are busy stay for the next time."""
     ends = yield query("upstream_ends", limit=limit)
     found = yield from _followers(ends)
     held = yield from hold({row["id"] for rows in found.values() for row in rows})
     followers = yield from _followers(ends)  # again, now that they stay as they are
     ends = [end for end in ends if {row["id"] for row in followers[_source(end)]} <= held]
-    effects = Effects()
-    yield from _start(now, ends, followers, book, effects)
-    crowded = yield from _let_due_runs_go(now, ends, limit, book, effects)
-    yield from _tell_followers(now, followers, book, effects)
+    yield from _start(tx, ends, followers)
+    crowded = yield from _let_due_runs_go(tx, ends, limit)
+    yield from _tell_followers(tx, followers)
     over = [end["run_id"] for end in ends if _source(end) not in crowded]
     if over:
         yield query("forget_ends", ids=over)
-    wakes = yield from effects.conclude()
-    return Released(len(ends), wakes)
+    return len(ends)
 
 
 def followers(project: str, upstreams: Collection[str]) -> Script[dict[str, tuple[str, ...]]]:
@@ -78,9 +75,7 @@ def _followers(ends: Sequence[Row]) -> Script[_Followers]:
     return followers
 
 
-def _start(
-    now: int, ends: Sequence[Row], followers: _Followers, book: RulesBook, effects: Effects
-) -> Script[None]:
+def _start(tx: Tx, ends: Sequence[Row], followers: _Followers) -> Script[None]:
     """One run for each end and each job that follows without a schedule."""
     drafts = {
         draft.id: draft
@@ -92,7 +87,7 @@ def _start(
     if drafts:
         for row in (yield query("known_runs", ids=drafts)):
             del drafts[row["id"]]
-    yield from insert_drafts(now, list(drafts.values()), book, effects, actor="scheduler")
+    yield from insert_drafts(tx, list(drafts.values()), actor="scheduler")
 
 
 def _draft(end: Row, follower: Row) -> Draft:
@@ -109,9 +104,7 @@ def _draft(end: Row, follower: Row) -> Draft:
     )
 
 
-def _let_due_runs_go(
-    now: int, ends: Sequence[Row], limit: int, book: RulesBook, effects: Effects
-) -> Script[set[tuple[str, str]]]:
+def _let_due_runs_go(tx: Tx, ends: Sequence[Row], limit: int) -> Script[set[tuple[str, str]]]:
     """Due runs that waited for these jobs; returns the jobs that more of them wait for."""
     completed: dict[tuple[str, str], int] = {}
     for end in ends:
@@ -119,15 +112,13 @@ def _let_due_runs_go(
     yield Many("keep_completion", [(*source, at) for source, at in sorted(completed.items())])
     crowded = set()
     for source in sorted(completed):
-        gone = yield from let_waiters_go(now, after_key(*source), limit, book, effects)
+        gone = yield from let_waiters_go(tx, after_key(*source), limit)
         if gone == limit:
             crowded.add(source)
     return crowded
 
 
-def _tell_followers(
-    now: int, followers: _Followers, book: RulesBook, effects: Effects
-) -> Script[None]:
+def _tell_followers(tx: Tx, followers: _Followers) -> Script[None]:
     """Due runs that wait for other jobs as well look again: their reasons have become fewer."""
     jobs, others = set(), set()
     for (project, upstream), rows in followers.items():
@@ -138,25 +129,23 @@ def _tell_followers(
                 others |= {after_key(project, name) for name in rules.after if name != upstream}
     waiting = (yield query("waiters_of_keys", keys=others, limit=_MOST_TOLD)) if others else ()
     runs = [row["id"] for row in waiting if row["job_id"] in jobs]
-    yield from let_runs_go(now, runs, book, effects, _AFTER)
+    yield from let_runs_go(tx, runs, _AFTER)
 
 
-def leave_ends(runs: Sequence[str], effects: Effects) -> Script[None]:
+def leave_ends(tx: Tx, runs: Sequence[str]) -> Script[None]:
     """These runs have completed, and others follow their jobs."""
     if runs:
         yield query("leave_ends", ids=runs)
-        effects.followed = True
+        tx.effects.followed = True
 
 
-def save_dependencies(
-    now: int, jobs: Sequence[NewJob], book: RulesBook, effects: Effects
-) -> Script[None]:
+def save_dependencies(tx: Tx, jobs: Sequence[NewJob]) -> Script[None]:
     """What saved jobs follow; their due runs that waited for others look again."""
     changed = [job.id for job in jobs if job.expected_version]
     if changed:
         yield query("forget_dependencies", ids=changed)
         waiting = yield query("waiters_of_jobs", jobs=changed)
-        yield from let_runs_go(now, [row["id"] for row in waiting], book, effects, _AFTER)
+        yield from let_runs_go(tx, [row["id"] for row in waiting], _AFTER)
     pairs = [(job, upstream) for job in jobs for upstream in job.rules.after]
     if pairs:
         rows = [(job.id, job.project, upstream) for job, upstream in pairs]
@@ -164,7 +153,7 @@ def save_dependencies(
         sources = sorted({(job.project, upstream) for job, upstream in pairs})
         yield Many("seed_completion", sources, exactly=False)
     created = [(job.project, job.name) for job in jobs if not job.expected_version]
-    yield from _tell_waiters(now, created, book, effects)
+    yield from _tell_waiters(tx, created)
 
 
 def refuse_rings(jobs: Sequence[NewJob]) -> Script[None]:
@@ -188,19 +177,17 @@ def refuse_rings(jobs: Sequence[NewJob]) -> Script[None]:
             )
 
 
-def _tell_waiters(
-    now: int, sources: Iterable[tuple[str, str]], book: RulesBook, effects: Effects
-) -> Script[None]:
+def _tell_waiters(tx: Tx, sources: Iterable[tuple[str, str]]) -> Script[None]:
     """Due runs that wait for jobs which came or went look again, to tell what they wait for."""
     keys = [after_key(*source) for source in sources]
     if keys:
         waiting = yield query("waiters_of_keys", keys=keys, limit=_MOST_TOLD)
-        yield from let_runs_go(now, [row["id"] for row in waiting], book, effects, _AFTER)
+        yield from let_runs_go(tx, [row["id"] for row in waiting], _AFTER)
 
 
-def forget_jobs(now: int, gone: Sequence[Row], book: RulesBook, effects: Effects) -> Script[None]:
+def forget_jobs(tx: Tx, gone: Sequence[Row]) -> Script[None]:
     """Deleted jobs follow nobody; who follows them by name hears that they are gone."""
     yield query("forget_dependencies", ids=[row["id"] for row in gone])
     sources = sorted((row["project"], row["name"]) for row in gone)
     yield Many("forget_completion", sources, exactly=False)
-    yield from _tell_waiters(now, sources, book, effects)
+    yield from _tell_waiters(tx, sources)

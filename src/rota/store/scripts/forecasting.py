@@ -19,6 +19,7 @@ from rota.store.rows import cart_rules_from, from_json, optional_instant, rules_
 from rota.store.script import Many, Row, Script, query
 from rota.store.scripts.keys.charging import with_charges
 from rota.store.scripts.keys.states import rules_of
+from rota.store.tx import Tx
 
 _LOOKED_AT = 2  # times as many runs as are wanted: some did not complete
 
@@ -69,12 +70,12 @@ def completions(limit: int) -> Script[dict[tuple[str, str], datetime]]:
     return {(row["project"], row["job"]): instant(row["at"]) for row in rows}
 
 
-def save_predictions(now: int, starts: Sequence[PredictedStart]) -> Script[None]:
-    rows = [(start.run, now, micros(start.start_at)) for start in starts]
+def save_predictions(tx: Tx, starts: Sequence[PredictedStart]) -> Script[None]:
+    rows = [(start.run, tx.now, micros(start.start_at)) for start in starts]
     yield Many("insert_prediction", rows, exactly=False)
 
 
-def forget_predictions(before: datetime) -> Script[None]:
+def forget_predictions(tx: Tx, before: datetime) -> Script[None]:
     yield query("forget_predictions", before=micros(before))
 
 

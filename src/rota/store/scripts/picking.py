@@ -11,8 +11,8 @@ from rota.domain.order import DEFAULT_EXPECTED_SECONDS, Chain, allot, cost_of, o
 from rota.domain.resources import ONE_SLOT, Vector, dominant_share
 from rota.domain.shape import demand_of
 from rota.store.script import Row, Rows, Script, query
-from rota.store.scripts.effects import Effects
 from rota.store.scripts.memory import Look
+from rota.store.tx import Tx
 
 Picked: TypeAlias = dict[int, Row]  # runs by sequence number, in the order that they were picked
 
@@ -51,7 +51,7 @@ class Queue:
         return self._shares[shape]
 
 
-def pick(queue: Queue, effects: Effects) -> Script[Picked]:
+def pick(tx: Tx, queue: Queue) -> Script[Picked]:
     """Runs that ask for nothing but a slot: every 16th the oldest, those named, then by line."""
     picked = by_seq((yield from oldest_runs(queue, queue.shapes)))
     picked |= by_seq((yield from named_runs(queue, queue.slots - len(picked))))
@@ -68,7 +68,7 @@ def pick(queue: Queue, effects: Effects) -> Script[Picked]:
             picked |= by_seq(fresh)
             if len(fresh) < share:
                 exhausted.add(chain)
-        effects.lines.leave(exhausted & queue.look.whole)
+        tx.effects.lines.leave(exhausted & queue.look.whole)
         chains = [chain for chain in chains if chain.id not in exhausted]
     return picked
 

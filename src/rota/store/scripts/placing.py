@@ -12,10 +12,10 @@ from rota.domain.placement import Held, Placement, Verdict
 from rota.domain.resources import ONE_SLOT, Vector, fits
 from rota.domain.shape import demand_of
 from rota.store.script import Row, Rows, Script, query
-from rota.store.scripts.effects import Effects
 from rota.store.scripts.neighbours import Neighbours
 from rota.store.scripts.picking import Picked, Queue, named_runs, oldest_runs
 from rota.store.scripts.reserving import Standing, Wanted, reserved_run, standing
+from rota.store.tx import Tx
 
 # A claim gives up beyond these: what it does not find gets a place as the oldest, or by another.
 _MAX_KEPT = 16  # runs of one shape that would be in the way of a reservation
@@ -29,17 +29,17 @@ def asks_for_resources(shape: str) -> bool:
     return demand.is_alone or demand.resources != ONE_SLOT
 
 
-def place(now: int, session: Row, queue: Queue, effects: Effects) -> Script[tuple[Picked, Wanted]]:
+def place(tx: Tx, session: Row, queue: Queue) -> Script[tuple[Picked, Wanted]]:
     """Runs that fit what the worker has left, in order of service; and what is to be reserved."""
     held = yield query("held_demands", session=session["id"])
-    found = yield from standing(now, queue.pool, session)
-    others = Neighbours(now, queue.pool, session["id"], found.kept_free)
-    room = _Room(now, queue, found, _placement(now, held, found), held, others)
+    found = yield from standing(tx.now, queue.pool, session)
+    others = Neighbours(tx.now, queue.pool, session["id"], found.kept_free)
+    room = _Room(tx.now, queue, found, _placement(tx.now, held, found), held, others)
     yield from _offer_all(room, (yield from reserved_run(found.here, room.placement.free)))
     yield from _offer_all(room, (yield from oldest_runs(queue, room.fitting_shapes())))
     yield from _offer_all(room, (yield from named_runs(queue, room.slots)))
-    yield from _serve_by_rank(room, effects)
-    effects.left.update(others.left.values())
+    yield from _serve_by_rank(tx, room)
+    tx.effects.left.update(others.left.values())
     return room.picked, Wanted(found, room.best, room.behind)
 
 
@@ -123,7 +123,7 @@ def _offer_all(room: _Room, rows: Iterable[Row]) -> Script[None]:
             room.offer(row)
 
 
-def _serve_by_rank(room: _Room, effects: Effects) -> Script[None]:
+def _serve_by_rank(tx: Tx, room: _Room) -> Script[None]:
     """Serve the line whose turn it is, one run at a time."""
     queue = room.queue
     heads = _Heads(room, dict(allot(queue.chains, room.slots, queue.slot_cost)))
@@ -144,7 +144,7 @@ def _serve_by_rank(room: _Room, effects: Effects) -> Script[None]:
             heapq.heapreplace(turns, (place + step, chain))
         else:
             room.leave_out(row, verdict)
-    effects.lines.leave(heads.exhausted & queue.look.whole)
+    tx.effects.lines.leave(heads.exhausted & queue.look.whole)
 
 
 @dataclass(slots=True)

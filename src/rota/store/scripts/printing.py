@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from rota.ports.records import StoredChunk
 from rota.ports.work import Fence
 from rota.store.script import Many, Script, query
+from rota.store.tx import Tx
 
 _MAX_COUNT = 2**31  # lines or bytes of a chunk, of which an attempt has fewer than that
 _MAX_LINE = 2**62
@@ -19,7 +20,7 @@ def open_outputs(session: str, runs: Collection[str]) -> Script[frozenset[Fence]
 
 
 def add_chunks(
-    session: str, chunks: Sequence[tuple[Fence, StoredChunk]]
+    tx: Tx, session: str, chunks: Sequence[tuple[Fence, StoredChunk]]
 ) -> Script[tuple[Fence, ...]]:
     """Record output that is in the blob store, of attempts that the session holds or has ended."""
     runs = {fence.run for fence, _ in chunks}

@@ -9,8 +9,8 @@ from rota.domain.gates import Admission
 from rota.domain.ids import RunId
 from rota.domain.states import Cause, RunState
 from rota.store.script import Row, Rows, Script, query
-from rota.store.scripts.effects import Effects, record
 from rota.store.scripts.queueing import EndOfWait, end_waiting
+from rota.store.tx import Tx
 
 _BATCH = 500
 
@@ -20,13 +20,13 @@ def too_late(now: int) -> Script[Rows]:
     return (yield query("dropped_runs", now=now, limit=_BATCH))
 
 
-def drop_late(now: int, late: Rows, effects: Effects) -> Script[set[str]]:
+def drop_late(tx: Tx, late: Rows) -> Script[set[str]]:
     """Miss what is too late, under the gates of its jobs; returns these."""
     runs: dict[Cause, list[RunId]] = defaultdict(list)
     for row in late:
         runs[_cause(row)].append(RunId(row["id"]))
     for cause, missed in runs.items():
-        yield from end_waiting(now, missed, EndOfWait(RunState.MISSED, cause), effects)
+        yield from end_waiting(tx, missed, EndOfWait(RunState.MISSED, cause))
     return {row["job_id"] for row in late}
 
 
@@ -49,11 +49,11 @@ def earliest(one: int | None, other: int | None) -> int | None:
     return min(one, other)
 
 
-def judge_lateness(now: int) -> Script[int]:
+def judge_lateness(tx: Tx) -> Script[int]:
     """Tell which runs did not start within their objective, each once; returns how many."""
-    rows = yield query("judge_lateness", now=now, limit=_BATCH)
+    rows = yield query("judge_lateness", now=tx.now, limit=_BATCH)
     late = [row for row in rows if row["is_late"]]
     if late:
         jobs = sorted({row["job"] for row in late})
-        yield record("run.late", now, [row["id"] for row in late], actor="scheduler", jobs=jobs)
+        yield tx.record("run.late", [row["id"] for row in late], actor="scheduler", jobs=jobs)
     return len(rows)

@@ -48,7 +48,7 @@ _NO_POOL = ("",)  # one value, as lists of one are looked for fastest in SQLite
 _LOOKED_AT = 10  # times as many runs as are wanted: most may have been skipped
 
 
-def jobs(wanted: JobQuery) -> Script[list[Job]]:
+def jobs(wanted: JobQuery, /) -> Script[list[Job]]:
     if wanted.ids is not None:
         rows = yield query("select_jobs_by_id", ids=wanted.ids, project=wanted.project)
     elif wanted.names is not None:
@@ -160,7 +160,7 @@ def ledger(job: JobId, since: datetime, until: datetime, limit: int) -> Script[l
     return (yield from with_backfills(job, entries))
 
 
-def runs(wanted: RunQuery) -> Script[list[Run]]:
+def runs(wanted: RunQuery, /) -> Script[list[Run]]:
     states = yield from _states(wanted)
     rows = yield _runs_query(wanted, states)
     return [run_from(row) for row in rows]
@@ -262,7 +262,7 @@ def inline_output(run: RunId, attempt: int) -> Script[bytes]:
     return (rows[0]["output"] or b"") if rows else b""
 
 
-def sessions(alive_only: bool) -> Script[list[Session]]:
+def sessions(*, alive_only: bool) -> Script[list[Session]]:
     rows = yield query("select_sessions", any=int(not alive_only), limit=_MAX_SESSIONS)
     used = yield from used_by([row for row in rows if row["held"]])
     return [session_from(row, row["held"], used.get(row["id"])) for row in rows]
@@ -283,7 +283,7 @@ def cancels(session: SessionId) -> Script[tuple[Fence, ...]]:
     return tuple(Fence(row["id"], row["attempt"]) for row in rows if row["cancel_at"] is not None)
 
 
-def events(after: int, limit: int, ids: Sequence[str]) -> Script[list[Event]]:
+def events(after: int, limit: int, *, ids: Sequence[str] = ()) -> Script[list[Event]]:
     if ids:
         rows = yield query("select_events_of", after=after, limit=limit, ids=ids)
     else:
@@ -296,7 +296,7 @@ def start_delays(job: JobId, limit: int) -> Script[list[float]]:
     return [row["delay"] / 1e6 for row in rows]
 
 
-def tokens(kind: str) -> Script[list[Token]]:
+def tokens(kind: str = "api") -> Script[list[Token]]:
     rows = yield query("select_tokens", kind=kind)
     return [token_from(row) for row in rows]
 

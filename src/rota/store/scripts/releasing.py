@@ -24,10 +24,8 @@ from rota.domain.gates import (
 from rota.domain.ids import JobId, RunId
 from rota.domain.run import Reason, Trigger
 from rota.domain.states import Cause, RunState
-from rota.ports.records import Released, Wakes
 from rota.store.rows import reasons_to
 from rota.store.script import Many, Query, Row, Script, lock, query
-from rota.store.scripts.effects import Effects, record
 from rota.store.scripts.gatekeeper import (
     Gatekeeper,
     active_run,
@@ -37,38 +35,35 @@ from rota.store.scripts.gatekeeper import (
 )
 from rota.store.scripts.gates import HoldGates
 from rota.store.scripts.letting_go import let_waiters_go
-from rota.store.scripts.memory import Memory
 from rota.store.scripts.punctuality import end_of_wait
 from rota.store.scripts.queueing import EndOfWait, cancel, end_waiting, enqueue
-from rota.store.scripts.rules import RulesBook
+from rota.store.tx import Tx
 
-Enter: TypeAlias = Callable[[int, Sequence[Row], Effects], Script[None]]
+Enter: TypeAlias = Callable[[Tx, Sequence[Row]], Script[None]]
 _PAGE = 200
 
 
-def release_eligible(now: int, limit: int, hold: HoldGates, memory: Memory) -> Script[Released]:
+def release_eligible(tx: Tx, limit: int, hold: HoldGates) -> Script[int]:
     """Runs whose time or back-off has come pass the gates."""
-    concerned = yield query("eligible_jobs", now=now, limit=limit)
+    concerned = yield query("eligible_jobs", now=tx.now, limit=limit)
     if not concerned:
-        return Released(0, Wakes())
+        return 0
     carts = {row["cart"] for row in concerned} - {None}
     if carts:
         yield lock("used_carts", ids=sorted(carts))
     held = yield from hold({row["job_id"] for row in concerned})
-    found = yield query("eligible_runs", now=now, limit=limit)
+    found = yield query("eligible_runs", now=tx.now, limit=limit)
     rows = [row for row in found if row["job_id"] in held and row["cart"] in {None, *carts}]
-    effects = Effects(memory=memory)
     by_age = sorted(rows, key=lambda row: row["seq"])  # the older goes before
-    yield from pass_gates(now, by_age, effects, enqueue)
-    wakes = yield from effects.conclude()
-    return Released(len(rows), wakes)
+    yield from pass_gates(tx, by_age, enqueue)
+    return len(rows)
 
 
-def pass_gates(now: int, rows: Sequence[Row], effects: Effects, enter: Enter) -> Script[None]:
+def pass_gates(tx: Tx, rows: Sequence[Row], enter: Enter) -> Script[None]:
     """Runs that wait come to the gates of their jobs in this order; those that pass `enter`."""
     gatekeeper = Gatekeeper()
     yield from gatekeeper.load(
-        now,
+        tx.now,
         {row["job_id"] for row in rows},
         leave_out=[row["id"] for row in rows],
         backfills={row["backfill"] for row in rows if row["backfill"] is not None},
@@ -85,36 +80,34 @@ def pass_gates(now: int, rows: Sequence[Row], effects: Effects, enter: Enter) ->
             blocked.append((row, admission))
         else:
             skipped[admission.cause].append(RunId(row["id"]))
-    yield from enter(now, going, effects)
+    yield from enter(tx, going)
     if blocked:
-        yield from _block(now, blocked)
+        yield from _block(tx, blocked)
     for cause, runs in skipped.items():
-        yield from end_waiting(now, runs, EndOfWait(RunState.SKIPPED, cause), effects)
-    yield from apply_side_effects(now, gatekeeper, effects, "scheduler")
+        yield from end_waiting(tx, runs, EndOfWait(RunState.SKIPPED, cause))
+    yield from apply_side_effects(tx, gatekeeper, "scheduler")
 
 
-def _block(now: int, blocked: Sequence[tuple[Row, Admission]]) -> Script[None]:
+def _block(tx: Tx, blocked: Sequence[tuple[Row, Admission]]) -> Script[None]:
     values = [(a.blocked_on, reasons_to(a.reasons), row["id"]) for row, a in blocked]
     yield Many("block_run", values)
     bounds = [(end_of_wait(row["release_at"], a), row["id"]) for row, a in blocked if a.within]
     if bounds:
         yield Many("bound_wait", bounds)
-    yield record("run.blocked", now, [row["id"] for row, _ in blocked], actor="scheduler")
+    yield tx.record("run.blocked", [row["id"] for row, _ in blocked], actor="scheduler")
 
 
-def apply_side_effects(
-    now: int, gatekeeper: Gatekeeper, effects: Effects, actor: str
-) -> Script[None]:
+def apply_side_effects(tx: Tx, gatekeeper: Gatekeeper, actor: str) -> Script[None]:
     """End superseded runs, stop cancelled ones, and let go who waited for those."""
     if gatekeeper.superseded:
         end = EndOfWait(RunState.SKIPPED, Cause.SUPERSEDED, actor)
-        yield from end_waiting(now, gatekeeper.superseded, end, effects)
+        yield from end_waiting(tx, gatekeeper.superseded, end)
     if gatekeeper.to_cancel:
-        stopped = yield from cancel(now, gatekeeper.to_cancel, effects, actor)
-        yield from release_jobs(now, set(stopped.values()), effects)
+        stopped = yield from cancel(tx, gatekeeper.to_cancel, actor)
+        yield from release_jobs(tx, set(stopped.values()))
 
 
-def release_jobs(now: int, jobs: Collection[str], effects: Effects) -> Script[int]:
+def release_jobs(tx: Tx, jobs: Collection[str]) -> Script[int]:
     """Let runs go that waited for a slot of these jobs, or for their turn in a backfill of them.
 
     The transaction holds the gates of these jobs.
@@ -122,19 +115,19 @@ def release_jobs(now: int, jobs: Collection[str], effects: Effects) -> Script[in
     released = 0
     if jobs:
         for row in (yield query("waited_jobs", ids=jobs)):
-            released += yield from _release(now, job_rules(row), effects)
+            released += yield from _release(tx, job_rules(row))
     return released
 
 
-def _release(now: int, gate: JobRules, effects: Effects) -> Script[int]:
+def _release(tx: Tx, gate: JobRules) -> Script[int]:
     if gate.is_paused:
         return 0
-    rows = yield query("active_runs", ids=[gate.job_id], now=now)
+    rows = yield query("active_runs", ids=[gate.job_id], now=tx.now)
     others = map(other_run, rows)
     active = [run for run in others if run.state is not RunState.BLOCKED or run.is_held]
     going = yield from _free_of_job(gate, active)
     going += yield from _next_of_backfills(gate, active)
-    yield from enqueue(now, going, effects)
+    yield from enqueue(tx, going)
     return len(going)
 
 
@@ -187,15 +180,15 @@ def _queued(row: Row) -> ActiveRun:
     return replace(active_run(row), state=RunState.QUEUED)
 
 
-def hold_job(now: int, job: JobId, effects: Effects) -> Script[None]:
+def hold_job(tx: Tx, job: JobId) -> Script[None]:
     """A job is paused: what was queued, or waited for a slot, now waits for the pause's end."""
     [row] = yield query("job_gates", ids=[job])
     admission = paused(job_rules(row))
     key, reasons = admission.blocked_on, admission.reasons
     held = yield query("block_queued_runs", job=job, key=key, reasons=reasons_to(reasons))
     if held:
-        yield record("run.blocked", now, [run["id"] for run in held], actor="scheduler")
-        effects.lines.leave(run["chain"] for run in held)
+        yield tx.record("run.blocked", [run["id"] for run in held], actor="scheduler")
+        tx.effects.lines.leave(run["chain"] for run in held)
     for trigger in (Trigger.SCHEDULE, Trigger.MANUAL):
         yield _move_waiters(job_key(job), key, reasons, trigger)
     for backfill in (yield from _waited_backfills(job)):
@@ -203,12 +196,12 @@ def hold_job(now: int, job: JobId, effects: Effects) -> Script[None]:
     yield query("tell_waiters", key=key, reasons=reasons_to(reasons))
 
 
-def unhold_job(now: int, job: JobId, book: RulesBook, effects: Effects) -> Script[None]:
+def unhold_job(tx: Tx, job: JobId) -> Script[None]:
     """A pause is over: what it held waits for a slot like any other, and goes if there is one."""
     [row] = yield query("job_gates", ids=[job])
     gate, old_key = job_rules(row), pause_key(job)
     if gate.after:  # the gate after that of the pause
-        while (yield from let_waiters_go(now, old_key, _PAGE, book, effects)) == _PAGE:
+        while (yield from let_waiters_go(tx, old_key, _PAGE)) == _PAGE:
             pass
     for trigger in (Trigger.SCHEDULE, Trigger.MANUAL):
         yield _move_waiters(old_key, job_key(job), (waiting_reason(gate, trigger),), trigger)
@@ -216,7 +209,7 @@ def unhold_job(now: int, job: JobId, book: RulesBook, effects: Effects) -> Scrip
         backfill = backfill_rules(held)
         reasons = (turn_reason(gate, backfill),)
         yield _move_waiters(old_key, backfill_key(backfill.id), reasons, backfill=backfill.id)
-    yield from release_jobs(now, [job], effects)
+    yield from release_jobs(tx, [job])
 
 
 def _move_waiters(

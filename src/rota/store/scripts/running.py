@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.ids import RunId
 from rota.domain.states import RunState, is_final
-from rota.ports.records import Wakes
 from rota.ports.work import Progress
 from rota.store.rows import to_json
 from rota.store.script import Many, Script, query
 from rota.store.scripts.carts.advancing import hold_carts_of, judge
-from rota.store.scripts.effects import Effects, record
 from rota.store.scripts.following_jobs import leave_ends
 from rota.store.scripts.gates import hold_gates_of_jobs
 from rota.store.scripts.queueing import cancel
 from rota.store.scripts.releasing import release_jobs
+from rota.store.tx import Tx
 
 _RESOLUTION_CAUSES = {
     RunState.COMPLETED: "resolved",
@@ -25,19 +24,15 @@ _RESOLUTION_CAUSES = {
 }
 
 
-def cancel_runs(
-    now: int, runs: Sequence[RunId], actor: str
-) -> Script[tuple[frozenset[RunId], Wakes]]:
+def cancel_runs(tx: Tx, runs: Sequence[RunId], *, actor: str) -> Script[frozenset[RunId]]:
     """Cancel what waits, ask what is live to stop."""
-    effects = Effects()
     yield from hold_gates_of_jobs(runs)
-    concerned = yield from cancel(now, runs, effects, actor)
-    yield from release_jobs(now, set(concerned.values()), effects)
-    wakes = yield from effects.conclude()
-    return frozenset(concerned), wakes
+    concerned = yield from cancel(tx, runs, actor)
+    yield from release_jobs(tx, set(concerned.values()))
+    return frozenset(concerned)
 
 
-def resolve(now: int, run: RunId, state: RunState, actor: str) -> Script[Wakes]:
+def resolve(tx: Tx, run: RunId, state: RunState, *, actor: str) -> Script[None]:
     """A person ends the doubt about an UNKNOWN run."""
     if state not in _RESOLUTION_CAUSES:
         raise Invalid(f"an unknown run cannot become {state.lower()}", code="bad_resolution")
@@ -52,29 +47,26 @@ def resolve(now: int, run: RunId, state: RunState, actor: str) -> Script[Wakes]:
     values = (
         state,
         _RESOLUTION_CAUSES[state],
-        None if is_final_now else now,
-        now if is_final_now else None,
+        None if is_final_now else tx.now,
+        tx.now if is_final_now else None,
         int(state is RunState.FAILED),
         run,
     )
     yield Many("resolve_run", [values])
-    yield record("run.resolved", now, [run], actor=actor, state=state)
-    effects = Effects(
-        times=not is_final_now,
-        carts=rows[0]["cart"] is not None,
-        keys=rows[0]["keys"] is not None,
-    )
+    yield tx.record("run.resolved", [run], actor=actor, state=state)
+    tx.effects.times = not is_final_now
+    tx.effects.carts = rows[0]["cart"] is not None
+    tx.effects.keys = rows[0]["keys"] is not None
     if is_final_now:
-        effects.ends[rows[0]["job"], state] += 1
+        tx.effects.ends[rows[0]["job"], state] += 1
     if state is RunState.COMPLETED:
         awaited = yield query("awaited_jobs", ids=[rows[0]["job_id"]])
-        yield from leave_ends([run] if any(row["is_followed"] for row in awaited) else [], effects)
-    yield from judge(now, carts, gates, effects)
-    yield from release_jobs(now, [rows[0]["job_id"]], effects)
-    return (yield from effects.conclude())
+        yield from leave_ends(tx, [run] if any(row["is_followed"] for row in awaited) else [])
+    yield from judge(tx, carts, gates)
+    yield from release_jobs(tx, [rows[0]["job_id"]])
 
 
-def record_progress(session: str, items: Sequence[Progress]) -> Script[None]:
+def record_progress(tx: Tx, session: str, items: Sequence[Progress]) -> Script[None]:
     """How far runs are; what is stale is ignored."""
     values = [
         (

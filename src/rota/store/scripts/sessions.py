@@ -8,27 +8,23 @@ from enum import Enum
 
 from rota.domain.ids import SessionId, instant, new_session_id
 from rota.domain.states import RunState
-from rota.ports.records import Renewal, Session, Wakes
+from rota.ports.records import Renewal, Session
 from rota.ports.work import Fence, Hello, Start, StartAnswer
-from rota.store.reaping import Reaped, Silent
+from rota.store.reaping import Silent
 from rota.store.rows import session_from, to_json
 from rota.store.script import Many, Row, Script, lock, query
-from rota.store.scripts.effects import Effects, record
 from rota.store.scripts.finishing import LEFT, MISLAID, VANISHED, Loss, lose
 from rota.store.scripts.going_alone import forget_lone_shapes
 from rota.store.scripts.printing import tear_output
-from rota.store.scripts.rules import RulesBook
+from rota.store.tx import Tx
 
 _REMEMBERED = timedelta(days=90) // timedelta(microseconds=1)  # runs show until then who had them
 
 
-def register(
-    now: int, hello: Hello, lease: timedelta, server: str, book: RulesBook
-) -> Script[tuple[Session, Wakes]]:
+def register(tx: Tx, hello: Hello, lease: timedelta, server: str = "") -> Script[Session]:
     """A worker arrives; what its earlier life held is lost at once if that is provably over."""
-    effects = Effects()
     if hello.succeeds:
-        yield from _end_earlier_life(now, hello, book, effects)
+        yield from _end_earlier_life(tx, hello)
     session = new_session_id()
     lease_micros = lease // timedelta(microseconds=1)
     yield query(
@@ -43,26 +39,25 @@ def register(
         guard_mode=hello.guard_mode,
         version=hello.version,
         lease=lease_micros,
-        now=now,
-        expires_at=now + lease_micros,
+        now=tx.now,
+        expires_at=tx.now + lease_micros,
         server=server,
     )
-    effects.offers.add(hello.pool)
-    yield record("worker.registered", now, [session], actor=hello.worker, pool=hello.pool)
+    tx.effects.offers.add(hello.pool)
+    yield tx.record("worker.registered", [session], actor=hello.worker, pool=hello.pool)
     [row] = yield query("session", id=session)
-    wakes = yield from effects.conclude()
-    return session_from(row), wakes
+    return session_from(row)
 
 
-def _end_earlier_life(now: int, hello: Hello, book: RulesBook, effects: Effects) -> Script[None]:
+def _end_earlier_life(tx: Tx, hello: Hello) -> Script[None]:
     """Only the session that it names: others of its name may be alive somewhere else."""
     session = hello.succeeds
     if (yield query("live_session_of", id=session, worker=hello.worker)):
-        yield from _end(now, [session], VANISHED, book, effects)
-        yield record("worker.lost", now, [session], actor=hello.worker, workers=[hello.worker])
+        yield from _end(tx, [session], VANISHED)
+        yield tx.record("worker.lost", [session], actor=hello.worker, workers=[hello.worker])
 
 
-def resume(now: int, hello: Hello, server: str) -> Script[Session | None]:
+def resume(tx: Tx, hello: Hello, server: str = "") -> Script[Session | None]:
     """A worker is back; whatever its former server claims from now on is stale."""
     session = hello.resumes
     yield lock("sessions", ids=[session])
@@ -72,7 +67,7 @@ def resume(now: int, hello: Hello, server: str) -> Script[Session | None]:
         worker=hello.worker,
         pool=hello.pool,
         server=server,
-        now=now,
+        now=tx.now,
     )
     if not resumed:
         return None
@@ -80,15 +75,15 @@ def resume(now: int, hello: Hello, server: str) -> Script[Session | None]:
     return session_from(row)
 
 
-def renew(now: int, session: SessionId, stopping: bool) -> Script[Renewal]:
+def renew(tx: Tx, session: SessionId, *, stopping: bool) -> Script[Renewal]:
     """Prolong the lease; the answer carries what the store knows the session holds."""
-    renewed = yield query("renew_session", id=session, now=now, stopping=int(stopping))
+    renewed = yield query("renew_session", id=session, now=tx.now, stopping=int(stopping))
     if not renewed:
-        return Renewal(alive=False, now=instant(now))
+        return Renewal(alive=False, now=instant(tx.now))
     held = yield query("held_runs", sessions=[session])
     return Renewal(
         alive=True,
-        now=instant(now),
+        now=instant(tx.now),
         cancel=tuple(_fence(row) for row in held if row["cancel_at"] is not None),
         held=tuple(_fence(row) for row in held),
         stream=renewed[0]["stream"],
@@ -105,20 +100,18 @@ def orphaned() -> Script[list[SessionId]]:
     return [SessionId(row["id"]) for row in (yield query("orphaned_sessions"))]
 
 
-def reap(now: int, silent: Silent, book: RulesBook) -> Script[Reaped]:
+def reap(tx: Tx, silent: Silent) -> Script[frozenset[SessionId]]:
     """End those of these sessions that have expired, and those that are over already."""
-    effects = Effects()
     over = [session for session, beats in silent.items() if beats is None]
     expected_beats = {s: beats for s, beats in silent.items() if beats is not None}
-    gone = yield from _gone(now, expected_beats)
+    gone = yield from _gone(tx.now, expected_beats)
     if gone:
         yield lock("sessions", ids=sorted({*gone, *over}))
-        gone = yield from _gone(now, {session: expected_beats[session] for session in gone})
-    yield from _end(now, [*gone, *over], VANISHED, book, effects)
+        gone = yield from _gone(tx.now, {session: expected_beats[session] for session in gone})
+    yield from _end(tx, [*gone, *over], VANISHED)
     if gone:
-        yield record("worker.lost", now, list(gone), actor="reaper", workers=sorted(gone.values()))
-    wakes = yield from effects.conclude()
-    return frozenset(gone), wakes
+        yield tx.record("worker.lost", list(gone), actor="reaper", workers=sorted(gone.values()))
+    return frozenset(gone)
 
 
 def _gone(now: int, expected_beats: Mapping[SessionId, int]) -> Script[dict[SessionId, str]]:
@@ -131,53 +124,45 @@ def _gone(now: int, expected_beats: Mapping[SessionId, int]) -> Script[dict[Sess
     }
 
 
-def end_session(now: int, session: SessionId, book: RulesBook) -> Script[Wakes]:
+def end_session(tx: Tx, session: SessionId) -> Script[None]:
     """A worker says goodbye."""
-    effects = Effects()
     yield lock("sessions", ids=[session])
     rows = yield query("session", id=session)
     if rows and rows[0]["alive"]:
-        yield from _end(now, [session], LEFT, book, effects)
-        yield record("worker.left", now, [session], actor=rows[0]["worker"])
-    return (yield from effects.conclude())
+        yield from _end(tx, [session], LEFT)
+        yield tx.record("worker.left", [session], actor=rows[0]["worker"])
 
 
-def _end(
-    now: int, sessions: Collection[str], loss: Loss, book: RulesBook, effects: Effects
-) -> Script[None]:
+def _end(tx: Tx, sessions: Collection[str], loss: Loss) -> Script[None]:
     """Sessions are over: nobody claims for them any more, and what they hold is lost."""
     if not sessions:
         return
     yield lock("sessions", ids=sorted(sessions))
     ended = yield query("end_sessions", ids=sessions)
-    effects.offers.update(row["pool"] for row in ended)
+    tx.effects.offers.update(row["pool"] for row in ended)
     held = yield query("held_runs", sessions=sessions)
     pending = yield query("runs_with_pending_output", sessions=sessions)
-    yield from lose(now, held, loss, book, effects, beside=[row["id"] for row in pending])
+    yield from lose(tx, held, loss, beside=[row["id"] for row in pending])
     if held or pending:
         yield from tear_output(sessions)
 
 
-def forget(now: int, limit: int) -> Script[int]:
+def forget(tx: Tx, limit: int) -> Script[int]:
     """Presences that ended long ago; returns how many. And what only lost ones left behind."""
     yield from forget_lone_shapes()
-    forgotten = yield query("forget_sessions", before=now - _REMEMBERED, limit=limit)
+    forgotten = yield query("forget_sessions", before=tx.now - _REMEMBERED, limit=limit)
     return len(forgotten)
 
 
-def lose_held(
-    now: int, session: SessionId, fences: Sequence[Fence], book: RulesBook
-) -> Script[Wakes]:
+def lose_held(tx: Tx, session: SessionId, fences: Sequence[Fence]) -> Script[None]:
     """Attempts that a live worker does not know although it should."""
-    effects = Effects()
     wanted = {(fence.run, fence.attempt) for fence in fences}
     held = yield query("held_runs", sessions=[session])
     rows = [row for row in held if (row["id"], row["attempt"]) in wanted]
-    yield from lose(now, rows, MISLAID, book, effects)
-    return (yield from effects.conclude())
+    yield from lose(tx, rows, MISLAID)
 
 
-def start(now: int, session: SessionId, starts: Sequence[Start]) -> Script[StartAnswer]:
+def start(tx: Tx, session: SessionId, starts: Sequence[Start]) -> Script[StartAnswer]:
     """PROCESSING, durable. A cancel that came first wins."""
     rows = yield query("runs_to_change", ids={start.run for start in starts})
     by_id = {row["id"]: row for row in rows}
@@ -188,11 +173,11 @@ def start(now: int, session: SessionId, starts: Sequence[Start]) -> Script[Start
         permit = _permit(row, session, item)
         answers[Fence(item.run, item.attempt)] = permit
         if row is not None and permit is _Permit.GRANTED and row["state"] == RunState.CLAIMED:
-            started_at = max(row["claimed_at"], min(item.started_at, now))
+            started_at = max(row["claimed_at"], min(item.started_at, tx.now))
             fresh.append((started_at, item.run, item.attempt, session))
     if fresh:
         yield Many("start_runs", fresh)
-        yield record("run.started", now, [run for _, run, _, _ in fresh], actor=session)
+        yield tx.record_quietly("run.started", [run for _, run, _, _ in fresh], actor=session)
     return StartAnswer(
         *(tuple(f for f, given in answers.items() if given is permit) for permit in _Permit)
     )

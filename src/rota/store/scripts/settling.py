@@ -10,10 +10,10 @@ from rota.domain.lateness import bound_of
 from rota.domain.order import cost_of
 from rota.domain.states import FINAL_STATES, RunState, is_final
 from rota.store.script import LookAgain, Many, Script, query
-from rota.store.scripts.effects import Effects, record
 from rota.store.scripts.following_jobs import leave_ends
 from rota.store.scripts.lines import pool_of
 from rota.store.scripts.releasing import release_jobs
+from rota.store.tx import Tx
 
 _MEMORY = 0.2  # weight of the newest duration in a job's moving average
 
@@ -43,9 +43,7 @@ class Ended(NamedTuple):
         return (self.ended_at - (self.started_at or self.claimed_at)) / 1e6
 
 
-def settle(
-    now: int, ends: Sequence[Ended], gates: Collection[str], effects: Effects, *, actor: str
-) -> Script[None]:
+def settle(tx: Tx, ends: Sequence[Ended], gates: Collection[str], *, actor: str) -> Script[None]:
     """Correct what ended attempts were charged, learn from them, and wake who waited for them.
 
     `gates` are the jobs whose gates the transaction holds: those that may have to let others go.
@@ -54,38 +52,38 @@ def settle(
         return
     if not {end.gate for end in ends} <= {None, *gates}:
         raise LookAgain("a job got a limit before its run was locked")
-    effects.keys |= any(end.keys for end in ends)
-    _correct_charges(ends, effects)
-    _count_delays(ends, effects)
+    tx.effects.keys |= any(end.keys for end in ends)
+    _correct_charges(tx, ends)
+    _count_delays(tx, ends)
     yield from _learn_durations(ends)
     groups: dict[tuple[str, str], list[Ended]] = defaultdict(list)
     for end in ends:
         groups[end.state, end.cause].append(end)
     for (state, cause), group in groups.items():
-        yield _tell(now, RunState(state), cause, group, actor)
+        yield _tell(tx, RunState(state), cause, group, actor)
         if is_final(RunState(state)):
-            effects.ends.update((end.job, state) for end in group)
-            effects.carts |= any(end.cart for end in group)
-    effects.times |= any(state == RunState.SCHEDULED for state, _ in groups)
-    yield from _wake_jobs(ends, effects)
-    yield from release_jobs(now, gates, effects)
+            tx.effects.ends.update((end.job, state) for end in group)
+            tx.effects.carts |= any(end.cart for end in group)
+    tx.effects.times |= any(state == RunState.SCHEDULED for state, _ in groups)
+    yield from _wake_jobs(tx, ends)
+    yield from release_jobs(tx, gates)
 
 
-def _wake_jobs(ends: Sequence[Ended], effects: Effects) -> Script[None]:
+def _wake_jobs(tx: Tx, ends: Sequence[Ended]) -> Script[None]:
     """Schedules that count from the end of a run, and jobs that follow others."""
     awaited = yield query("awaited_jobs", ids={end.job_id for end in ends})
-    effects.times |= any(row["waits"] for row in awaited)
+    tx.effects.times |= any(row["waits"] for row in awaited)
     followed = {row["job_id"] for row in awaited if row["is_followed"]}
     if followed:
         runs = [e.run for e in ends if e.job_id in followed and e.state == RunState.COMPLETED]
-        yield from leave_ends(runs, effects)
+        yield from leave_ends(tx, runs)
 
 
-def _correct_charges(ends: Sequence[Ended], effects: Effects) -> None:
+def _correct_charges(tx: Tx, ends: Sequence[Ended]) -> None:
     """What was charged was expected; the truth acts on what still waits."""
     for end in ends:
         charged = cost_of(end.expected, end.capacity)
-        effects.lines.charge(end.chain, cost_of(end.seconds, end.capacity) - charged)
+        tx.effects.lines.charge(end.chain, cost_of(end.seconds, end.capacity) - charged)
 
 
 def _learn_durations(ends: Sequence[Ended]) -> Script[None]:
@@ -105,18 +103,17 @@ def _learn_durations(ends: Sequence[Ended]) -> Script[None]:
     yield Many("set_expected_seconds", updates, exactly=False)  # a job may be busy changing
 
 
-def _count_delays(ends: Sequence[Ended], effects: Effects) -> None:
+def _count_delays(tx: Tx, ends: Sequence[Ended]) -> None:
     """Each run counts once, at its end."""
     for end in ends:
         if end.delay is not None and end.state in FINAL_STATES:
             delay = end.delay / 1e6
-            effects.delays[pool_of(end.chain), bound_of(delay)].append(delay)
+            tx.effects.delays[pool_of(end.chain), bound_of(delay)].append(delay)
 
 
-def _tell(now: int, state: RunState, cause: str, group: Sequence[Ended], actor: str) -> Many:
-    return record(
+def _tell(tx: Tx, state: RunState, cause: str, group: Sequence[Ended], actor: str) -> Many:
+    return tx.record(
         "run.finished" if is_final(state) else f"run.{state.lower()}",
-        now,
         [end.run for end in group],
         actor=actor,
         state=state,

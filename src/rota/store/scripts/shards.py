@@ -14,17 +14,17 @@ from rota.domain.shards import Server, Shard, rebalance
 from rota.ports.records import Holding, NewServer, Ownership
 from rota.store.rows import server_from, shard_from, to_json
 from rota.store.script import Script, query
-from rota.store.scripts.effects import record
+from rota.store.tx import Tx
 
 _MICROSECOND = timedelta(microseconds=1)
 _REMEMBERED = timedelta(days=1) // _MICROSECOND  # how long a server that is over is still listed
 
 
-def join(now: int, server: NewServer) -> Script[None]:
+def join(tx: Tx, server: NewServer) -> Script[None]:
     """A server arrives; if it is provably alone, those before it are over."""
-    yield query("forget_servers", before=now - _REMEMBERED)
+    yield query("forget_servers", before=tx.now - _REMEMBERED)
     if server.is_alone:
-        yield query("end_other_servers", id=server.id, now=now)
+        yield query("end_other_servers", id=server.id, now=tx.now)
     lease = server.lease // _MICROSECOND
     yield query(
         "insert_server",
@@ -35,24 +35,24 @@ def join(now: int, server: NewServer) -> Script[None]:
         zone=server.zone,
         version=server.version,
         lease=lease,
-        now=now,
-        expires_at=now + lease,
+        now=tx.now,
+        expires_at=tx.now + lease,
     )
-    yield record("server.joined", now, [server.id], actor=server.name)
+    yield tx.record("server.joined", [server.id], actor=server.name)
 
 
-def keep(now: int, me: ServerId, stopping: bool) -> Script[Holding]:
+def keep(tx: Tx, server: ServerId, *, stopping: bool) -> Script[Holding]:
     """Renew the lease, take what falls to this server, give up what falls to others."""
-    renewed = yield query("renew_server", id=me, now=now, stopping=int(stopping))
+    renewed = yield query("renew_server", id=server, now=tx.now, stopping=int(stopping))
     if not renewed:
-        return Holding(alive=False, now=instant(now))
-    servers = [server_from(row) for row in (yield query("live_servers", now=now))]
+        return Holding(alive=False, now=instant(tx.now))
+    servers = [server_from(row) for row in (yield query("live_servers", now=tx.now))]
     known = yield from shards()
-    move = rebalance(me, servers, known, instant(now))
-    given = yield from _give(me, move.give)
-    held = {s.number: s.epoch for s in known if s.owner == me and s.number not in given}
-    held |= yield from _take(now, me, move.take, _ended_owners(known, servers))
-    return Holding(True, instant(now), held, tuple(servers), given)
+    move = rebalance(server, servers, known, instant(tx.now))
+    given = yield from _give(server, move.give)
+    held = {s.number: s.epoch for s in known if s.owner == server and s.number not in given}
+    held |= yield from _take(tx, server, move.take, _ended_owners(known, servers))
+    return Holding(True, instant(tx.now), held, tuple(servers), given)
 
 
 def _give(me: ServerId, numbers: Collection[int]) -> Script[tuple[int, ...]]:
@@ -64,14 +64,14 @@ def _give(me: ServerId, numbers: Collection[int]) -> Script[tuple[int, ...]]:
 
 
 def _take(
-    now: int, me: ServerId, numbers: Collection[int], ended: Collection[ServerId]
+    tx: Tx, me: ServerId, numbers: Collection[int], ended: Collection[ServerId]
 ) -> Script[dict[int, int]]:
     if not numbers:
         return {}
-    rows = yield query("take_shards", server=me, numbers=numbers, ended=ended, now=now)
+    rows = yield query("take_shards", server=me, numbers=numbers, ended=ended, now=tx.now)
     taken = {row["number"]: row["epoch"] for row in rows}
     if taken:
-        yield record("shards.taken", now, [me], actor=me, shards=sorted(taken))
+        yield tx.record("shards.taken", [me], actor=me, shards=sorted(taken))
     return taken
 
 
@@ -80,11 +80,11 @@ def _ended_owners(known: Collection[Shard], live: Collection[Server]) -> list[Se
     return sorted(owners - {server.id for server in live})
 
 
-def leave(now: int, server: ServerId) -> Script[None]:
+def leave(tx: Tx, server: ServerId) -> Script[None]:
     """A server says goodbye."""
     yield query("give_all_shards", server=server)
-    if (yield query("end_server", id=server, now=now)):
-        yield record("server.left", now, [server], actor=server)
+    if (yield query("end_server", id=server, now=tx.now)):
+        yield tx.record("server.left", [server], actor=server)
 
 
 def lost(ownership: Ownership, numbers: Collection[int]) -> Script[frozenset[int]]:

@@ -6,24 +6,22 @@ from collections.abc import Sequence
 
 from rota.domain.ids import RunId
 from rota.domain.states import Cause, RunState
-from rota.ports.records import Released
 from rota.store.script import Script, query
 from rota.store.scripts.carts.advancing import hold_carts_of, judge
-from rota.store.scripts.effects import Effects
 from rota.store.scripts.gates import hold_gates
 from rota.store.scripts.punctuality import drop_late, judge_lateness, too_late
 from rota.store.scripts.queueing import EndOfWait, end_waiting
 from rota.store.scripts.releasing import release_jobs
+from rota.store.tx import Tx
 
 
-def sweep(now: int, limit: int, after: str) -> Script[tuple[Released, str]]:
+def sweep(tx: Tx, limit: int, after: str) -> Script[tuple[int, str]]:
     """End what passed its deadline and release what a lost wake-up forgot.
 
     Looks at `limit` keys past `after`, and returns where the next sweep goes on.
     """
-    effects = Effects()
-    overdue = yield query("overdue_runs", now=now, limit=limit)
-    late = yield from too_late(now)
+    overdue = yield query("overdue_runs", now=tx.now, limit=limit)
+    late = yield from too_late(tx.now)
     rows = yield query("waited_keys", after=after, limit=limit)
     keys = [row["key"] for row in rows]
     jobs = yield from _jobs_behind(keys)
@@ -32,14 +30,13 @@ def sweep(now: int, limit: int, after: str) -> Script[tuple[Released, str]]:
     carts = yield from hold_carts_of(runs)
     yield from hold_gates(jobs)
     if runs:
-        yield from end_waiting(now, runs, EndOfWait(RunState.TIMED_OUT, Cause.DEADLINE), effects)
-        yield from judge(now, carts, jobs, effects)
-    dropped = yield from drop_late(now, late, effects)
-    judged = yield from judge_lateness(now)
-    released = yield from release_jobs(now, jobs, effects)
+        yield from end_waiting(tx, runs, EndOfWait(RunState.TIMED_OUT, Cause.DEADLINE))
+        yield from judge(tx, carts, jobs)
+    dropped = yield from drop_late(tx, late)
+    judged = yield from judge_lateness(tx)
+    released = yield from release_jobs(tx, jobs)
     count = released + len(overdue) + len(dropped) + judged
-    wakes = yield from effects.conclude()
-    return Released(count, wakes), keys[-1] if len(keys) == limit else ""
+    return count, keys[-1] if len(keys) == limit else ""
 
 
 def _jobs_behind(keys: Sequence[str]) -> Script[set[str]]:

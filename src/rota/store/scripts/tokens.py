@@ -8,15 +8,15 @@ from rota.domain.ids import instant
 from rota.ports.records import NewToken, Token
 from rota.store.rows import token_from
 from rota.store.script import Many, Script, query
-from rota.store.scripts.effects import record
+from rota.store.tx import Tx
 
 _MICROSECOND = timedelta(microseconds=1)
 _KEPT = timedelta(days=1) // _MICROSECOND  # how long login links and sessions outlive their end
 
 
-def add(now: int, token: NewToken) -> Script[None]:
+def add(tx: Tx, token: NewToken) -> Script[None]:
     """A new token; what ended long ago is forgotten on the way."""
-    expires_at = None if token.lifetime is None else now + token.lifetime // _MICROSECOND
+    expires_at = None if token.lifetime is None else tx.now + token.lifetime // _MICROSECOND
     values = (
         token.id,
         token.name,
@@ -25,13 +25,13 @@ def add(now: int, token: NewToken) -> Script[None]:
         token.kind,
         token.parent,
         token.created_by,
-        now,
+        tx.now,
         expires_at,
         token.pool,
     )
     yield Many("insert_token", [values])
-    yield query("drop_stale_tokens", before=now - _KEPT)
-    yield record("token.created", now, [token.id], actor=token.created_by, kind=token.kind)
+    yield query("drop_stale_tokens", before=tx.now - _KEPT)
+    yield tx.record("token.created", [token.id], actor=token.created_by, kind=token.kind)
 
 
 def find(now: int, digest: str) -> Script[tuple[Token, str, datetime] | None]:
@@ -40,14 +40,14 @@ def find(now: int, digest: str) -> Script[tuple[Token, str, datetime] | None]:
     return (token_from(rows[0]), rows[0]["kind"], instant(now)) if rows else None
 
 
-def note_use(now: int, token_id: str) -> Script[None]:
+def note_use(tx: Tx, token_id: str) -> Script[None]:
     """When a token was last used; it may be gone by now."""
-    yield Many("touch_token", [(now, token_id)], exactly=False)
+    yield Many("touch_token", [(tx.now, token_id)], exactly=False)
 
 
-def revoke(now: int, token_id: str, actor: str) -> Script[bool]:
+def revoke(tx: Tx, token_id: str, *, actor: str) -> Script[bool]:
     """Whether it was valid until now."""
-    revoked = yield query("revoke_token", id=token_id, now=now)
+    revoked = yield query("revoke_token", id=token_id, now=tx.now)
     if revoked:
-        yield record("token.revoked", now, [token_id], actor=actor)
+        yield tx.record("token.revoked", [token_id], actor=actor)
     return bool(revoked)

@@ -8,7 +8,7 @@ from rota.domain.ids import JobId, instant
 from rota.domain.lateness import LONGEST_WAIT, Congestion
 from rota.domain.states import Cause
 from rota.store.script import Script, query
-from rota.store.scripts.effects import record
+from rota.store.tx import Tx
 
 _PATIENCE = LONGEST_WAIT // LONGEST_WAIT.resolution
 
@@ -28,16 +28,15 @@ def congested_jobs(now: int) -> Script[dict[JobId, Congestion]]:
 
 
 def mark_stuck(
-    now: int, stuck: Mapping[JobId, Congestion], congested: Collection[JobId]
+    tx: Tx, stuck: Mapping[JobId, Congestion], congested: Collection[JobId]
 ) -> Script[list[JobId]]:
     """Begin an episode for each job that is stuck, and end those of jobs that are free again."""
-    rows = yield query("begin_stuck", ids=stuck, now=now)
+    rows = yield query("begin_stuck", ids=stuck, now=tx.now)
     begun = [JobId(row["id"]) for row in rows]
     for job in begun:
         seen = stuck[job]
-        yield record(
+        yield tx.record(
             "job.stuck",
-            now,
             [job],
             actor="scheduler",
             waiting=seen.waiting,
@@ -45,5 +44,5 @@ def mark_stuck(
         )
     over = yield query("end_stuck", ids=congested)
     if over:
-        yield record("job.drained", now, [row["id"] for row in over], actor="scheduler")
+        yield tx.record("job.drained", [row["id"] for row in over], actor="scheduler")
     return begun

@@ -8,8 +8,8 @@ from rota.domain.ids import instant
 from rota.domain.order import entitled, group_of
 from rota.ports.forecasts import LineState, ShareWeight
 from rota.store.script import Script, lock, query
-from rota.store.scripts.effects import record
 from rota.store.scripts.lines import chain_from
+from rota.store.tx import Tx
 
 
 def share_weights() -> Script[list[ShareWeight]]:
@@ -20,22 +20,22 @@ def share_weights() -> Script[list[ShareWeight]]:
     ]
 
 
-def set_weight(now: int, share: str, weight: float, actor: str) -> Script[None]:
+def set_weight(tx: Tx, share: str, weight: float, *, actor: str) -> Script[None]:
     """It counts from the next claim on, for the lines that there are and for those to come."""
-    yield query("set_share_weight", share=share, weight=weight, actor=actor, now=now)
+    yield query("set_share_weight", share=share, weight=weight, actor=actor, now=tx.now)
     lines = [row["id"] for row in (yield query("chains_of_share", share=share))]
     if lines:
         yield lock("chains", ids=lines)
         is_group = int(group_of(share) == share)
         yield query("weigh_chains", ids=lines, share=share, weight=weight, is_group=is_group)
-    yield record("share.weighted", now, [share], actor=actor, weight=weight)
+    yield tx.record("share.weighted", [share], actor=actor, weight=weight)
 
 
-def add_shares(now: int, shares: Sequence[str], actor: str) -> Script[None]:
+def add_shares(tx: Tx, shares: Sequence[str], actor: str) -> Script[None]:
     """Shares that nobody has weighed yet get the weight that all have."""
     for share in sorted(shares):
-        if (yield query("add_share", share=share, actor=actor, now=now)):
-            yield record("share.weighted", now, [share], actor=actor, weight=1.0)
+        if (yield query("add_share", share=share, actor=actor, now=tx.now)):
+            yield tx.record("share.weighted", [share], actor=actor, weight=1.0)
 
 
 def lines(pool: str) -> Script[list[LineState]]:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rota.domain.errors import StaleTransition, Unavailable
-from rota.store.driving import Urgency
+from rota.store.driving import OnCommit, Urgency, no_effects
 from rota.store.queries import Statement, shared_statements
 from rota.store.script import Lock, MakeScript, Query, Row, Rows, Script, Step
 from rota.store.sqlite.connection import connect, translated
@@ -41,6 +41,7 @@ class _Task:
     number: int
     make: MakeScript[Any] = field(compare=False)
     future: asyncio.Future[Any] = field(compare=False)
+    on_commit: OnCommit = field(compare=False)
 
 
 def in_sqlite(statement: Statement) -> str:
@@ -102,13 +103,17 @@ class SqliteDriver:
         )
         self._writer.start()
 
-    async def write(self, make: MakeScript[T], urgency: Urgency) -> T:
+    async def write(
+        self, make: MakeScript[T], urgency: Urgency, on_commit: OnCommit = no_effects
+    ) -> T:
         """Run a script in a transaction and return once it is durable."""
         future: asyncio.Future[T] = self._loop.create_future()
         with self._changed:
             if self._is_closed:
                 raise Unavailable("the store is closed")
-            heapq.heappush(self._waiting, _Task(urgency, next(self._numbers), make, future))
+            heapq.heappush(
+                self._waiting, _Task(urgency, next(self._numbers), make, future, on_commit)
+            )
             self._changed.notify()
         return await future
 
@@ -249,9 +254,11 @@ class SqliteDriver:
 
 def _answer(tasks: Sequence[_Task], answers: Sequence[Any]) -> None:
     for task, answer in zip(tasks, answers, strict=True):
-        if task.future.done():
-            continue
+        is_waited_for = not task.future.done()  # its caller may have been cancelled
         if isinstance(answer, BaseException):
-            task.future.set_exception(answer)
-        else:
+            if is_waited_for:
+                task.future.set_exception(answer)
+            continue
+        task.on_commit()
+        if is_waited_for:
             task.future.set_result(answer)

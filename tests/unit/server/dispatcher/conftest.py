@@ -10,11 +10,10 @@ import pytest
 
 from rota.blobs.files import open_files
 from rota.operations.backends import Backends
-from rota.queue.local import LocalQueue
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from testkit.builders import Scene
 from testkit.clock import FakeTicker
-from testkit.new_stores import open_new_sqlite
+from testkit.new_stores import local_queue, open_new_sqlite
 
 CONFIG = FloorConfig(lease=timedelta(seconds=30))
 
@@ -30,7 +29,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 @pytest.fixture
 async def backends(scene: Scene, tmp_path: Path) -> AsyncIterator[Backends]:
     async with await open_files(tmp_path / "blobs") as blobs:
-        yield Backends(scene.store, LocalQueue(), blobs)
+        yield Backends(scene.store, local_queue(scene.store), blobs)
 
 
 @pytest.fixture

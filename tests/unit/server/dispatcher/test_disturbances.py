@@ -92,12 +92,11 @@ async def test_a_worker_that_goes_while_its_cancels_are_looked_up_disturbs_nobod
     store.before_cancels[gone.session] = lambda: floor.disconnected(gone.session, gone.stream)
     async with running(floor):
         run = await start_one(scene, floor, staying)
-        _, wakes = await scene.store.cancel([run], actor="operator")
+        await scene.store.cancel([run], actor="operator")
 
         backends.queue.announce(CANCELLED, gone.session)
         with pytest.raises(NotFound):
             await next_order(floor, gone)
-        backends.announce(wakes)
 
         assert await next_order(floor, staying) == Cancel((Fence(run, 1),))
 

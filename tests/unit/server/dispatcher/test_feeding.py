@@ -20,6 +20,7 @@ from rota.ports.work import Beat, Dispatch, Fence, Welcome
 from rota.queue.local import LocalQueue
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from testkit.builders import Scene, hello, outcome
+from testkit.new_stores import connected
 
 pytestmark = pytest.mark.anyio
 NEVER = timedelta(hours=1)
@@ -93,9 +94,8 @@ async def test_an_offer_brings_work_without_a_poll(scene: Scene, backends: Backe
     floor = never_polling(backends)
     async with fed(floor) as welcome:
         await floor.beat(welcome.session, Beat())
-        submitted = await scene.submit(job)
 
-        backends.announce(submitted.wakes)
+        submitted = await scene.submit(job)
 
         assert await dispatched(floor, welcome) == list(submitted.runs)
 
@@ -111,7 +111,7 @@ async def test_a_lost_offer_only_costs_a_poll(scene: Scene, backends: Backends) 
 async def test_a_ticket_that_was_used_up_is_done(
     scene: Scene, backends: Backends, taker: SoleTaker
 ) -> None:
-    floor = never_polling(replace(backends, queue=SoleQueue(taker)))
+    floor = never_polling(replace(backends, queue=connected(backends.store, SoleQueue(taker))))
     async with fed(floor) as welcome:
         runs = await scene.trigger(await scene.job())
 
@@ -123,7 +123,7 @@ async def test_a_ticket_that_was_used_up_is_done(
 async def test_a_ticket_for_more_than_the_worker_has_room_for_is_passed_on(
     scene: Scene, backends: Backends, taker: SoleTaker
 ) -> None:
-    floor = never_polling(replace(backends, queue=SoleQueue(taker)))
+    floor = never_polling(replace(backends, queue=connected(backends.store, SoleQueue(taker))))
     async with fed(floor, slots=2) as welcome:
         runs = await scene.trigger(await scene.job(overlap=Overlap.ALLOW), 3)
 
@@ -134,7 +134,7 @@ async def test_a_ticket_for_more_than_the_worker_has_room_for_is_passed_on(
 async def test_a_ticket_for_runs_of_another_kind_is_passed_on(
     scene: Scene, backends: Backends, taker: SoleTaker
 ) -> None:
-    floor = never_polling(replace(backends, queue=SoleQueue(taker)))
+    floor = never_polling(replace(backends, queue=connected(backends.store, SoleQueue(taker))))
     await scene.worker("far", labels={"site": "fra"})
     async with fed(floor):
         runs = await scene.trigger(await scene.job(needs={"site": "fra"}))
@@ -148,7 +148,7 @@ async def test_a_ticket_whose_claim_failed_is_passed_on(
     async def fail(*_: object) -> NoReturn:
         raise HeldTooLong("others are changing the same")
 
-    floor = never_polling(replace(backends, queue=SoleQueue(taker)))
+    floor = never_polling(replace(backends, queue=connected(backends.store, SoleQueue(taker))))
     async with fed(floor):
         assert await hand_over(taker) == "done"
         monkeypatch.setattr(scene.store, "claim", fail)
@@ -159,7 +159,7 @@ async def test_a_ticket_whose_claim_failed_is_passed_on(
 async def test_a_ticket_without_names_is_passed_on_while_there_may_be_more(
     scene: Scene, backends: Backends, taker: SoleTaker
 ) -> None:
-    floor = never_polling(replace(backends, queue=SoleQueue(taker)))
+    floor = never_polling(replace(backends, queue=connected(backends.store, SoleQueue(taker))))
     async with fed(floor, slots=2) as welcome:
         runs = await scene.trigger(await scene.job(overlap=Overlap.ALLOW), 3)
 
@@ -173,7 +173,7 @@ async def test_a_ticket_without_names_is_passed_on_while_there_may_be_more(
 async def test_a_ticket_that_comes_while_the_server_stops_is_passed_on(
     scene: Scene, backends: Backends, taker: SoleTaker
 ) -> None:
-    floor = never_polling(replace(backends, queue=SoleQueue(taker)))
+    floor = never_polling(replace(backends, queue=connected(backends.store, SoleQueue(taker))))
     async with fed(floor):
         assert await hand_over(taker) == "done"  # it waits from now on
         await floor.retire()
@@ -184,7 +184,7 @@ async def test_a_ticket_that_comes_while_the_server_stops_is_passed_on(
 async def test_a_run_that_fits_another_worker_better_is_given_to_that_one_at_once(
     scene: Scene, backends: Backends, taker: SoleTaker
 ) -> None:
-    here = replace(backends, queue=SoleQueue(taker))
+    here = replace(backends, queue=connected(backends.store, SoleQueue(taker)))
     floor, elsewhere = never_polling(here), never_polling(here)
     big = await elsewhere.register(hello("big", resources={"memory": 64 * UNIT}))
     async with fed(floor, resources={"memory": 4 * UNIT}) as small:
@@ -198,7 +198,7 @@ async def test_a_run_that_fits_another_worker_better_is_given_to_that_one_at_onc
 async def test_a_ticket_for_what_was_left_to_another_does_not_come_back(
     scene: Scene, backends: Backends, taker: SoleTaker
 ) -> None:
-    queue = SoleQueue(taker)
+    queue = connected(backends.store, SoleQueue(taker))
     floor = never_polling(replace(backends, queue=queue))
     listener = queue.listen(FAVOURED)
     small = await scene.worker("small", resources={"memory": 4 * UNIT})
@@ -212,7 +212,7 @@ async def test_a_ticket_for_what_was_left_to_another_does_not_come_back(
 async def test_a_ticket_that_is_also_for_others_is_passed_on(
     scene: Scene, backends: Backends, taker: SoleTaker
 ) -> None:
-    floor = never_polling(replace(backends, queue=SoleQueue(taker)))
+    floor = never_polling(replace(backends, queue=connected(backends.store, SoleQueue(taker))))
     await scene.worker("small", resources={"memory": 4 * UNIT})
     await scene.worker("far", labels={"site": "fra"})
     async with fed(floor, resources={"memory": 64 * UNIT}):

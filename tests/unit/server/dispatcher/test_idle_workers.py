@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -19,6 +20,7 @@ from rota.ports.work import Beat, Dispatch, Welcome
 from rota.queue.local import LocalQueue, LocalTaker
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from testkit.builders import Scene, firing_of, hello
+from testkit.new_stores import connected
 
 pytestmark = pytest.mark.anyio
 NEVER = timedelta(hours=1)
@@ -36,10 +38,11 @@ class DeafQueue(LocalQueue):
 
     def __init__(self) -> None:
         super().__init__()
+        self.offered: list[str] = []  # runs that somebody might have heard of
         self.waiting = asyncio.Semaphore(0)  # as often as somebody began to wait for a ticket
 
     def offer(self, pool: str, runs: Sequence[str] = ()) -> None:
-        pass
+        self.offered += runs
 
     def takes(self, pool: str) -> DeafTaker:
         return DeafTaker(self, pool)
@@ -47,7 +50,7 @@ class DeafQueue(LocalQueue):
 
 @pytest.fixture
 def deaf(backends: Backends) -> Backends:
-    return Backends(backends.store, DeafQueue(), backends.blobs)
+    return replace(backends, queue=connected(backends.store, DeafQueue()))
 
 
 @asynccontextmanager
@@ -88,6 +91,8 @@ async def test_what_is_due_is_dispatched_though_no_ticket_comes(
         fired = await fire(scene, deaf, "job")
 
         assert await jobs_of(floor, welcome) == list(fired.accepted)
+    assert isinstance(deaf.queue, DeafQueue)
+    assert deaf.queue.offered == []
 
 
 async def test_workers_take_turns(scene: Scene, deaf: Backends) -> None:
@@ -102,14 +107,16 @@ async def test_a_worker_that_stops_is_given_nothing(scene: Scene, deaf: Backends
     async with idle(deaf, "worker") as (floor, [welcome]):
         await floor.beat(welcome.session, Beat(stopping=True))
 
-        fired = await fire(scene, deaf, "job")
+        await fire(scene, deaf, "job")
 
-    [waiting] = fired.wakes.pools["default"]
+    assert isinstance(deaf.queue, DeafQueue)
+    [waiting] = deaf.queue.offered
     assert await scene.state(waiting) == RunState.QUEUED
 
 
 async def test_without_a_worker_runs_wait(scene: Scene, deaf: Backends) -> None:
-    fired = await fire(scene, deaf, "job")
+    await fire(scene, deaf, "job")
 
-    [waiting] = fired.wakes.pools["default"]
+    assert isinstance(deaf.queue, DeafQueue)
+    [waiting] = deaf.queue.offered
     assert await scene.state(waiting) == RunState.QUEUED

@@ -21,10 +21,9 @@ from rota.operations.backends import Backends
 from rota.operations.tokens import create_token
 from rota.ports.records import Role
 from rota.ports.work import ChunkMeta, Hello, Outcome, OutputChunk, Start, Work
-from rota.queue.local import LocalQueue
 from rota.server.gateway.app import create_app
 from rota.server.gateway.settings import GatewaySettings
-from testkit.new_stores import open_new_sqlite
+from testkit.new_stores import local_queue, open_new_sqlite
 
 YAML = {"Content-Type": "application/yaml"}
 _LEASE = timedelta(seconds=30)
@@ -168,7 +167,7 @@ async def serving_gateway(
         store = await open_new_sqlite(folder / "rota.db")
         stack.push_async_callback(store.close)
         blobs = await stack.enter_async_context(await open_files(folder / "blobs"))
-        backends = Backends(store, LocalQueue(), blobs)
+        backends = Backends(store, local_queue(store), blobs)
         secrets = {}
         for role in Role:
             _, secrets[role] = await create_token(store, name=role, role=role, actor="test")

@@ -47,8 +47,9 @@ async def test_a_completion_wakes_it_and_it_wakes_the_workers(
     upstream = await timeline.scene.job("extract")
     await timeline.scene.job("load", after=("extract",))
     await timeline.scene.trigger(upstream)
+    await tickets.take(timedelta(seconds=5))
     works = await timeline.start_runs()
-    timeline.backends.announce((await timeline.scene.finish(timeline.session, works)).wakes)
+    await timeline.scene.finish(timeline.session, works)
 
     assert await followed.wait(timedelta(seconds=5))
     assert await follower.run_once() == 1

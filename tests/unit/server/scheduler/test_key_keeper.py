@@ -37,8 +37,7 @@ async def test_the_end_of_a_run_wakes_it(timeline: Timeline) -> None:
     work, _ = await blocked_run(timeline)
     listener = timeline.backends.queue.listen(KEYS)
 
-    finished = await timeline.scene.finish(timeline.session, [work])
-    timeline.backends.announce(finished.wakes)
+    await timeline.scene.finish(timeline.session, [work])
 
     assert await listener.wait(timedelta(seconds=5)) == {""}
     listener.close()

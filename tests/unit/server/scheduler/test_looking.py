@@ -15,8 +15,9 @@ from rota.domain.ids import JobId
 from rota.operations import pauses
 from rota.ports.queue import TIMES
 from rota.ports.store import Store
-from rota.queue.local import LocalQueue
 from rota.server.scheduler.timekeeper import Timekeeper, TimekeeperConfig
+from rota.store.handle import tell_nobody
+from rota.store.store import SqlStore
 from testkit.clock import FakeClock
 from tests.unit.server.scheduler.timeline import Timeline
 
@@ -197,7 +198,9 @@ class Looped:
             timeline.backends, FakeClock(timeline.ticker), timeline.shards, config
         )
         # What is applied here wakes nobody.
-        self.elsewhere = replace(timeline, backends=replace(timeline.backends, queue=LocalQueue()))
+        assert isinstance(timeline.store, SqlStore)
+        deaf = replace(timeline.backends, store=timeline.store.shared_with(tell_nobody))
+        self.elsewhere = replace(timeline, backends=deaf)
 
     async def until_due(self, name: str, *due: timedelta) -> None:
         async with asyncio.timeout(20):

@@ -11,7 +11,7 @@ import pytest
 from rota.domain.errors import Conflict
 from rota.domain.job import Job
 from rota.operations import definitions, firing, pauses
-from rota.ports.records import NewJob, Wakes
+from rota.ports.records import NewJob
 from testkit.clock import START
 from tests.unit.server.scheduler.timeline import Answer, Timeline
 
@@ -84,7 +84,7 @@ def between(timeline: Timeline, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     waiting: list[Any] = []
     save_jobs = timeline.store.save_jobs
 
-    async def save_later(jobs: Sequence[NewJob], **fields: Any) -> Wakes:
+    async def save_later(jobs: Sequence[NewJob], **fields: Any) -> None:
         while waiting:
             await waiting.pop(0)
         return await save_jobs(jobs, **fields)
@@ -173,7 +173,7 @@ async def test_a_schedule_that_never_stands_still_is_given_up(
     job = await timeline.apply("0 * * * *")
     tries: list[object] = []
 
-    async def save_too_late(*args: object, **fields: object) -> Wakes:
+    async def save_too_late(*args: object, **fields: object) -> None:
         tries.append(args)
         raise Conflict("it fired meanwhile", code="schedule_moved")
 

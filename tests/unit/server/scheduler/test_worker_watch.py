@@ -27,8 +27,7 @@ async def test_a_worker_that_comes_wakes_it_and_it_wakes_the_releaser(
     came, times = (timeline.backends.queue.listen(topic) for topic in (WORKERS, TIMES))
     assert await watch.run_once() == 0
 
-    _, wakes = await timeline.store.register(hello("far", labels={"site": "fra"}), LEASE)
-    timeline.backends.announce(wakes)
+    await timeline.store.register(hello("far", labels={"site": "fra"}), LEASE)
 
     assert await came.wait(timedelta(seconds=5))
     assert await watch.run_once() == 1

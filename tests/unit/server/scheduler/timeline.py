@@ -20,13 +20,12 @@ from rota.operations.definitions import find_job
 from rota.ports.blobs import Blobs
 from rota.ports.records import LedgerEntry, RunQuery
 from rota.ports.store import Store
-from rota.queue.local import LocalQueue
 from rota.server.scheduler.releaser import Releaser
 from rota.server.scheduler.shards import HeldShards
 from rota.server.scheduler.timekeeper import Timekeeper, TimekeeperConfig
 from testkit.builders import ALL_SHARDS, Scene, hello
 from testkit.clock import START, FakeClock, FakeTicker
-from testkit.new_stores import open_new_sqlite
+from testkit.new_stores import local_queue, open_new_sqlite
 
 EVER = timedelta(days=36_500)
 
@@ -167,9 +166,9 @@ async def open_timeline(folder: Path, start: datetime = START) -> AsyncIterator[
     store = await open_new_sqlite(folder / "rota.db", clock=ticker)
     try:
         blobs = cast("Blobs", None)  # no output is written here
-        backends = Backends(store, LocalQueue(), blobs)
+        backends = Backends(store, local_queue(store), blobs)
         scene = Scene(store, ticker)
-        session, _ = await store.register(hello(slots=1_000), EVER)
+        session = await store.register(hello(slots=1_000), EVER)
         shards = await all_shards(scene)
         yield Timeline(
             backends, ticker, shards, new_scheduler(backends, shards, ticker), scene, session.id

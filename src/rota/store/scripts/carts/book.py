@@ -14,7 +14,7 @@ from rota.domain.ids import CartId
 from rota.domain.states import WAITING_STATES, RunState, is_final
 from rota.store.rows import cart_rules_from, from_json, optional_instant, to_json
 from rota.store.script import Many, Row, Script, lock, query
-from rota.store.scripts.effects import record
+from rota.store.tx import Tx
 
 _COUNTED = {
     ItemState.COMPLETED: "completed",
@@ -97,21 +97,21 @@ class Book:
         )
 
 
-def open_book(now: int, cart: CartId) -> Script[Book]:
+def open_book(tx: Tx, cart: CartId) -> Script[Book]:
     """Lock a cart and count the items whose run has ended. `NotFound` if there is none."""
-    books = yield from open_books(now, [cart])
+    books = yield from open_books(tx, [cart])
     if not books:
         raise NotFound(f"no cart {cart}", code="cart_not_found")
     return books[0]
 
 
-def open_books(now: int, carts: list[CartId]) -> Script[list[Book]]:
+def open_books(tx: Tx, carts: list[CartId]) -> Script[list[Book]]:
     """The same for several; those that are not there, or still being filled, are left out."""
     yield lock("carts", ids=sorted(carts))
     rows = yield query("carts_to_change", ids=sorted(carts))
     books = [_book(row) for row in rows if row["state"] != "LOADING"]
     for book in books:
-        yield from _count_ended(now, book)
+        yield from _count_ended(tx, book)
     return books
 
 
@@ -148,7 +148,7 @@ def _book(row: Row) -> Book:
     )
 
 
-def _count_ended(now: int, book: Book) -> Script[None]:
+def _count_ended(tx: Tx, book: Book) -> Script[None]:
     """Items whose run has ended are as it ended; a second look finds nothing new."""
     if not book.open:
         return
@@ -170,15 +170,15 @@ def _count_ended(now: int, book: Book) -> Script[None]:
     # Nobody finds these ends once they are counted, so the cart itself asks to be looked at.
     book.look_at = book.wave_ended_at
     if not book.open:
-        yield from _tell_end_of_wave(now, book)
+        yield from _tell_end_of_wave(tx, book)
 
 
-def _tell_end_of_wave(now: int, book: Book) -> Script[None]:
+def _tell_end_of_wave(tx: Tx, book: Book) -> Script[None]:
     """Unless some of its items are still to start."""
     [pending] = yield query("count_pending", cart=book.id, wave=book.current_wave, limit=1)
     if not pending["count"]:
         told = {"wave": book.current_wave, "items": book.wave_items, "failed": book.wave_failed}
-        yield record("cart.wave_finished", now, [book.id], actor="scheduler", **told)
+        yield tx.record("cart.wave_finished", [book.id], actor="scheduler", **told)
 
 
 def _end_of(cart: CartId, row: Row) -> tuple[object, ...]:

@@ -29,54 +29,51 @@ from rota.store.scripts.carts.advancing import close_gate, hold_runs, pause
 from rota.store.scripts.carts.book import Book, count_wave, facts_of, open_book
 from rota.store.scripts.carts.loading import refuse_second
 from rota.store.scripts.carts.reading import selected
-from rota.store.scripts.effects import Effects, record
 from rota.store.scripts.gates import hold_gates_of
 from rota.store.scripts.queueing import EndOfWait, ask_to_stop, end_waiting
 from rota.store.scripts.releasing import release_jobs
+from rota.store.tx import Tx
 
 _MOST_NAMED = 100  # items beside one event
 
 
-def command(now: int, cart: CartId, what: Command, actor: str) -> Script[Commanded]:
+def command(tx: Tx, cart: CartId, command: Command, *, actor: str) -> Script[Commanded]:
     """Do what was asked for, or raise why not."""
-    book = yield from open_book(now, cart)
-    effects = Effects(carts=True)
-    concerned = yield from _obey(now, book, what, effects, actor)
+    book = yield from open_book(tx, cart)
+    tx.effects.carts = True
+    concerned = yield from _obey(tx, book, command, actor)
     if concerned is not None:
         book.version += 1
     yield book.save()
-    wakes = yield from effects.conclude()
     [row] = yield query("carts_to_change", ids=[cart])
-    return Commanded(cart_from(row), wakes, concerned is not None, concerned or 0)
+    return Commanded(cart_from(row), concerned is not None, concerned or 0)
 
 
-def _obey(now: int, book: Book, what: Command, effects: Effects, actor: str) -> Script[int | None]:
+def _obey(tx: Tx, book: Book, what: Command, actor: str) -> Script[int | None]:
     """How many items it concerned; None: it was so already."""
     match what:
         case PauseCart():
-            return (yield from _pause(now, book, effects, actor))
+            return (yield from _pause(tx, book, actor))
         case ResumeCart():
-            return (yield from _resume(now, book, what, effects, actor))
+            return (yield from _resume(tx, book, what, actor))
         case CancelCart():
-            return (yield from _cancel(now, book, what, effects, actor))
+            return (yield from _cancel(tx, book, what, actor))
         case ApproveCart():
-            return (yield from _approve(now, book, what, actor))
+            return (yield from _approve(tx, book, what, actor))
         case RetryItems():
-            return (yield from _retry(now, book, what, effects, actor))
+            return (yield from _retry(tx, book, what, actor))
         case EditCart():
-            return (yield from _edit(now, book, what, effects, actor))
+            return (yield from _edit(tx, book, what, actor))
 
 
-def _pause(now: int, book: Book, effects: Effects, actor: str) -> Script[int | None]:
+def _pause(tx: Tx, book: Book, actor: str) -> Script[int | None]:
     if not commands.pause((yield from facts_of(book))):
         return None
-    yield from pause(now, book, PauseReason.PERSON, effects, actor=actor)
+    yield from pause(tx, book, PauseReason.PERSON, actor=actor)
     return 0
 
 
-def _resume(
-    now: int, book: Book, what: ResumeCart, effects: Effects, actor: str
-) -> Script[int | None]:
+def _resume(tx: Tx, book: Book, what: ResumeCart, actor: str) -> Script[int | None]:
     if what.allow is not None:
         failures = replace(book.rules.failures, allow=what.allow)
         book.rules = replace(book.rules, failures=failures)
@@ -86,11 +83,11 @@ def _resume(
     yield from _refuse_gone_jobs(book)
     if commands.is_check_void(facts):
         book.check_run = None
-    book.state, book.reason, book.look_at = state, "", now
-    released = yield query("let_runs_of_cart_go", key=cart_key(book.id), now=now)
-    effects.times |= bool(released)
+    book.state, book.reason, book.look_at = state, "", tx.now
+    released = yield query("let_runs_of_cart_go", key=cart_key(book.id), now=tx.now)
+    tx.effects.times |= bool(released)
     told = {} if what.allow is None else {"allow": str(what.allow)}
-    yield record("cart.resumed", now, [book.id], actor=actor, **told)
+    yield tx.record("cart.resumed", [book.id], actor=actor, **told)
     return 0
 
 
@@ -104,33 +101,29 @@ def _refuse_gone_jobs(book: Book) -> Script[None]:
         )
 
 
-def _cancel(
-    now: int, book: Book, what: CancelCart, effects: Effects, actor: str
-) -> Script[int | None]:
+def _cancel(tx: Tx, book: Book, what: CancelCart, actor: str) -> Script[int | None]:
     _refuse_changed(book, what.expected_version)
     is_new = commands.cancel((yield from facts_of(book)))
     if is_new:
         book.ending, book.state, book.reason = CartState.CANCELLED, CartState.RUNNING, CANCELLING
-        book.look_at = now
-        yield from hold_runs(now, book, effects)  # nothing begins after the answer
-        yield record("cart.cancelled", now, [book.id], actor=actor)
+        book.look_at = tx.now
+        yield from hold_runs(tx, book)  # nothing begins after the answer
+        yield tx.record("cart.cancelled", [book.id], actor=actor)
     if what.stops_running:
         rows = yield query("running_runs_of_cart", cart=book.id)
-        yield from ask_to_stop(now, rows, effects, actor)
+        yield from ask_to_stop(tx, rows, actor)
     return 0 if is_new else None
 
 
-def _approve(now: int, book: Book, what: ApproveCart, actor: str) -> Script[int | None]:
+def _approve(tx: Tx, book: Book, what: ApproveCart, actor: str) -> Script[int | None]:
     facts = yield from facts_of(book)
     commands.approve(facts, what.by, book.created_by, what.wave)
-    book.approved_by, book.look_at = actor, now
-    yield record("cart.approved", now, [book.id], actor=actor, wave=facts.pending_wave)
+    book.approved_by, book.look_at = actor, tx.now
+    yield tx.record("cart.approved", [book.id], actor=actor, wave=facts.pending_wave)
     return 0
 
 
-def _retry(
-    now: int, book: Book, what: RetryItems, effects: Effects, actor: str
-) -> Script[int | None]:
+def _retry(tx: Tx, book: Book, what: RetryItems, actor: str) -> Script[int | None]:
     meant = selected(book.id, what.selection)
     rows = yield query("count_to_retry", **meant)
     items: int = sum(row["count"] for row in rows)
@@ -142,15 +135,15 @@ def _retry(
     yield query("retry_items", **meant, versions=to_json(what.versions))
     for row in rows:
         book.count(ItemState(row["state"]), -row["count"])
-    yield from _put_back_later_waves(now, book, effects)
+    yield from _put_back_later_waves(tx, book)
     yield from count_wave(book)
-    book.state, book.look_at, book.breach_wave = state, now, None
+    book.state, book.look_at, book.breach_wave = state, tx.now, None
     book.reason = "" if facts.is_final else book.reason
-    yield record("cart.retried", now, [book.id], actor=actor, items=items)
+    yield tx.record("cart.retried", [book.id], actor=actor, items=items)
     return items
 
 
-def _put_back_later_waves(now: int, book: Book, effects: Effects) -> Script[None]:
+def _put_back_later_waves(tx: Tx, book: Book) -> Script[None]:
     """What nobody has begun of later waves waits until the items that run again have ended."""
     [first] = yield query("pending_wave", cart=book.id)
     found = yield query("items_out_of_order", cart=book.id, wave=first["wave"])
@@ -160,13 +153,13 @@ def _put_back_later_waves(now: int, book: Book, effects: Effects) -> Script[None
     gates = yield from hold_gates_of(numbers)
     rows = yield query("runs_to_change", ids=numbers.keys())
     runs = [RunId(r["id"]) for r in rows if r["state"] in WAITING_STATES and not r["attempt"]]
-    yield from end_waiting(now, runs, EndOfWait(RunState.SKIPPED, Cause.PUT_BACK), effects)
+    yield from end_waiting(tx, runs, EndOfWait(RunState.SKIPPED, Cause.PUT_BACK))
     yield Many("put_back_item", [(book.id, numbers[run]) for run in runs])
-    yield from release_jobs(now, gates, effects)
+    yield from release_jobs(tx, gates)
     book.open -= len(runs)
 
 
-def _edit(now: int, book: Book, what: EditCart, effects: Effects, actor: str) -> Script[int | None]:
+def _edit(tx: Tx, book: Book, what: EditCart, actor: str) -> Script[int | None]:
     _refuse_changed(book, what.expected_version)
     facts = yield from facts_of(book)
     commands.edit(facts)
@@ -177,13 +170,13 @@ def _edit(now: int, book: Book, what: EditCart, effects: Effects, actor: str) ->
     for item in what.items:
         _refuse_edit(facts, item, found.get(item.key))
     if what.items or what.rules.between != book.rules.between:
-        yield from close_gate(now, book, effects, actor=actor)
+        yield from close_gate(tx, book, actor=actor)
     yield from _change_items(book, what.items, found)
     if what.rules.failures != book.rules.failures:
         book.breach_wave = None  # it is judged anew
-    book.rules, book.look_at = what.rules, now
+    book.rules, book.look_at = what.rules, tx.now
     rules = what.rules.to_document()
-    yield record("cart.edited", now, [book.id], actor=actor, items=keys[:_MOST_NAMED], rules=rules)
+    yield tx.record("cart.edited", [book.id], actor=actor, items=keys[:_MOST_NAMED], rules=rules)
     return len(what.items)
 
 

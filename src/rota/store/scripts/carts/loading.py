@@ -9,17 +9,17 @@ from rota.domain.carts.states import CartState
 from rota.domain.errors import Conflict, NotFound, StaleTransition
 from rota.domain.ids import CartId, shard_of
 from rota.ports.carts import DueTemplate, NewCart
-from rota.ports.records import Idempotency, Wakes
+from rota.ports.records import Idempotency
 from rota.store.rows import optional_micros, to_json
 from rota.store.script import Many, Row, Script, lock, query
 from rota.store.scripts.answering import first_answer
 from rota.store.scripts.carts.templates import moved
-from rota.store.scripts.effects import record
+from rota.store.tx import Tx
 
 _CHUNK = 2_000  # rows in one transaction
 
 
-def create(now: int, cart: NewCart) -> Script[None]:
+def create(tx: Tx, cart: NewCart) -> Script[None]:
     """A cart that does nothing yet."""
     values = (
         cart.id,
@@ -30,13 +30,13 @@ def create(now: int, cart: NewCart) -> Script[None]:
         to_json(cart.rules.to_document()),
         cart.items,
         cart.created_by,
-        now,
+        tx.now,
         optional_micros(cart.starts_at),
     )
     yield Many("insert_cart", [values])
 
 
-def add_items(cart: CartId, first: int, items: Sequence[NewItem]) -> Script[None]:
+def add_items(tx: Tx, cart: CartId, first: int, items: Sequence[NewItem]) -> Script[None]:
     """Items, in their order."""
     yield from _being_filled(cart)
     known = yield query("known_items", cart=cart, keys=[item.key for item in items])
@@ -65,12 +65,15 @@ def add_items(cart: CartId, first: int, items: Sequence[NewItem]) -> Script[None
 
 
 def submit(
-    now: int, cart: CartId, idempotency: Idempotency | None, due: DueTemplate | None
-) -> Script[tuple[CartId, Wakes]]:
+    tx: Tx,
+    cart: CartId,
+    idempotency: Idempotency | None = None,
+    due: DueTemplate | None = None,
+) -> Script[CartId]:
     """From here on the cart lives, or it is as if it had never been."""
-    answered = yield from first_answer(now, idempotency, cart)
+    answered = yield from first_answer(tx.now, idempotency, cart)
     if answered is not None:
-        return CartId(answered), Wakes()
+        return CartId(answered)
     row = yield from _being_filled(cart)
     yield from refuse_second(row["project"], row["name"])
     [found] = yield query("count_items", cart=cart)
@@ -83,10 +86,11 @@ def submit(
             yield moved(due)
         except StaleTransition as error:
             raise Conflict("this due time has its cart", code="template_moved") from error
-    yield Many("begin_cart", [(CartState.PLANNED, now, cart)])
+    yield Many("begin_cart", [(CartState.PLANNED, tx.now, cart)])
     facts = {"name": row["name"], "items": row["items"]}
-    yield record("cart.submitted", now, [cart], actor=row["created_by"], **facts)
-    return cart, Wakes(carts=True)
+    yield tx.record("cart.submitted", [cart], actor=row["created_by"], **facts)
+    tx.effects.carts = True
+    return cart
 
 
 def refuse_second(project: str, name: str) -> Script[None]:
@@ -100,7 +104,7 @@ def refuse_second(project: str, name: str) -> Script[None]:
         )
 
 
-def discard(cart: CartId) -> Script[bool]:
+def discard(tx: Tx, cart: CartId) -> Script[bool]:
     """Forget a cart that was not submitted, some items at a time; whether there are more.
 
     One that was submitted is left alone: whoever filled it may not have heard of that.

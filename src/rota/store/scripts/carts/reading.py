@@ -27,7 +27,7 @@ from rota.store.scripts.reading import served_pools
 _LATER_THAN_ALL = 2**62
 
 
-def carts(wanted: CartQuery) -> Script[list[Cart]]:
+def carts(wanted: CartQuery, /) -> Script[list[Cart]]:
     rows = yield _carts_query(wanted)
     return [cart_from(row) for row in rows if row["project"] == wanted.project]
 
@@ -57,7 +57,7 @@ def _carts_query(wanted: CartQuery) -> Query:
     )
 
 
-def items(wanted: ItemQuery) -> Script[list[Item]]:
+def items(wanted: ItemQuery, /) -> Script[list[Item]]:
     served = yield from served_pools()
     rows = yield query(
         "select_items",
@@ -99,11 +99,11 @@ def waves(cart: CartId, after: int, limit: int) -> Script[list[Wave]]:
     return [Wave(number, counts[number]) for number in sorted(counts)]
 
 
-def overview(cart: Cart, limit: int) -> Script[Overview]:
+def overview(cart: Cart, waves: int) -> Script[Overview]:
     opened = cart.current_wave or cart.wave
     states = yield query("item_states", cart=cart.id)
     [places] = yield query("wave_places", cart=cart.id, wave=opened)
-    left = yield query("unfinished_waves", cart=cart.id, limit=limit)
+    left = yield query("unfinished_waves", cart=cart.id, limit=waves)
     current = opened or (left[0]["wave"] if left else 0)
     in_wave = yield query("wave_states", cart=cart.id, wave=current)
     runs = yield query("open_runs", cart=cart.id)

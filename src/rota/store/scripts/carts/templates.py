@@ -10,15 +10,15 @@ from rota.domain.ids import instant, micros, shard_of
 from rota.ports.carts import DueTemplate, MissedCarts, NewTemplate, Template, TemplateChanges
 from rota.store.rows import from_json, optional_instant, optional_micros, to_json
 from rota.store.script import Many, Row, Script, query
-from rota.store.scripts.effects import Effects, record
+from rota.store.tx import Tx
 
 
-def save(now: int, changes: TemplateChanges, actor: str, effects: Effects) -> Script[None]:
+def save(tx: Tx, changes: TemplateChanges, actor: str) -> Script[None]:
     """Create, change and delete, all or none."""
     both: list[NewTemplate | Template] = [*changes.new, *changes.removed]
     for each in sorted(both, key=lambda each: (each.project, each.name)):
         try:
-            yield _saved(now, each, actor) if isinstance(each, NewTemplate) else _deleted(each)
+            yield _saved(tx.now, each, actor) if isinstance(each, NewTemplate) else _deleted(each)
         except StaleTransition as error:
             raise (yield from _conflict(each)) from error
     for kind, names in (
@@ -26,8 +26,8 @@ def save(now: int, changes: TemplateChanges, actor: str, effects: Effects) -> Sc
         ("cart.deleted", [each.name for each in changes.removed]),
     ):
         if names:
-            yield record(kind, now, names, actor=actor)
-            effects.carts = True
+            yield tx.record(kind, names, actor=actor)
+            tx.effects.carts = True
 
 
 def _saved(now: int, template: NewTemplate, actor: str) -> Many:
@@ -63,7 +63,7 @@ def _conflict(refused: NewTemplate | Template) -> Script[Conflict]:
     )
 
 
-def find(project: str, names: Sequence[str] | None) -> Script[list[Template]]:
+def find(project: str, names: Sequence[str] | None = None) -> Script[list[Template]]:
     rows = yield query(
         "select_templates", project=project, any_name=int(names is None), names=names or ()
     )
@@ -80,7 +80,7 @@ def next_due() -> Script[datetime | None]:
     return optional_instant(row["next_at"])
 
 
-def pass_over(now: int, due: DueTemplate, missed: MissedCarts) -> Script[None]:
+def pass_over(tx: Tx, due: DueTemplate, missed: MissedCarts) -> Script[None]:
     """Answer due times without a cart."""
     try:
         yield moved(due)
@@ -94,7 +94,7 @@ def pass_over(now: int, due: DueTemplate, missed: MissedCarts) -> Script[None]:
     }
     if missed.message:
         told["message"] = missed.message
-    yield record("cart.missed", now, [due.name], actor="scheduler", **told)
+    yield tx.record("cart.missed", [due.name], actor="scheduler", **told)
 
 
 def moved(due: DueTemplate) -> Many:

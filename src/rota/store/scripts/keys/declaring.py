@@ -10,20 +10,19 @@ from rota.domain.errors import Conflict
 from rota.domain.ids import RunId, instant
 from rota.domain.keys import KINDS, Declaration, Key, KeyKind
 from rota.ports.limits import Declared, KeyUse
-from rota.ports.records import Wakes
 from rota.store.rows import optional_instant, to_json
 from rota.store.script import Many, Row, Script, query
 from rota.store.scripts.keys.keeping import load_kept
 from rota.store.scripts.keys.rekeying import rekey_later
 from rota.store.scripts.keys.states import declaration_from, load_states
+from rota.store.tx import Tx
 
 _SOME = 5
 _HOLDERS = 10
-_WAKES = Wakes(keys=True)
 _WORDS = {KeyKind.RATE: "limit", KeyKind.RESOURCE: "resource", KeyKind.QUOTA: "quota"}
 
 
-def declarations(project: str | None, kind: KeyKind | None) -> Script[list[Declared]]:
+def declarations(project: str | None = None, kind: KeyKind | None = None) -> Script[list[Declared]]:
     rows = yield query("select_declarations", project=project, kind=kind)
     return [_declared(row) for row in rows]
 
@@ -32,31 +31,32 @@ def _declared(row: Row) -> Declared:
     return Declared(declaration_from(row), row["updated_by"], instant(row["updated_at"]))
 
 
-def save(now: int, new: Sequence[Declaration], actor: str) -> Script[Wakes]:
+def save(tx: Tx, new: Sequence[Declaration], *, actor: str) -> Script[None]:
     """Create or replace, all or none."""
     old: list[Declaration] = []
     for each in sorted(new, key=lambda each: (KINDS[type(each)], each.project, each.name)):
         kind = KINDS[type(each)]
         old += yield from _hold(kind, each.project, each.name)
-        yield Many("save_declaration", [(kind, each.project, each.name, to_json(each), actor, now)])
-        yield _record("saved", now, kind, each.project, each.name, actor)
-    yield from rekey_later(now, (*old, *new))
-    return _WAKES
+        yield Many(
+            "save_declaration", [(kind, each.project, each.name, to_json(each), actor, tx.now)]
+        )
+        yield _record(tx, "saved", kind, each, actor)
+    yield from rekey_later(tx.now, (*old, *new))
+    tx.effects.keys |= bool(new)
 
 
-def delete(
-    now: int, kind: KeyKind, project: str, name: str, actor: str
-) -> Script[tuple[bool, Wakes]]:
+def delete(tx: Tx, kind: KeyKind, project: str, name: str, *, actor: str) -> Script[bool]:
     """Whether there was one; a resource that jobs use stays."""
     old = yield from _hold(kind, project, name)
     if not old:
-        return False, Wakes()
+        return False
     if kind is KeyKind.RESOURCE:
         yield from _refuse_use(project, name)
     yield query("delete_declaration", kind=kind, project=project, name=name)
-    yield _record("deleted", now, kind, project, name, actor)
-    yield from rekey_later(now, old)
-    return True, _WAKES
+    yield _record(tx, "deleted", kind, old[0], actor)
+    yield from rekey_later(tx.now, old)
+    tx.effects.keys = True
+    return True
 
 
 def _hold(kind: KeyKind, project: str, name: str) -> Script[list[Declaration]]:
@@ -75,9 +75,9 @@ def _refuse_use(project: str, name: str) -> Script[None]:
         )
 
 
-def _record(event: str, now: int, kind: KeyKind, project: str, name: str, actor: str) -> Many:
-    data = to_json({"name": name})
-    return Many("insert_event", [(f"{_WORDS[kind]}.{event}", now, actor, project, "[]", data)])
+def _record(tx: Tx, event: str, kind: KeyKind, about: Declaration, actor: str) -> Many:
+    event = f"{_WORDS[kind]}.{event}"
+    return tx.record_in(about.project, event, [], actor=actor, name=about.name)
 
 
 def key_uses(now: int, keys: Collection[Key]) -> Script[dict[Key, KeyUse]]:

@@ -6,11 +6,12 @@ from rota.domain.key_gates import is_untouched
 from rota.domain.keys import Key, KeyKind
 from rota.store.script import Script, query
 from rota.store.scripts.keys.states import hold_states
+from rota.store.tx import Tx
 
 _KINDS = tuple(f"{kind}:" for kind in KeyKind)  # others lock by rows beside them
 
 
-def forget(now: int, after: Key, limit: int) -> Script[tuple[int, Key]]:
+def forget(tx: Tx, after: Key, limit: int) -> Script[tuple[int, Key]]:
     """Look at so many keys; returns how many are forgotten, and after which key to go on.
 
     `exclusive_by` and limits with `each` make new ones all the time.
@@ -20,8 +21,8 @@ def forget(now: int, after: Key, limit: int) -> Script[tuple[int, Key]]:
     keys = [key for key in page if key.startswith(_KINDS)]
     if not keys:
         return 0, rest
-    states = yield from hold_states(now, keys)
-    idle = [key for key in keys if key not in states or is_untouched(states[key], now)]
+    states = yield from hold_states(tx.now, keys)
+    idle = [key for key in keys if key not in states or is_untouched(states[key], tx.now)]
     if idle:
         yield query("drop_shared_keys", keys=idle)
     unruled = [key for key in keys if key not in states]

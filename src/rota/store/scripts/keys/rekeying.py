@@ -10,7 +10,7 @@ from rota.store.rows import from_json, to_json
 from rota.store.script import Many, Row, Script, query
 from rota.store.scripts.keys.states import rules_of
 from rota.store.scripts.keys.wanting import ForAll, declared_in, wanted_by
-from rota.store.scripts.rules import RulesBook
+from rota.store.tx import Tx
 
 
 def rekey_later(now: int, declarations: Iterable[Declaration]) -> Script[None]:
@@ -20,7 +20,7 @@ def rekey_later(now: int, declarations: Iterable[Declaration]) -> Script[None]:
         yield Many("begin_rekeying", [(project, now) for project in sorted(projects)])
 
 
-def rekey(limit: int, book: RulesBook) -> Script[bool]:
+def rekey(tx: Tx, limit: int) -> Script[bool]:
     """Look at so many runs of a project where that is to be done; returns whether there was one.
 
     Those that live hold its units from now on. To those in the queue they are promised, as to
@@ -33,7 +33,7 @@ def rekey(limit: int, book: RulesBook) -> Script[bool]:
     found = yield query("active_seqs", project=place["project"], after=place["after"], limit=limit)
     seqs = [row["seq"] for row in found]
     rows = (yield query("runs_to_rekey", seqs=seqs)) if seqs else ()
-    yield from _rekey(rows, (yield from declared_in([place["project"]])), book)
+    yield from _rekey(tx, rows, (yield from declared_in([place["project"]])))
     # Under another `since` somebody has declared more in the meantime, and it begins anew.
     if len(seqs) < limit:
         yield query("end_rekeying", **place)
@@ -42,8 +42,8 @@ def rekey(limit: int, book: RulesBook) -> Script[bool]:
     return True
 
 
-def _rekey(rows: Sequence[Row], for_all: ForAll, book: RulesBook) -> Script[None]:
-    versions = yield from book.load({(row["job_id"], row["job_version"]) for row in rows})
+def _rekey(tx: Tx, rows: Sequence[Row], for_all: ForAll) -> Script[None]:
+    versions = yield from tx.rules.load({(row["job_id"], row["job_version"]) for row in rows})
     wanted: dict[int, Demands] = {}
     for row in rows:
         rules = versions[row["job_id"], row["job_version"]].rules

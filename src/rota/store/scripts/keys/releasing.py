@@ -10,10 +10,8 @@ from heapq import nsmallest
 from rota.domain.key_gates import Wait, room_of
 from rota.domain.keys import Key, KeyKind, KeyState, Shortage
 from rota.domain.states import RunState
-from rota.ports.records import Released
 from rota.store.rows import to_json
 from rota.store.script import Row, Script, lock, query
-from rota.store.scripts.effects import Effects
 from rota.store.scripts.fitting import fitting
 from rota.store.scripts.gates import hold_free_gates
 from rota.store.scripts.keys.admitting import Ask, answer, ask_of
@@ -21,9 +19,9 @@ from rota.store.scripts.keys.changing import Change, changed_keys
 from rota.store.scripts.keys.keeping import keep
 from rota.store.scripts.keys.states import ends_of_lines, load_states, rank_in
 from rota.store.scripts.keys.waiting import wait_for_keys
-from rota.store.scripts.memory import Memory
 from rota.store.scripts.queueing import let_through
 from rota.store.scripts.releasing import pass_gates
+from rota.store.tx import Tx
 
 _PAGE = 2_000  # rows of one look at who has keys
 _SWEPT = 100  # keys of one look at who waits
@@ -51,7 +49,7 @@ class Place:
         return not self.key and not self.waited
 
 
-def release(now: int, limit: int, place: Place, memory: Memory) -> Script[tuple[Released, Place]]:
+def release(tx: Tx, limit: int, place: Place) -> Script[tuple[int, Place]]:
     """Look at keys that were freed, whose time has come, and at some more that runs wait for.
 
     Returns how many runs went or wait for something else now, and where the next look goes on.
@@ -59,17 +57,15 @@ def release(now: int, limit: int, place: Place, memory: Memory) -> Script[tuple[
     old, place = yield from _left_behind(place, limit)
     swept, place = yield from _sweep(place)
     changed, told = yield from changed_keys(place.at, place.told)
-    due = {row["key"] for row in (yield query("due_keys", now=now, limit=limit))}
+    due = {row["key"] for row in (yield query("due_keys", now=tx.now, limit=limit))}
     keys = {row["key"] for row in old} | swept | due | changed
-    states = yield from load_states(now, keys)
-    rooms = {key: _room(states.get(key), now, limit) for key in keys}
+    states = yield from load_states(tx.now, keys)
+    rooms = {key: _room(states.get(key), tx.now, limit) for key in keys}
     wanted = {key: room for key, room in rooms.items() if room or key in due | changed}
-    effects = Effects(memory=memory)
-    count = (yield from _let_go(now, wanted, changed, limit, effects)) if wanted else 0
+    count = (yield from _let_go(tx, wanted, changed, limit)) if wanted else 0
     yield from _clear(old)
-    wakes = yield from effects.conclude()
     is_rekeying = bool((yield query("rekeying")))
-    return Released(count, wakes), replace(place, at=now, told=told, is_rekeying=is_rekeying)
+    return count, replace(place, at=tx.now, told=told, is_rekeying=is_rekeying)
 
 
 def _left_behind(place: Place, limit: int) -> Script[tuple[list[Row], Place]]:
@@ -108,9 +104,7 @@ def _room(state: KeyState | None, now: int, limit: int) -> int:
     return limit if state is None else min(room_of(state, now), limit)
 
 
-def _let_go(
-    now: int, rooms: Mapping[Key, int], changed: Collection[Key], limit: int, effects: Effects
-) -> Script[int]:
+def _let_go(tx: Tx, rooms: Mapping[Key, int], changed: Collection[Key], limit: int) -> Script[int]:
     most = min(max(rooms.values()), limit // len(rooms) + 1) + _BESIDE
     found = yield from _first(rooms.keys() - changed, most)
     if changed:
@@ -118,12 +112,12 @@ def _let_go(
     rows = yield from _hold(found, rooms)
     if not rows:
         return 0
-    short, kept = yield from answer(now, [_ask_again(row) for row in rows], freed=rooms)
+    short, kept = yield from answer(tx.now, [_ask_again(row) for row in rows], freed=rooms)
     passing = [row for row in rows if row["id"] not in short]
-    moved = yield from _tell(now, [row for row in rows if row["id"] in short], short, changed)
+    moved = yield from _tell(tx.now, [row for row in rows if row["id"] in short], short, changed)
     if passing:
-        yield from pass_gates(now, passing, effects, _enter)
-    yield from keep(now, kept)
+        yield from pass_gates(tx, passing, _enter)
+    yield from keep(tx.now, kept)
     return len(passing) + moved
 
 
@@ -143,8 +137,8 @@ def _first(keys: Collection[Key], most: int) -> Script[list[Row]]:
     return [row for rows in waiting.values() for row in nsmallest(most, rows.values(), rank_in)]
 
 
-def _enter(now: int, rows: Sequence[Row], effects: Effects) -> Script[None]:
-    yield from let_through(now, (yield from fitting(now, rows, effects)), effects)
+def _enter(tx: Tx, rows: Sequence[Row]) -> Script[None]:
+    yield from let_through(tx, (yield from fitting(tx, rows)))
 
 
 def _hold(found: Sequence[Row], keys: Collection[Key]) -> Script[list[Row]]:

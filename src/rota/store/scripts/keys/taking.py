@@ -9,23 +9,23 @@ from rota.domain.key_gates import KeyGate
 from rota.domain.keys import Counted, Demands, Key, KeyState, Shortage
 from rota.store.rows import from_json
 from rota.store.script import Many, Rows, Script, query
-from rota.store.scripts.effects import Effects, record
 from rota.store.scripts.keys.admitting import admit, ask_of, promise
 from rota.store.scripts.keys.states import hold_states
 from rota.store.scripts.keys.waiting import wait_for_keys
+from rota.store.tx import Tx
 
 _RECONSIDERED = 500  # runs that leave the queue with one that lost
 
 
-def take_keys(now: int, rows: Rows, effects: Effects) -> Script[set[int]]:
+def take_keys(tx: Tx, rows: Rows) -> Script[set[int]]:
     """Give keys to queued runs in the order given; returns the numbers of those that got all.
 
     The runs, of which `seq` and `keys` are needed, are locked. Those that got nothing wait from
     now on for what they are short of.
     """
     wanted: dict[int, Demands] = {row["seq"]: from_json(row["keys"]) for row in rows}
-    states = yield from hold_states(now, {key for demands in wanted.values() for key in demands})
-    gate = KeyGate(now, states, claims=True)
+    states = yield from hold_states(tx.now, {key for demands in wanted.values() for key in demands})
+    gate = KeyGate(tx.now, states, claims=True)
     short: dict[int, tuple[Shortage, ...]] = {}
     for seq, demands in wanted.items():
         if found := gate.ask(demands, (0, seq)):
@@ -36,7 +36,7 @@ def take_keys(now: int, rows: Rows, effects: Effects) -> Script[set[int]]:
         yield Many("set_bucket", taken)
     yield from _hold(wanted, granted, states)
     if short:
-        yield from _lose(now, wanted, short, effects)
+        yield from _lose(tx, wanted, short)
     return granted
 
 
@@ -59,20 +59,19 @@ def _hold(
 
 
 def _lose(
-    now: int,
+    tx: Tx,
     wanted: Mapping[int, Demands],
     short: Mapping[int, Sequence[Shortage]],
-    effects: Effects,
 ) -> Script[None]:
     """Runs that came too late to the keys they were let through for."""
     keys = {key for seq in short for key in wanted[seq]}
     yield query("drop_run_keys", keys=keys, seqs=short)
-    yield from _wait(now, short, effects)
+    yield from _wait(tx, short)
     for key in sorted({found[0].key for found in short.values()}):
-        yield from _reconsider(now, key, wanted, effects)
+        yield from _reconsider(tx, key, wanted)
 
 
-def _reconsider(now: int, key: Key, known: Collection[int], effects: Effects) -> Script[None]:
+def _reconsider(tx: Tx, key: Key, known: Collection[int]) -> Script[None]:
     """Others in the queue that would lose as well need not be claimed to find out.
 
     There are many where a limit has become lower.
@@ -84,17 +83,17 @@ def _reconsider(now: int, key: Key, known: Collection[int], effects: Effects) ->
     asks = sorted(map(ask_of, rows), key=attrgetter("rank"))
     keys = {key for ask in asks for key in ask.demands}
     yield query("drop_run_keys", keys=keys, seqs={row["seq"] for row in rows})
-    short = yield from admit(now, asks)
+    short = yield from admit(tx.now, asks)
     yield from promise([ask for ask in asks if ask.id not in short])
     if short:
         losers = {row["seq"]: short[row["id"]] for row in rows if row["id"] in short}
-        yield from _wait(now, losers, effects)
+        yield from _wait(tx, losers)
 
 
-def _wait(now: int, short: Mapping[int, Sequence[Shortage]], effects: Effects) -> Script[None]:
+def _wait(tx: Tx, short: Mapping[int, Sequence[Shortage]]) -> Script[None]:
     rows = yield from wait_for_keys(short)
     ids = [row["id"] for row in rows]
-    yield record("run.blocked", now, ids, actor="scheduler")
-    effects.claimed(ids)
-    effects.lines.leave(row["chain"] for row in rows)
-    effects.keys = True
+    yield tx.record("run.blocked", ids, actor="scheduler")
+    tx.effects.claimed(ids)
+    tx.effects.lines.leave(row["chain"] for row in rows)
+    tx.effects.keys = True

@@ -1,19 +1,27 @@
-"""What a transaction leaves behind beside what it is about: wake-ups, events, lines, tallies."""
+"""One transaction: its time, what its store remembers, and whom it concerns once committed.
+
+A script that writes is given a `Tx` of its own for each try: a transaction that is retried keeps
+nothing of the try that failed. Its effects are written as the last thing before the commit, as they
+lock rows that all jobs share, and published by the store's handle after it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
 
 from rota.domain.ids import SessionId
-from rota.ports.queue import MAX_NAMED
-from rota.ports.records import Wakes
+from rota.ports.queue import MAX_NAMED, Wakes
 from rota.store.rows import to_json
 from rota.store.script import Many, Script, query
 from rota.store.scripts.lines import Line, Lines
 from rota.store.scripts.memory import Memory
 from rota.store.scripts.offers import add_up
+from rota.store.scripts.rules import RulesBook
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -21,12 +29,13 @@ class Effects:
     """Whom a transaction concerns, and what it counts; filled as it goes."""
 
     pools: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
+    reopened: set[str] = field(default_factory=set)  # pools whose queued runs may find a worker
     sessions: set[str] = field(default_factory=set)
     times: bool = False
     carts: bool = False
     followed: bool = False
     keys: bool = False
-    memory: Memory = field(default_factory=Memory)  # of claims
+    events: bool = False
     lines: Lines = field(default_factory=Lines)
     left: dict[str, str] = field(default_factory=dict)  # runs by the session that is to claim them
     served: Counter[str] = field(default_factory=Counter)  # by pool
@@ -48,8 +57,8 @@ class Effects:
                 waiting.pop(run, None)
             self.left.pop(run, None)
 
-    def conclude(self) -> Script[Wakes]:
-        """Write what many transactions write to, as the last thing; returns whom to wake."""
+    def conclude(self) -> Script[None]:
+        """Write what many transactions write to, as the last thing: others wait for these rows."""
         yield from self.lines.write()
         for pool, served in sorted(self.served.items()):
             yield query("count_served", pool=pool, served=served)
@@ -60,15 +69,16 @@ class Effects:
             yield Many("count_delays", delays)
         if self.ends:
             yield Many("count_ends", [(*key, count) for key, count in sorted(self.ends.items())])
-        return self._wakes()
 
-    def _wakes(self) -> Wakes:
+    def wakes(self) -> Wakes:
+        """Whom to notify once the transaction is committed."""
+        named = {
+            pool: tuple(runs) if len(runs) <= MAX_NAMED else ()
+            for pool, runs in self.pools.items()
+            if runs
+        }
         return Wakes(
-            pools={
-                pool: tuple(runs) if len(runs) <= MAX_NAMED else ()
-                for pool, runs in self.pools.items()
-                if runs
-            },
+            pools={**named, **dict.fromkeys(self.reopened, ())},
             sessions=frozenset(SessionId(session) for session in self.sessions),
             times=self.times,
             carts=self.carts,
@@ -76,9 +86,44 @@ class Effects:
             workers=bool(self.offers),
             keys=self.keys,
             favoured=frozenset(SessionId(session) for session in self.left.values()),
+            events=self.events,
         )
 
 
-def record(event: str, now: int, ids: Sequence[str], *, actor: str, **data: object) -> Many:
-    """The event of one batch transition."""
-    return Many("insert_event", [(event, now, actor, "", to_json(ids), to_json(data))])
+@dataclass(slots=True)
+class Tx:
+    """What a script that writes is given."""
+
+    now: int  # the store's clock when the transaction began, in microseconds
+    rules: RulesBook
+    memory: Memory
+    effects: Effects = field(default_factory=Effects)
+
+    def record(self, event: str, ids: Sequence[str], *, actor: str, **data: object) -> Many:
+        """The event of one batch transition; whoever follows events is notified of it."""
+        return self.record_in("", event, ids, actor=actor, **data)
+
+    def record_in(
+        self, project: str, event: str, ids: Sequence[str], *, actor: str, **data: object
+    ) -> Many:
+        """The same for what has no id of its own, but a name in a project."""
+        self.effects.events = True
+        values = (event, self.now, actor, project, to_json(ids), to_json(data))
+        return Many("insert_event", [values])
+
+    def record_quietly(self, event: str, ids: Sequence[str], *, actor: str) -> Many:
+        """The same for what every run goes through: followers find it when they look next.
+
+        To notify all servers of each claim and each start would cost as much as these do.
+        """
+        return Many("insert_event", [(event, self.now, actor, "", to_json(ids), "{}")])
+
+
+WriteScript: TypeAlias = Callable[[Tx], Script[T]]
+
+
+def concluded(tx: Tx, script: Script[T]) -> Script[T]:
+    """A whole transaction: the script, then what it leaves behind."""
+    answer = yield from script
+    yield from tx.effects.conclude()
+    return answer
