@@ -25,8 +25,7 @@ from rota.domain.placement import Placement, Verdict
 from rota.domain.spec import Delivery
 from rota.domain.states import LEASED_STATES, RunState
 from rota.server.dispatcher.desk import Desk
-from rota.store.scripts import finishing, gatekeeper, steering
-from rota.store.scripts.carts import book as cart_book
+from rota.store import carts, ends, gates, runs
 from rota.worker.attempts import Attempts
 from testkit.universes import Violation, explore, visit
 from testkit.universes import worker as universe_worker
@@ -241,11 +240,11 @@ def _leave_nobody_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _set_nobody_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finishing, "goes_alone", lambda *_: False)
+    monkeypatch.setattr(ends, "goes_alone", lambda *_: False)
 
 
 def _open_all_gates_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gatekeeper, "admit", lambda *_: QUEUED)
+    monkeypatch.setattr(gates, "admit", lambda *_: QUEUED)
 
 
 def _open_waves_early(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +283,7 @@ def _leave_retries_behind(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _see_items_as(monkeypatch: pytest.MonkeyPatch, odd: Mapping[RunState, ItemState]) -> None:
-    for module in (cart_rows, cart_book):
+    for module in (cart_rows, carts):
         monkeypatch.setattr(module, "item_state_of", lambda run: odd.get(run, item_state_of(run)))
 
 
@@ -359,7 +358,7 @@ def _follow_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _let_whoever_fits_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a person's hold were the lack of a worker."""
-    monkeypatch.setattr(steering, "held", lambda *_: without_worker("default", "", ["luck"]))
+    monkeypatch.setattr(runs, "held", lambda *_: without_worker("default", "", ["luck"]))
 
 
 def _judge_carts_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,28 +40,28 @@ class Guard:
 GUARDS = [
     Guard(
         "attempt number in a plain end",
-        "adapters/store/sql/runs.sql",
+        "store/ends.sql",
         "WHERE run.id = report.id AND run.attempt = report.attempt AND",
         "WHERE run.id = report.id AND",
         f"{OLD_REPORT}[sqlite-]",
     ),
     Guard(
         "attempt number in a plain end on PostgreSQL",
-        "adapters/store/postgres/sql/runs.sql",
+        "store/postgres/ends.sql",
         "WHERE run.id = report.id AND run.attempt = report.attempt AND",
         "WHERE run.id = report.id AND",
         f"{OLD_REPORT}[postgres-]",
     ),
     Guard(
         "attempt number in an end",
-        "store/scripts/finishing.py",
+        "store/ends.py",
         '        and row["attempt"] == outcome.attempt\n',
         "",
         f"{OLD_REPORT}[sqlite-with something to tell]",
     ),
     Guard(
         "session in an end",
-        "store/scripts/finishing.py",
+        "store/ends.py",
         '        and row["session"] == session\n',
         "",
         f"{STORE}/test_attempts.py::TestFinish"
@@ -69,7 +69,7 @@ GUARDS = [
     ),
     Guard(
         "epoch of the shard in a firing",
-        "store/scripts/shards.py",
+        "store/shards.py",
         "if epochs.get(number) != ownership.epochs.get(number, 0)",
         "if number not in epochs",
         f"{STORE}/test_shards.py"
@@ -77,7 +77,7 @@ GUARDS = [
     ),
     Guard(
         "owner of the shard in a firing",
-        "adapters/store/sql/shards.sql",
+        "store/shards.sql",
         "WHERE number = ANY(:numbers) AND owner = :server;\n\n-- name: take_shards",
         "WHERE number = ANY(:numbers) AND :server = :server;\n\n-- name: take_shards",
         f"{STORE}/test_shards.py"
@@ -85,7 +85,7 @@ GUARDS = [
     ),
     Guard(
         "one id for a due time",
-        "adapters/store/sqlite/migrations/0001_initial.sql",
+        "store/sqlite/migrations/0001_initial.sql",
         "    id               TEXT NOT NULL UNIQUE,\n    project          TEXT NOT NULL,\n"
         "    job_id           TEXT NOT NULL,\n    job              TEXT",
         "    id               TEXT NOT NULL,\n    project          TEXT NOT NULL,\n"
@@ -94,7 +94,7 @@ GUARDS = [
     ),
     Guard(
         "next due time and version in a firing",
-        "store/scripts/firing.py",
+        "store/firing.py",
         "if claimed[0] <= now and stands.get(firing.job_id) == claimed:",
         "if claimed[0] <= now and firing.job_id in stands:",
         f"{STORE}/test_firing.py"
@@ -102,7 +102,7 @@ GUARDS = [
     ),
     Guard(
         "version of the schedule in a firing",
-        "store/scripts/firing.py",
+        "store/firing.py",
         "if claimed[0] <= now and stands.get(firing.job_id) == claimed:",
         "if claimed[0] <= now and stands.get(firing.job_id, (0, 0))[0] == claimed[0]:",
         f"{STORE}/test_firing.py"
@@ -126,14 +126,14 @@ GUARDS = [
     ),
     Guard(
         "cancel before a permit",
-        "store/scripts/sessions.py",
+        "store/sessions.py",
         'return _Permit.GRANTED if row["cancel_at"] is None else _Permit.CANCELLED',
         "return _Permit.GRANTED",
         f"{STORE}/test_attempts.py::TestStart::test_a_cancel_that_came_first_wins[sqlite]",
     ),
     Guard(
         "beats in the end of a session",
-        "store/scripts/sessions.py",
+        "store/sessions.py",
         '        if expected_beats[row["id"]] == row["beats"]\n',
         "",
         f"{STORE}/test_sessions.py::test_a_session_whose_beats_moved_on_is_not_reaped[sqlite]",

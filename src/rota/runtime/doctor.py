@@ -32,7 +32,7 @@ from rota.sdk.errors import Invalid, RotaApiError, Unreachable
 from rota.sdk.exchange import Request, read, request_for
 from rota.sdk.server import Server, find_server
 from rota.sdk.transport import Transport
-from rota.store.inspection import StoreInspection
+from rota.store.drivers import StoreInspection
 from rota.store.sqlite.connection import OLDEST_SQLITE
 
 
@@ -113,7 +113,7 @@ def look_at_store(settings: Settings) -> Iterator[Finding]:
 
 def _inspection(settings: Settings) -> StoreInspection:
     if settings.is_alone:
-        from rota.store.sqlite.inspection import inspect_sqlite
+        from rota.store.sqlite.opening import inspect_sqlite
 
         return inspect_sqlite(settings.store_path)
     return _look_at_postgres(settings.store)
@@ -121,7 +121,7 @@ def _inspection(settings: Settings) -> StoreInspection:
 
 def _look_at_postgres(address: str) -> StoreInspection:
     with needing_extra():
-        from rota.store.postgres.inspection import inspect_postgres
+        from rota.store.postgres.opening import inspect_postgres
     return asyncio.run(inspect_postgres(address))
 
 

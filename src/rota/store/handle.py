@@ -12,10 +12,9 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 import structlog
 
 from rota.ports.queue import Wakes
-from rota.store.driving import Driver, Urgency
+from rota.store.drivers import Driver, Urgency
+from rota.store.memory import Memory, RulesBook
 from rota.store.script import Script
-from rota.store.scripts.memory import Memory
-from rota.store.scripts.rules import RulesBook
 from rota.store.tx import Tx, WriteScript, concluded
 
 log = structlog.get_logger()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from rota.domain.errors import Unavailable
 
 Asked = TypeVar("Asked")
+Found = TypeVar("Found")
+Id = TypeVar("Id", bound=str)
 Answer = TypeVar("Answer")
 AnswerAll: TypeAlias = Callable[[Sequence[Asked]], Awaitable[Sequence[Answer | Exception]]]
 
@@ -93,3 +95,15 @@ def _leave(requests: Iterable[_Request[Asked, Answer]]) -> None:
     """Nobody is going to answer these."""
     for request in requests:
         request.future.cancel()
+
+
+def together(wanted: Iterable[Iterable[Id]]) -> list[Id]:
+    """All that some of these callers want, each once."""
+    return sorted({each for some in wanted for each in some})
+
+
+def of_each(found: Mapping[str, Found], wanted: Iterable[Iterable[str]]) -> list[list[Found]]:
+    """To each what it wants, in the order in which all was found."""
+    places = {key: place for place, key in enumerate(found)}
+    inside = [sorted(set(some) & places.keys(), key=places.__getitem__) for some in wanted]
+    return [[found[key] for key in some] for some in inside]

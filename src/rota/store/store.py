@@ -30,43 +30,40 @@ from rota.ports.records import (
     Token,
 )
 from rota.ports.work import Outcome
-from rota.store.driving import Driver, Urgency
-from rota.store.handle import Handle, Publish, read, read_at, tell_nobody, write
-from rota.store.joining import AnswerAll, Joining
-from rota.store.reaping import Reaping, Silent
-from rota.store.script import Many, Script
-from rota.store.scripts import (
-    backfilling,
+from rota.store import (
+    backfills,
     calendars,
-    claiming,
-    defining,
-    draining,
-    finishing,
+    cart_commands,
+    cart_templates,
+    cart_views,
+    carts,
+    claims,
+    dependencies,
+    ends,
     firing,
-    fitting,
-    following_jobs,
-    forecasting,
-    glancing,
-    places,
-    printing,
-    reading,
-    releasing,
-    running,
+    forecasts,
+    history,
+    jobs,
+    key_releases,
+    limits,
+    order,
+    output,
+    releases,
+    runs,
+    schedules,
     sessions,
     shards,
-    steering,
-    submitting,
-    sweeping,
+    submissions,
     tokens,
-    watching,
-    weighing,
+    waits,
 )
-from rota.store.scripts.carts import advancing, commanding, loading, templates
-from rota.store.scripts.carts import reading as cart_reading
-from rota.store.scripts.gates import HoldGates, hold_free_gates, hold_gates, hold_when_read
-from rota.store.scripts.keys import declaring, forgetting, quotas, rekeying
-from rota.store.scripts.keys import releasing as key_releasing
-from rota.store.scripts.memory import Memory
+from rota.store.drivers import Driver, Urgency
+from rota.store.gates import LockGates, lock_free_gates, lock_gates, lock_when_read
+from rota.store.handle import Handle, Publish, read, read_at, tell_nobody, write
+from rota.store.joining import AnswerAll, Joining
+from rota.store.memory import Memory
+from rota.store.script import Script
+from rota.store.sessions import Reaping, Silent
 from rota.store.tx import Tx
 
 T = TypeVar("T")
@@ -79,7 +76,10 @@ _NOTE_USE_EVERY = timedelta(minutes=1)  # a token's last use is known this exact
 
 
 class SqlStore(Handle):
-    """Implements `rota.ports.store.Store`."""
+    """Implements `rota.ports.store.Store`.
+
+    A verb that has the name of its module comes after all others that are bound to that module.
+    """
 
     def __init__(
         self, driver: Driver, memory: Memory | None = None, publish: Publish = tell_nobody
@@ -87,12 +87,12 @@ class SqlStore(Handle):
         super().__init__(driver, memory, publish)
         self._reaping = Reaping(self._reap, self.now)
         self._swept_to = ""  # where the next sweep goes on
-        self._key_place = key_releasing.Place()  # where the next look at keys goes on
+        self._key_place = key_releases.Place()  # where the next look at keys goes on
         self._submissions = Joining(self._submit_all, _MOST)
-        self._jobs_by_id = Joining(self._look_together(glancing.jobs_by_id), _MOST)
-        self._jobs_by_name = Joining(self._look_together(glancing.jobs_by_name), _MOST)
-        self._runs_by_id = Joining(self._look_together(glancing.runs_by_id), _MOST)
-        self._served_pools = Joining(self._look_together(glancing.served_pools), _MOST)
+        self._jobs_by_id = Joining(self._look_together(jobs.jobs_by_id), _MOST)
+        self._jobs_by_name = Joining(self._look_together(jobs.jobs_by_name), _MOST)
+        self._runs_by_id = Joining(self._look_together(runs.runs_by_id), _MOST)
+        self._served_pools = Joining(self._look_together(sessions.served_pools_for_all), _MOST)
         self._found_tokens = Joining(self._find_token, _MOST)
         self._clock = Joining(self._look_at_clock, _MOST)
 
@@ -115,11 +115,11 @@ class SqlStore(Handle):
 
     # --- jobs
 
-    save_jobs = write(defining.save)
-    move_schedules = write(defining.move)
-    documents = read(reading.documents, Urgency.CLAIM)
-    start_delays = read(reading.start_delays)
-    ledger = read(reading.ledger)
+    save_jobs = write(jobs.save)
+    move_schedules = write(jobs.move)
+    documents = read(jobs.documents, Urgency.CLAIM)
+    start_delays = read(runs.start_delays)
+    ledger = read(schedules.ledger)
 
     async def jobs(self, query: JobQuery, /) -> list[Job]:
         """A few by id or name are looked for together with those of other callers."""
@@ -127,140 +127,140 @@ class SqlStore(Handle):
             return await self._jobs_by_id.ask(query.project, query)
         if query.ids is None and _is_small(query.names):
             return await self._jobs_by_name.ask(query.project, query)
-        return await self._driver.read(lambda _: reading.jobs(query))
+        return await self._driver.read(lambda _: jobs.find(query))
 
     # --- calendars
 
     save_calendars = write(calendars.save)
     delete_calendar = write(calendars.delete)
-    calendars = read(calendars.calendars)
+    calendars = read(calendars.find)
 
     # --- schedules
 
-    due_schedules = read(reading.due_schedules, Urgency.FIRE)
-    ended_waits = read(reading.ended_waits, Urgency.FIRE)
-    ended_pauses = read_at(reading.ended_pauses, Urgency.FIRE)
-    next_pause_end = read_at(reading.next_pause_end, Urgency.FIRE)
-    next_eligible_at = read(reading.next_eligible_at, Urgency.FIRE)
-    congested_jobs = read_at(watching.congested_jobs)
-    mark_stuck = write(watching.mark_stuck)
+    due_schedules = read(schedules.due_schedules, Urgency.FIRE)
+    ended_waits = read(schedules.ended_waits, Urgency.FIRE)
+    ended_pauses = read_at(schedules.ended_pauses, Urgency.FIRE)
+    next_pause_end = read_at(schedules.next_pause_end, Urgency.FIRE)
+    next_eligible_at = read(schedules.next_eligible_at, Urgency.FIRE)
+    congested_jobs = read_at(schedules.congested_jobs)
+    mark_stuck = write(schedules.mark_stuck)
 
     async def fire(
         self, firings: Sequence[Firing], ownership: Ownership, room: Room | None = None
     ) -> Fired:
         return await self._fire(
-            lambda tx, hold: firing.fire(tx, firings, ownership, room, hold), hold_when_read
+            lambda tx, hold: firing.fire(tx, firings, ownership, room, hold), lock_when_read
         )
 
     async def rearm(self, rearmed: Sequence[Rearmed]) -> None:
-        await self._fire(lambda tx, hold: firing.rearm(tx, rearmed, hold))
+        await self._fire(lambda tx, hold: schedules.rearm(tx, rearmed, hold))
 
     async def release_eligible(self, limit: int) -> int:
-        return await self._fire(lambda tx, hold: releasing.release_eligible(tx, limit, hold))
+        return await self._fire(lambda tx, hold: releases.release_eligible(tx, limit, hold))
 
     async def release_forgotten(self, limit: int) -> int:
         released, self._swept_to = await self.write(
-            lambda tx: sweeping.sweep(tx, limit, self._swept_to)
+            lambda tx: releases.sweep(tx, limit, self._swept_to)
         )
         return released
 
     async def _fire(
-        self, make: Callable[[Tx, HoldGates], Script[T]], hold: HoldGates = hold_gates
+        self, make: Callable[[Tx, LockGates], Script[T]], hold: LockGates = lock_gates
     ) -> T:
         """Wait for gates, but let no gate that somebody does not let go of stop the other jobs."""
         try:
             return await self.write(lambda tx: make(tx, hold), Urgency.FIRE)
         except HeldTooLong:
-            return await self.write(lambda tx: make(tx, hold_free_gates), Urgency.FIRE)
+            return await self.write(lambda tx: make(tx, lock_free_gates), Urgency.FIRE)
 
     # --- runs
 
-    submit_backfill = write(backfilling.submit)
-    due_runs = read(backfilling.due_runs)
-    claim = write(claiming.claim, Urgency.CLAIM)
-    any_queued = read(reading.any_queued)
+    submit_backfill = write(backfills.submit)
+    due_runs = read(backfills.due_runs)
+    claim = write(claims.claim, Urgency.CLAIM)
+    any_queued = read(runs.any_queued)
     start = write(sessions.start, Urgency.FINISH)
-    cancel = write(running.cancel_runs)
-    resolve = write(running.resolve)
-    record_progress = write(running.record_progress)
-    attempts = read(reading.attempts)
-    late_results = read(reading.late_results)
+    cancel = write(runs.cancel_all)
+    resolve = write(runs.resolve)
+    record_progress = write(runs.record_progress)
+    attempts = read(runs.attempts)
+    late_results = read(runs.late_results)
 
     async def submit(
         self, runs: Sequence[NewRun], idempotency: Idempotency | None = None
     ) -> Submitted:
-        requests = [submitting.Request(runs, idempotency)]
-        [answer] = await self.write(lambda tx: submitting.submit(tx, requests))
+        requests = [submissions.Request(runs, idempotency)]
+        [answer] = await self.write(lambda tx: submissions.submit(tx, requests))
         if isinstance(answer, Conflict):
             raise answer
         return answer
 
     async def submit_one(self, run: NewRun, idempotency: Idempotency | None = None) -> SubmittedRun:
         """With others of the same job, who would have to wait for the same gate anyway."""
-        request = submitting.Request([run], idempotency)
+        request = submissions.Request([run], idempotency)
         return await self._submissions.ask(run.job_id, request)
 
     async def _submit_all(
-        self, requests: Sequence[submitting.Request]
+        self, requests: Sequence[submissions.Request]
     ) -> list[SubmittedRun | Conflict]:
-        return await self.write(lambda tx: submitting.submit_and_show(tx, requests))
+        return await self.write(lambda tx: submissions.submit_and_show(tx, requests))
 
     async def finish(
         self, session: SessionId, outcomes: Sequence[Outcome], *, claim: int = 0, stream: int = 1
     ) -> Finished:
-        wish = claiming.Wish(claim, stream)
+        wish = claims.Wish(claim, stream)
         try:
             return await self.write(
-                lambda tx: finishing.finish(tx, session, outcomes, wish), Urgency.FINISH
+                lambda tx: ends.finish(tx, session, outcomes, wish), Urgency.FINISH
             )
         except HeldTooLong:
             return await self.write(
-                lambda tx: finishing.finish_free(tx, session, outcomes), Urgency.FINISH
+                lambda tx: ends.finish_free(tx, session, outcomes), Urgency.FINISH
             )
+
+    # --- runs that wait
+
+    hold_run = write(runs.hold)
+    let_go = write(runs.let_go)
+    set_priority = write(runs.set_priority)
+    followers = read(dependencies.followers)
+
+    async def follow_ends(self, limit: int) -> int:
+        if not await self._driver.read(lambda _: dependencies.any_ends(), Urgency.CLAIM):
+            return 0
+        try:
+            return await self._follow(limit, lock_gates)
+        except HeldTooLong:
+            return await self._follow(limit, lock_free_gates)
+
+    async def _follow(self, limit: int, hold: LockGates) -> int:
+        return await self.write(lambda tx: dependencies.follow(tx, limit, hold), Urgency.CLAIM)
+
+    async def release_fitting(self, limit: int) -> int:
+        if not await self._driver.read(lambda _: waits.any_unfit(), Urgency.CLAIM):
+            return 0
+        return await self.write(lambda tx: waits.release_fitting(tx, limit), Urgency.CLAIM)
 
     async def runs(self, query: RunQuery, /) -> list[Run]:
         """A few by id are looked for together with those of other callers."""
         if _is_small(query.ids):
             return await self._runs_by_id.ask(query.project, query)
-        return await self._driver.read(lambda _: reading.runs(query))
-
-    # --- runs that wait
-
-    hold_run = write(steering.hold)
-    let_go = write(steering.let_go)
-    set_priority = write(steering.set_priority)
-    followers = read(following_jobs.followers)
-
-    async def follow_ends(self, limit: int) -> int:
-        if not await self._driver.read(lambda _: following_jobs.any_ends(), Urgency.CLAIM):
-            return 0
-        try:
-            return await self._follow(limit, hold_gates)
-        except HeldTooLong:
-            return await self._follow(limit, hold_free_gates)
-
-    async def _follow(self, limit: int, hold: HoldGates) -> int:
-        return await self.write(lambda tx: following_jobs.follow(tx, limit, hold), Urgency.CLAIM)
-
-    async def release_fitting(self, limit: int) -> int:
-        if not await self._driver.read(lambda _: fitting.any_unfit(), Urgency.CLAIM):
-            return 0
-        return await self.write(lambda tx: fitting.release_fitting(tx, limit), Urgency.CLAIM)
+        return await self._driver.read(lambda _: runs.find(query))
 
     # --- lines
 
-    share_weights = read(weighing.share_weights)
-    set_share_weight = write(weighing.set_weight)
-    lines = read(weighing.lines)
-    place_of = read_at(places.place_of)
+    share_weights = read(order.share_weights)
+    set_share_weight = write(order.set_weight)
+    lines = read(order.chains_of_pool)
+    place_of = read_at(order.place_of)
 
     # --- shared keys
 
-    declarations = read(declaring.declarations)
-    save_declarations = write(declaring.save)
-    delete_declaration = write(declaring.delete)
-    key_uses = read_at(declaring.key_uses)
-    project_counts = read(quotas.counts)
+    declarations = read(limits.declarations)
+    save_declarations = write(limits.save)
+    delete_declaration = write(limits.delete)
+    key_uses = read_at(limits.key_uses)
+    project_counts = read(limits.counts_of)
 
     async def release_keys(self, limit: int) -> int:
         """Looks at all there is, a piece at a time, until something is found to do."""
@@ -271,15 +271,15 @@ class SqlStore(Handle):
             if released or self._key_place.is_start:
                 return released
 
-    async def _release_keys(self, limit: int, place: key_releasing.Place) -> int:
+    async def _release_keys(self, limit: int, place: key_releases.Place) -> int:
         released, self._key_place = await self.write(
-            lambda tx: key_releasing.release(tx, limit, place), Urgency.CLAIM
+            lambda tx: key_releases.release(tx, limit, place), Urgency.CLAIM
         )
         return released
 
     async def _rekey_runs(self) -> None:
         """Let runs take the keys that were declared after them, all there are, some at a time."""
-        while await self.write(lambda tx: rekeying.rekey(tx, _REKEYED)):
+        while await self.write(lambda tx: limits.rekey(tx, _REKEYED)):
             pass
 
     async def forget_keys(self, limit: int) -> int:
@@ -291,31 +291,31 @@ class SqlStore(Handle):
         return forgotten
 
     async def _forget_keys(self, after: Key, limit: int) -> tuple[int, Key]:
-        return await self.write(lambda tx: forgetting.forget(tx, after, limit))
+        return await self.write(lambda tx: key_releases.forget(tx, after, limit))
 
     async def next_key_at(self) -> datetime | None:
         looked_at = self._key_place.at
-        return await self._driver.read(lambda _: declaring.next_key_at(looked_at), Urgency.CLAIM)
+        return await self._driver.read(lambda _: limits.next_key_at(looked_at), Urgency.CLAIM)
 
     # --- carts
 
-    create_cart = write(loading.create)
-    add_items = write(loading.add_items)
-    due_templates = read_at(templates.due, Urgency.CLAIM)
-    pass_template = write(templates.pass_over)
-    next_template_due = read(templates.next_due, Urgency.CLAIM)
-    templates = read(templates.find)
-    carts = read(cart_reading.carts)
-    items = read(cart_reading.items)
-    versions_of_items = read(cart_reading.versions)
-    waves = read(cart_reading.waves)
-    overview = read(cart_reading.overview)
-    failure_groups = read(cart_reading.failure_groups)
-    cells = read(cart_reading.cells)
-    command_cart = write(commanding.command)
-    carts_to_advance = read_at(cart_reading.to_advance, Urgency.CLAIM)
-    advance_cart = write(advancing.advance, Urgency.CLAIM)
-    next_cart_look = read(cart_reading.next_look, Urgency.CLAIM)
+    create_cart = write(cart_commands.create)
+    add_items = write(cart_commands.add_items)
+    due_templates = read_at(cart_templates.due, Urgency.CLAIM)
+    pass_template = write(cart_templates.pass_over)
+    next_template_due = read(cart_templates.next_due, Urgency.CLAIM)
+    templates = read(cart_templates.find)
+    items = read(cart_views.items)
+    versions_of_items = read(cart_views.versions)
+    waves = read(cart_views.waves)
+    overview = read(cart_views.overview)
+    failure_groups = read(cart_views.failure_groups)
+    cells = read(cart_views.cells)
+    command_cart = write(cart_commands.command)
+    carts_to_advance = read_at(cart_views.to_advance, Urgency.CLAIM)
+    advance_cart = write(carts.advance, Urgency.CLAIM)
+    next_cart_look = read(cart_views.next_look, Urgency.CLAIM)
+    carts = read(cart_views.carts)
 
     async def submit_cart(
         self,
@@ -323,41 +323,41 @@ class SqlStore(Handle):
         idempotency: Idempotency | None = None,
         due: DueTemplate | None = None,
     ) -> CartId:
-        submitted = await self.write(lambda tx: loading.submit(tx, cart, idempotency, due))
+        submitted = await self.write(lambda tx: cart_commands.submit(tx, cart, idempotency, due))
         if submitted != cart:
             await self.discard_cart(cart)
         return submitted
 
     async def discard_cart(self, cart: CartId) -> None:
-        while await self.write(lambda tx: loading.discard(tx, cart)):
+        while await self.write(lambda tx: cart_commands.discard(tx, cart)):
             pass
 
     async def forget_loading_carts(self, before: datetime) -> int:
-        carts = await self._driver.read(lambda _: loading.forgotten(micros(before)))
+        carts = await self._driver.read(lambda _: cart_commands.forgotten(micros(before)))
         for cart in carts:
             await self.discard_cart(cart)
         return len(carts)
 
     # --- output
 
-    open_outputs = read(printing.open_outputs, Urgency.FINISH)
-    add_chunks = write(printing.add_chunks, Urgency.FINISH)
-    chunks = read(reading.chunks)
-    inline_output = read(reading.inline_output)
+    open_outputs = read(output.open_outputs, Urgency.FINISH)
+    add_chunks = write(output.add_chunks, Urgency.FINISH)
+    chunks = read(output.chunks)
+    inline_output = read(output.inline_output)
 
     # --- sessions
 
     register = write(sessions.register, Urgency.RENEW)
     resume = write(sessions.resume, Urgency.RENEW)
     renew = write(sessions.renew, Urgency.RENEW)
-    lose = write(sessions.lose_held, Urgency.FINISH)
+    lose = write(sessions.lose_leased, Urgency.FINISH)
     end_session = write(sessions.end_session, Urgency.FINISH)
-    cancels = read(reading.cancels, Urgency.CLAIM)
-    heartbeats = read(reading.heartbeats, Urgency.FINISH)
+    cancels = read(sessions.cancels, Urgency.CLAIM)
+    heartbeats = read(sessions.heartbeats, Urgency.FINISH)
     forget_sessions = write(sessions.forget)
-    drain_worker = write(draining.drain)
-    undrain_worker = write(draining.undrain)
-    sessions = read(reading.sessions, Urgency.FINISH)
+    drain_worker = write(sessions.drain)
+    undrain_worker = write(sessions.undrain)
+    sessions = read(sessions.find, Urgency.FINISH)
 
     async def reap(self, expected_beats: Mapping[SessionId, int]) -> frozenset[SessionId]:
         orphaned = await self._driver.read(lambda _: sessions.orphaned(), Urgency.FINISH)
@@ -381,7 +381,7 @@ class SqlStore(Handle):
 
     add_token = write(tokens.add)
     revoke_token = write(tokens.revoke)
-    tokens = read(reading.tokens)
+    tokens = read(tokens.of_kind)
 
     async def token_by_digest(
         self, digest: str, *, uses_up_login: bool = False
@@ -409,26 +409,21 @@ class SqlStore(Handle):
 
     # --- forecasts
 
-    coming_jobs = read(forecasting.coming_jobs)
-    open_runs = read(forecasting.open_runs)
-    open_carts = read(forecasting.open_carts)
-    latest_durations = read(forecasting.latest_durations)
-    tokens_left = read(forecasting.tokens_left)
-    completions = read(forecasting.completions)
-    save_predictions = write(forecasting.save_predictions)
-    forget_predictions = write(forecasting.forget_predictions)
-    predicted_starts = read(forecasting.predicted_starts)
+    coming_jobs = read(forecasts.coming_jobs)
+    open_runs = read(forecasts.open_runs)
+    open_carts = read(forecasts.open_carts)
+    latest_durations = read(forecasts.latest_durations)
+    tokens_left = read(forecasts.tokens_left)
+    completions = read(forecasts.completions)
+    save_predictions = write(forecasts.save_predictions)
+    forget_predictions = write(forecasts.forget_predictions)
+    predicted_starts = read(forecasts.predicted_starts)
 
     # --- the whole
 
-    events = read(reading.events)
-    counts = read(reading.counts)
-
-    async def check(self) -> None:
-        def script(tx: Tx) -> Script[None]:
-            yield Many("set_meta", [("checked_at", str(tx.now))])
-
-        await self.write(script)
+    events = read(history.events)
+    counts = read(history.counts)
+    check = write(history.check)
 
     async def now(self) -> datetime:
         return await self._clock.ask(None, None)

@@ -14,12 +14,11 @@ from typing import TypeAlias, TypeVar
 
 from rota.domain.ids import SessionId
 from rota.ports.queue import MAX_NAMED, Wakes
+from rota.store.chains import ChainChanges, ChainKey
+from rota.store.memory import Memory, RulesBook
+from rota.store.pools import add_up
 from rota.store.rows import to_json
 from rota.store.script import Many, Script, query
-from rota.store.scripts.lines import Line, Lines
-from rota.store.scripts.memory import Memory
-from rota.store.scripts.offers import add_up
-from rota.store.scripts.rules import RulesBook
 
 T = TypeVar("T")
 
@@ -36,7 +35,7 @@ class Effects:
     followed: bool = False
     keys: bool = False
     events: bool = False
-    lines: Lines = field(default_factory=Lines)
+    lines: ChainChanges = field(default_factory=ChainChanges)
     left: dict[str, str] = field(default_factory=dict)  # runs by the session that is to claim them
     served: Counter[str] = field(default_factory=Counter)  # by pool
     offers: set[str] = field(default_factory=set)  # pools whose workers came or went
@@ -45,7 +44,7 @@ class Effects:
         default_factory=lambda: defaultdict(list)
     )  # seconds, by pool and bound of the bucket
 
-    def queued(self, line: Line, run: str, returned: int | None = None) -> None:
+    def queued(self, line: ChainKey, run: str, returned: int | None = None) -> None:
         """A run waits for a worker; `returned` is its number if it is not new."""
         self.lines.enter(line, returned)
         self.pools[line.pool][run] = None

@@ -14,7 +14,7 @@ from rota.domain.keys import Each, KeyKind, Limit, Quota, Resource
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
 from rota.ports.queue import Wakes
-from rota.store.scripts.keys import rekeying
+from rota.store import limits
 from testkit.builders import MINUTE, Scene
 from tests.conformance.store.key_scenes import declare, in_state, keep
 
@@ -209,7 +209,7 @@ async def test_what_failed_when_runs_were_to_take_new_keys_is_done_later(
     runs = await scene.trigger(await scene.job(), 3)
     await declare(scene, Quota("default", running=1))
     with monkeypatch.context() as away:
-        away.setattr(rekeying, "rekey", fail)
+        away.setattr(limits, "rekey", fail)
         with pytest.raises(Unavailable):
             await keep(scene)
 

@@ -14,10 +14,10 @@ from rota.domain.run import AttemptResult, Run, Trigger
 from rota.domain.spec import Late, Overlap
 from rota.domain.states import RunState
 from rota.ports.records import RemovedJob, RunQuery
-from rota.store.driving import Urgency
+from rota.store.dependencies import follow as follow_ends
+from rota.store.drivers import Urgency
+from rota.store.gates import lock_gates
 from rota.store.script import Script
-from rota.store.scripts.following_jobs import follow as follow_ends
-from rota.store.scripts.gates import hold_gates
 from rota.store.store import SqlStore
 from rota.store.tx import Tx
 from testkit.builders import MINUTE, Scene
@@ -359,7 +359,7 @@ async def test_what_was_undone_by_a_crash_is_followed_again(scene: Scene) -> Non
     assert isinstance(scene.store, SqlStore)
 
     def crash(tx: Tx) -> Script[None]:
-        yield from follow_ends(tx, 10, hold_gates)
+        yield from follow_ends(tx, 10, lock_gates)
         raise KeyError("crash")
 
     with pytest.raises(KeyError):

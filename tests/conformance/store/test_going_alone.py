@@ -15,7 +15,7 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, Retry
 from rota.domain.states import LEASED_STATES, RunState, is_final
 from rota.ports.work import Fence, Work
-from rota.store.scripts import claiming
+from rota.store import claims
 from testkit.builders import Scene
 from testkit.cart_scenes import PARALLEL, CartScene
 
@@ -275,7 +275,7 @@ class TestForgetting:
         small = await scene.trigger(await scene.job("small"), 2)
 
         await scene.store.forget_sessions(10)
-        monkeypatch.delattr(claiming, "place")
+        monkeypatch.delattr(claims, "place")
 
         assert names(await scene.claim(here)) == small
 

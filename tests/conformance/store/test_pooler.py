@@ -11,7 +11,7 @@ import pytest
 from rota.domain.errors import Unavailable
 from rota.runtime.doctor import Finding, Verdict, look_at_queue, look_at_store
 from rota.runtime.settings import Settings
-from rota.store.driving import Urgency
+from rota.store.drivers import Urgency
 from rota.store.postgres import driver
 from rota.store.postgres.opening import PostgresStore, open_postgres
 from rota.store.script import Script, lock

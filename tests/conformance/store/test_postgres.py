@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from rota.domain.errors import Conflict, Invalid, Unavailable
-from rota.store.driving import Urgency
+from rota.store.drivers import Urgency
 from rota.store.postgres import connections, driver
 from rota.store.postgres.connections import PoolSizes, connect_settings
 from rota.store.postgres.driver import PostgresDriver

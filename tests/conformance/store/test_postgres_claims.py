@@ -9,7 +9,7 @@ import pytest
 from rota.domain.ids import SessionId
 from rota.domain.spec import Overlap
 from rota.ports.work import Work
-from rota.store.driving import Urgency
+from rota.store.drivers import Urgency
 from rota.store.postgres import driver
 from rota.store.store import SqlStore
 from testkit.builders import Scene

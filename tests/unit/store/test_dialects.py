@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from rota.store.postgres.connections import _CACHED_STATEMENTS
-from rota.store.queries import load, shared_statements, statements_of
 from rota.store.sqlite.opening import migrate
+from rota.store.statements import load, shared_statements, statements_of
 
 STORE = resources.files("rota.store")
 SHARED = shared_statements()
-OVERRIDES = load(STORE.joinpath("postgres", "sql"))
+OVERRIDES = load(STORE.joinpath("postgres"))
 LOCKS = {name for name in OVERRIDES if name.startswith("lock_")}
 POSTGRES_ONLY = {"end_transactions"}  # what a single machine has no need of
 BATCHES = {name for name, statement in OVERRIDES.items() if "unnest(" in statement.text}
 
 
 def sources() -> str:
-    files = Path(str(STORE.joinpath("scripts"))).rglob("*.py")
+    files = Path(str(STORE)).glob("*.py")
     return "\n".join(file.read_text("utf-8") for file in files)
 
 

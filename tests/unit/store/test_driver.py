@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota.domain.errors import Conflict, RotaError, StaleTransition, Unavailable
-from rota.store.driving import Urgency
+from rota.store.drivers import Urgency
 from rota.store.script import MakeScript, Many, Row, Script, query
 from rota.store.sqlite.connection import connect
 from rota.store.sqlite.driver import SqliteDriver

@@ -17,8 +17,7 @@ from rota.domain.ids import JobId, RunId, new_run_id
 from rota.domain.run import Trigger
 from rota.domain.spec import Overlap
 from rota.ports.records import NewRun, RunQuery
-from rota.store.sqlite.clock import FileClock
-from rota.store.sqlite.opening import open_sqlite
+from rota.store.sqlite.opening import FileClock, open_sqlite
 from testkit.builders import Scene, new_job
 from testkit.clock import FakeTicker
 

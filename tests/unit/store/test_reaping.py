@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from rota.domain.errors import Unavailable
 from rota.domain.ids import SessionId
-from rota.store.reaping import Reaped, Reaping, Silent
+from rota.store.sessions import Reaped, Reaping, Silent
 
 pytestmark = pytest.mark.anyio
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from importlib import resources
 
 import pytest
 
 from rota.domain.states import INITIAL_STATES, LEASED_STATES, TRANSITIONS, WAITING_STATES, RunState
-from rota.store.queries import Statement, shared_statements
+from rota.store.statements import Statement, shared_statements
 
 STEPS = {(before, after) for (before, _), after in TRANSITIONS.items()}
 STATEMENTS = shared_statements()
+ELSEWHERE = {"postgres/shards.sql": ["end_transactions"]}
 WRITERS = {
     name: statement
     for name, statement in STATEMENTS.items()
@@ -99,3 +101,15 @@ def test_statements_take_parameters_and_no_values() -> None:
     for statement in STATEMENTS.values():
         assert "%s" not in statement.text
         assert "?" not in statement.text
+
+
+@pytest.mark.parametrize("dialect", ["", "postgres"])
+def test_statements_are_beside_the_module_that_uses_them(dialect: str) -> None:
+    store = resources.files("rota.store")
+    for file in store.joinpath(dialect).iterdir() if dialect else store.iterdir():
+        if not file.name.endswith(".sql"):
+            continue
+        module = store.joinpath(file.name.replace(".sql", ".py")).read_text("utf-8")
+        names = re.findall(r"^-- name: (?:lock_)?(\w+)$", file.read_text("utf-8"), re.MULTILINE)
+        unused = [name for name in names if f'"{name}"' not in module]
+        assert unused == ELSEWHERE.get(f"{dialect}/{file.name}", [])

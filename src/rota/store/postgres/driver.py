@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from rota.domain.errors import RotaError, StaleTransition, Unavailable
-from rota.store.driving import OnCommit, Urgency, no_effects
+from rota.store.drivers import OnCommit, Ticker, Urgency, no_effects
 from rota.store.postgres.connections import (
     DRIVER_ERRORS,
     NOW,
@@ -24,9 +24,8 @@ from rota.store.postgres.connections import (
     translated,
     undo,
 )
-from rota.store.queries import Statement, statements_of
 from rota.store.script import Lock, LookAgain, MakeScript, Many, Query, Rows, Script, Step
-from rota.store.ticker import Ticker
+from rota.store.statements import Statement, statements_of
 
 T = TypeVar("T")
 _LIST = re.compile(r"= ANY\(:(\w+)\)")

@@ -1,4 +1,4 @@
-"""Opening a database: migrations under a lock, pools."""
+"""Opening a database: migrations under a lock, pools; and a look at one from outside."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import asyncpg
 from rota.domain.errors import Conflict, Invalid, RotaError, Unavailable
 from rota.domain.ids import ServerId
 from rota.ports.records import Holding, NewServer
-from rota.store.driving import Urgency
+from rota.store.drivers import StoreInspection, Ticker, Urgency
+from rota.store.memory import Memory
 from rota.store.postgres.connections import (
     DRIVER_ERRORS,
+    NOW,
     Pools,
     PoolSizes,
     connect_settings,
@@ -23,15 +25,15 @@ from rota.store.postgres.connections import (
 )
 from rota.store.postgres.driver import PostgresDriver
 from rota.store.script import Script, query
-from rota.store.scripts.memory import Memory
 from rota.store.store import SqlStore
-from rota.store.ticker import Ticker
 from rota.store.tx import Tx
 
 _MIGRATIONS = resources.files("rota.store.postgres").joinpath("migrations")
 _MIGRATION_LOCK = 7_682_001  # any number, the same in every version
 _MIGRATION_SECONDS = 24 * 3600.0  # with a big store it takes its time, also that of another server
 _DEFAULT_SIZES = PoolSizes()
+_HAS_SCHEMA = "SELECT to_regclass('meta') IS NOT NULL"
+_SCHEMA = "SELECT value FROM meta WHERE key = 'schema'"
 _TRUST = 500_000  # microseconds: what is over is gone through twice a second, not by every claim
 
 
@@ -134,4 +136,33 @@ async def _set_version(connection: asyncpg.Connection[asyncpg.Record], number: i
         "INSERT INTO meta (key, value) VALUES ('schema', $1)"
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
         str(number),
+    )
+
+
+async def inspect_postgres(address: str) -> StoreInspection:
+    """`Unavailable` where it cannot be reached or read."""
+    try:
+        connection = await asyncpg.connect(**connect_settings(address))
+        try:
+            return await _look(connection)
+        finally:
+            await connection.close()
+    except asyncpg.ClientConfigurationError as error:
+        raise Invalid(f"ROTA_STORE is no address of a database: {error}") from error
+    except DRIVER_ERRORS as error:
+        raise translated(error) from error
+
+
+async def _look(connection: asyncpg.Connection[asyncpg.Record]) -> StoreInspection:
+    async with connection.transaction(readonly=True):
+        has_schema = await connection.fetchval(_HAS_SCHEMA)
+        schema = await connection.fetchval(_SCHEMA) if has_schema else None
+        version = ".".join(map(str, connection.get_server_version()[:2]))
+        now = await connection.fetchval(NOW)
+        is_pooled = await has_pooler(connection)
+    return StoreInspection(
+        f"PostgreSQL {version}{' through a pooler' if is_pooled else ''}",
+        schema=int(schema or 0),
+        now=now,
+        is_pooled=is_pooled,
     )

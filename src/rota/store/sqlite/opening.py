@@ -1,20 +1,20 @@
-"""Opening the file: lock, migrations, clock."""
+"""Opening the file: lock, migrations, clock; and a look at one that a server may have open."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import sqlite3
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, closing
 from importlib import resources
 from pathlib import Path
 
-from rota.domain.errors import Conflict, Unavailable
-from rota.store.sqlite.clock import FileClock
+from rota.domain.errors import Conflict, NotFound, Unavailable
+from rota.store.drivers import StoreInspection, Ticker
 from rota.store.sqlite.connection import connect, translated
 from rota.store.sqlite.driver import SqliteDriver
 from rota.store.store import SqlStore
-from rota.store.ticker import Ticker
 
 _MIGRATIONS = resources.files("rota.store.sqlite").joinpath("migrations")
 
@@ -116,3 +116,39 @@ def _refuse_newer(connection: sqlite3.Connection, newest: int) -> None:
 def _statements(text: str) -> list[str]:
     code = "\n".join(line.split("--")[0] for line in text.splitlines())
     return [statement for statement in code.split(";") if statement.strip()]
+
+
+class FileClock:
+    """Monotonic time over a stored high-water mark.
+
+    A step of the wall clock while the store is open changes nothing; a wall clock that is behind
+    the mark when the store is opened is not believed. So no due time is ever met twice.
+    """
+
+    def __init__(self, mark: int) -> None:
+        wall = time.time_ns() // 1000  # noqa: TID251 - where the store's own clock comes from
+        self._base = max(wall, mark)
+        self._started = _boottime()
+
+    def now(self) -> int:
+        return self._base + _boottime() - self._started
+
+
+def _boottime() -> int:
+    # Counts on while the machine is suspended, unlike CLOCK_MONOTONIC.
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+
+
+def inspect_sqlite(path: Path) -> StoreInspection:
+    """`NotFound` where there is none yet, `Unavailable` where it cannot be read."""
+    if not path.exists():
+        raise NotFound(f"{path} is not created yet", code="no_store")
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as reading:
+            [result] = reading.execute("PRAGMA quick_check").fetchone()
+            [schema] = reading.execute("PRAGMA user_version").fetchone()
+            mark = reading.execute("SELECT value FROM meta WHERE key = 'clock'").fetchone()
+    except sqlite3.Error as error:
+        raise translated(error) from error
+    damage = "" if result == "ok" else str(result)
+    return StoreInspection(str(path), int(schema), int(mark[0]) if mark else None, damage)

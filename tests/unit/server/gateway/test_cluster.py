@@ -12,7 +12,7 @@ from rota.ports.records import NewServer, Role
 from rota.server.gateway.app import create_app
 from rota.server.gateway.readiness import Readiness
 from rota.server.gateway.settings import GatewaySettings
-from rota.store.scripts import reading
+from rota.store import sessions
 from tests.unit.server.gateway.served import Served, job
 
 pytestmark = pytest.mark.anyio
@@ -88,7 +88,7 @@ class TestDraining:
     async def test_worker_is_found_however_many_came_after_it(
         self, served: Served, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(reading, "_MAX_SESSIONS", 1)
+        monkeypatch.setattr(sessions, "_MAX_SESSIONS", 1)
         await served.worker("one")
         await served.worker("two")
 

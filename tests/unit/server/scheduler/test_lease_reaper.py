@@ -7,7 +7,7 @@ import pytest
 from rota.domain.ids import SessionId
 from rota.domain.states import RunState
 from rota.server.scheduler.lease_reaper import LeaseReaper
-from rota.store.scripts import reading
+from rota.store import sessions
 from testkit.clock import FakeClock, FakeTicker
 from tests.unit.server.scheduler.timeline import Timeline
 
@@ -60,7 +60,7 @@ async def test_a_worker_is_found_dead_however_many_came_after_it(
     session: SessionId,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reading, "_MAX_SESSIONS", 2)
+    monkeypatch.setattr(sessions, "_MAX_SESSIONS", 2)
     timeline.be_down(SECOND)
     later = [await timeline.scene.worker(f"later-{n}", lease=LEASE) for n in range(2)]
     await reaper.run_once()

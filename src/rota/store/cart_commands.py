@@ -1,0 +1,343 @@
+"""What people do to carts: fill and submit them, and command those that are live."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from rota.domain.carts import commands
+from rota.domain.carts.facts import CartFacts
+from rota.domain.carts.intake import NewItem
+from rota.domain.carts.states import CANCELLING, CartState, ItemState, PauseReason
+from rota.domain.errors import Conflict, NotFound, StaleTransition
+from rota.domain.gates import cart_key
+from rota.domain.ids import CartId, RunId, shard_of
+from rota.domain.states import WAITING_STATES, Cause, RunState
+from rota.ports.carts import (
+    ApproveCart,
+    CancelCart,
+    Command,
+    Commanded,
+    DueTemplate,
+    EditCart,
+    EditedItem,
+    NewCart,
+    PauseCart,
+    ResumeCart,
+    RetryItems,
+)
+from rota.ports.records import Idempotency
+from rota.store.cart_templates import moved
+from rota.store.cart_views import selected
+from rota.store.carts import Book, block_runs, close_gate, count_wave, facts_of, open_book, pause
+from rota.store.gates import lock_gates_of
+from rota.store.releases import release_jobs
+from rota.store.rows import cart_from, optional_micros, to_json
+from rota.store.script import Many, Row, Script, lock, query
+from rota.store.submissions import first_answer
+from rota.store.tx import Tx
+from rota.store.waits import EndOfWait, ask_to_stop, end_waiting
+
+_MOST_NAMED = 100  # items beside one event
+_CHUNK = 2_000  # rows in one transaction
+
+
+def command(tx: Tx, cart: CartId, command: Command, *, actor: str) -> Script[Commanded]:
+    """Do what was asked for, or raise why not."""
+    book = yield from open_book(tx, cart)
+    tx.effects.carts = True
+    concerned = yield from _obey(tx, book, command, actor)
+    if concerned is not None:
+        book.version += 1
+    yield book.save()
+    [row] = yield query("carts_to_change", ids=[cart])
+    return Commanded(cart_from(row), concerned is not None, concerned or 0)
+
+
+def _obey(tx: Tx, book: Book, what: Command, actor: str) -> Script[int | None]:
+    """How many items it concerned; None: it was so already."""
+    match what:
+        case PauseCart():
+            return (yield from _pause(tx, book, actor))
+        case ResumeCart():
+            return (yield from _resume(tx, book, what, actor))
+        case CancelCart():
+            return (yield from _cancel(tx, book, what, actor))
+        case ApproveCart():
+            return (yield from _approve(tx, book, what, actor))
+        case RetryItems():
+            return (yield from _retry(tx, book, what, actor))
+        case EditCart():
+            return (yield from _edit(tx, book, what, actor))
+
+
+def _pause(tx: Tx, book: Book, actor: str) -> Script[int | None]:
+    if not commands.pause((yield from facts_of(book))):
+        return None
+    yield from pause(tx, book, PauseReason.PERSON, actor=actor)
+    return 0
+
+
+def _resume(tx: Tx, book: Book, what: ResumeCart, actor: str) -> Script[int | None]:
+    if what.allow is not None:
+        failures = replace(book.rules.failures, allow=what.allow)
+        book.rules = replace(book.rules, failures=failures)
+        book.breach_wave = None
+    facts = yield from facts_of(book)
+    state = commands.resume(facts)
+    yield from _refuse_gone_jobs(book)
+    if commands.is_check_void(facts):
+        book.check_run = None
+    book.state, book.reason, book.look_at = state, "", tx.now
+    released = yield query("let_runs_of_cart_go", key=cart_key(book.id), now=tx.now)
+    tx.effects.times |= bool(released)
+    told = {} if what.allow is None else {"allow": str(what.allow)}
+    yield tx.record("cart.resumed", [book.id], actor=actor, **told)
+    return 0
+
+
+def _refuse_gone_jobs(book: Book) -> Script[None]:
+    """A job that was deleted does not come back: one of its name is another."""
+    for row in (yield query("gone_jobs_of_items", cart=book.id)):
+        raise Conflict(
+            f"job {row['name']}, which its items need, was deleted",
+            code="job_deleted",
+            hint=f"submit a new cart for what is left: rota cart items {book.id} --state pending",
+        )
+
+
+def _cancel(tx: Tx, book: Book, what: CancelCart, actor: str) -> Script[int | None]:
+    _refuse_changed(book, what.expected_version)
+    is_new = commands.cancel((yield from facts_of(book)))
+    if is_new:
+        book.ending, book.state, book.reason = CartState.CANCELLED, CartState.RUNNING, CANCELLING
+        book.look_at = tx.now
+        yield from block_runs(tx, book)  # nothing begins after the answer
+        yield tx.record("cart.cancelled", [book.id], actor=actor)
+    if what.stops_running:
+        rows = yield query("running_runs_of_cart", cart=book.id)
+        yield from ask_to_stop(tx, rows, actor)
+    return 0 if is_new else None
+
+
+def _approve(tx: Tx, book: Book, what: ApproveCart, actor: str) -> Script[int | None]:
+    facts = yield from facts_of(book)
+    commands.approve(facts, what.by, book.created_by, what.wave)
+    book.approved_by, book.look_at = actor, tx.now
+    yield tx.record("cart.approved", [book.id], actor=actor, wave=facts.pending_wave)
+    return 0
+
+
+def _retry(tx: Tx, book: Book, what: RetryItems, actor: str) -> Script[int | None]:
+    meant = selected(book.id, what.selection)
+    rows = yield query("count_to_retry", **meant)
+    items: int = sum(row["count"] for row in rows)
+    facts = yield from facts_of(book)
+    state = commands.retry(facts, items)
+    if facts.is_final:
+        yield from refuse_second(book.project, book.name)
+        book.current_wave, book.ended_at = 0, None
+    yield query("retry_items", **meant, versions=to_json(what.versions))
+    for row in rows:
+        book.count(ItemState(row["state"]), -row["count"])
+    yield from _put_back_later_waves(tx, book)
+    yield from count_wave(book)
+    book.state, book.look_at, book.breach_wave = state, tx.now, None
+    book.reason = "" if facts.is_final else book.reason
+    yield tx.record("cart.retried", [book.id], actor=actor, items=items)
+    return items
+
+
+def _put_back_later_waves(tx: Tx, book: Book) -> Script[None]:
+    """What nobody has begun of later waves waits until the items that run again have ended."""
+    [first] = yield query("pending_wave", cart=book.id)
+    found = yield query("items_out_of_order", cart=book.id, wave=first["wave"])
+    if not found:
+        return
+    numbers = {row["id"]: row["number"] for row in found}
+    gates = yield from lock_gates_of(numbers)
+    rows = yield query("runs_to_change", ids=numbers.keys())
+    runs = [RunId(r["id"]) for r in rows if r["state"] in WAITING_STATES and not r["attempt"]]
+    yield from end_waiting(tx, runs, EndOfWait(RunState.SKIPPED, Cause.PUT_BACK))
+    yield Many("put_back_item", [(book.id, numbers[run]) for run in runs])
+    yield from release_jobs(tx, gates)
+    book.open -= len(runs)
+
+
+def _edit(tx: Tx, book: Book, what: EditCart, actor: str) -> Script[int | None]:
+    _refuse_changed(book, what.expected_version)
+    facts = yield from facts_of(book)
+    commands.edit(facts)
+    commands.edit_between(facts, what.rules.between, what.by, book.created_by)
+    keys = [item.key for item in what.items]
+    rows = yield query("items_by_key", cart=book.id, keys=keys)
+    found = {row["key"]: row for row in rows}
+    for item in what.items:
+        _refuse_edit(facts, item, found.get(item.key))
+    if what.items or what.rules.between != book.rules.between:
+        yield from close_gate(tx, book, actor=actor)
+    yield from _change_items(book, what.items, found)
+    if what.rules.failures != book.rules.failures:
+        book.breach_wave = None  # it is judged anew
+    book.rules, book.look_at = what.rules, tx.now
+    rules = what.rules.to_document()
+    yield tx.record("cart.edited", [book.id], actor=actor, items=keys[:_MOST_NAMED], rules=rules)
+    return len(what.items)
+
+
+def _refuse_changed(book: Book, expected_version: int | None) -> None:
+    if expected_version not in (None, book.version):
+        raise Conflict(
+            "the cart was changed meanwhile", code="changed_meanwhile", hint="look again"
+        )
+
+
+def _refuse_edit(facts: CartFacts, item: EditedItem, row: Row | None) -> None:
+    """Raise why this item cannot be changed so, if it cannot."""
+    if row is None:
+        raise NotFound(f'the cart has no item "{item.key}"', code="item_not_found")
+    commands.edit_wave(facts, row["wave"])
+    if row["state"] != ItemState.PENDING:
+        raise Conflict(f'the item "{item.key}" has ended', code="item_ended")
+    if item.wave is not None:
+        commands.edit_wave(facts, item.wave)
+
+
+def _change_items(
+    book: Book, items: Sequence[EditedItem], found: Mapping[str, Row]
+) -> Script[None]:
+    values = [_edited(book.id, item, found[item.key]) for item in items]
+    yield Many("edit_item", values)
+    book.count(ItemState.SKIPPED, sum(item.is_skipped for item in items))
+
+
+def _edited(cart: CartId, item: EditedItem, row: Row) -> tuple[object, ...]:
+    """Values for `edit_item`, in its order."""
+    return (
+        row["wave"] if item.wave is None else item.wave,
+        row["inputs"] if item.inputs is None else to_json(item.inputs),
+        ItemState.SKIPPED if item.is_skipped else ItemState.PENDING,
+        cart,
+        row["number"],
+    )
+
+
+def create(tx: Tx, cart: NewCart) -> Script[None]:
+    """A cart that does nothing yet."""
+    values = (
+        cart.id,
+        cart.project,
+        cart.name,
+        shard_of(cart.id),
+        to_json(cart.document),
+        to_json(cart.rules.to_document()),
+        cart.items,
+        cart.created_by,
+        tx.now,
+        optional_micros(cart.starts_at),
+    )
+    yield Many("insert_cart", [values])
+
+
+def add_items(tx: Tx, cart: CartId, first: int, items: Sequence[NewItem]) -> Script[None]:
+    """Items, in their order."""
+    yield from _being_filled(cart)
+    known = yield query("known_items", cart=cart, keys=[item.key for item in items])
+    if known:
+        raise Conflict(
+            f'the cart has an item with the key "{known[0]["key"]}" already',
+            code="duplicate_key",
+            hint="give each item a key of its own",
+            facts={"keys": [row["key"] for row in known[:10]]},
+        )
+    yield Many(
+        "insert_item",
+        [
+            (
+                cart,
+                first + place,
+                item.key,
+                item.wave,
+                item.job_id,
+                item.job_version,
+                None if item.inputs is None else to_json(item.inputs),
+            )
+            for place, item in enumerate(items)
+        ],
+    )
+
+
+def submit(
+    tx: Tx,
+    cart: CartId,
+    idempotency: Idempotency | None = None,
+    due: DueTemplate | None = None,
+) -> Script[CartId]:
+    """From here on the cart lives, or it is as if it had never been."""
+    answered = yield from first_answer(tx.now, idempotency, cart)
+    if answered is not None:
+        return CartId(answered)
+    row = yield from _being_filled(cart)
+    yield from refuse_second(row["project"], row["name"])
+    [found] = yield query("count_items", cart=cart)
+    if found["count"] != row["items"]:
+        raise Conflict(
+            f"{row['items']} items were announced, {found['count']} came", code="items_missing"
+        )
+    if due is not None:
+        try:
+            yield moved(due)
+        except StaleTransition as error:
+            raise Conflict("this due time has its cart", code="template_moved") from error
+    yield Many("begin_cart", [(CartState.PLANNED, tx.now, cart)])
+    facts = {"name": row["name"], "items": row["items"]}
+    yield tx.record("cart.submitted", [cart], actor=row["created_by"], **facts)
+    tx.effects.carts = True
+    return cart
+
+
+def refuse_second(project: str, name: str) -> Script[None]:
+    """`Conflict` if a cart of this name is live."""
+    for row in (yield query("live_cart", project=project, name=name)):
+        raise Conflict(
+            f"the cart {row['id']} of {name} has not ended",
+            code="cart_is_live",
+            hint=f"rota cart show {row['id']}; wait for its end, or cancel it",
+            facts={"cart": row["id"]},
+        )
+
+
+def discard(tx: Tx, cart: CartId) -> Script[bool]:
+    """Forget a cart that was not submitted, some items at a time; whether there are more.
+
+    One that was submitted is left alone: whoever filled it may not have heard of that.
+    """
+    if (yield from _loading(cart)) is None:
+        return False
+    deleted = yield query("delete_items", cart=cart, limit=_CHUNK)
+    if len(deleted) == _CHUNK:
+        return True
+    yield query("delete_cart", cart=cart)
+    return False
+
+
+def forgotten(before: int) -> Script[list[CartId]]:
+    """Carts whose items stopped coming."""
+    rows = yield query("forgotten_carts", before=before)
+    return [CartId(row["id"]) for row in rows]
+
+
+def _being_filled(cart: CartId) -> Script[Row]:
+    row = yield from _loading(cart)
+    if row is None:
+        raise NotFound(f"no cart {cart} is being filled", code="cart_not_found")
+    return row
+
+
+def _loading(cart: CartId) -> Script[Row | None]:
+    """A cart whose items are still coming, locked; None: there is none."""
+    yield lock("carts", ids=[cart])
+    for row in (yield query("carts_to_change", ids=[cart])):
+        if row["state"] == "LOADING":
+            return row
+    return None

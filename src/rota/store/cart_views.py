@@ -1,0 +1,145 @@
+"""Carts and items as they stand."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from datetime import datetime
+
+from rota.domain.carts.states import ItemState
+from rota.domain.ids import CartId, JobId, micros
+from rota.domain.states import RunState
+from rota.ports.carts import (
+    Cart,
+    CartLook,
+    CartQuery,
+    FailureGroup,
+    Item,
+    ItemQuery,
+    Overview,
+    Selection,
+    Wave,
+)
+from rota.store.rows import cart_from, cart_rules_from, item_from, like_pattern, optional_instant
+from rota.store.script import Query, Script, query
+from rota.store.sessions import served_pools
+
+_LATER_THAN_ALL = 2**62
+
+
+def carts(wanted: CartQuery, /) -> Script[list[Cart]]:
+    rows = yield _carts_query(wanted)
+    return [cart_from(row) for row in rows if row["project"] == wanted.project]
+
+
+def _carts_query(wanted: CartQuery) -> Query:
+    if wanted.ids is not None:
+        return query("select_carts_by_id", ids=wanted.ids)
+    if wanted.id_prefix is not None:
+        return query(
+            "select_carts_by_prefix",
+            id_from=wanted.id_prefix,
+            id_to=wanted.id_prefix + "\x7f",
+            project=wanted.project,
+            limit=wanted.limit,
+        )
+    before = wanted.before
+    return query(
+        "select_carts",
+        project=wanted.project,
+        before_at=micros(before[0]) if before else _LATER_THAN_ALL,
+        before_id=before[1] if before else "",
+        name=wanted.name,
+        name_like=like_pattern(wanted.name_like),
+        any_state=int(not wanted.states),
+        states=wanted.states,
+        limit=wanted.limit,
+    )
+
+
+def items(wanted: ItemQuery, /) -> Script[list[Item]]:
+    served = yield from served_pools()
+    rows = yield query(
+        "select_items",
+        cart=wanted.cart,
+        after=wanted.after,
+        any_state=int(not wanted.states),
+        states=wanted.states,
+        wave=wanted.wave,
+        cause=wanted.cause,
+        only_attempted=int(wanted.only_attempted),
+        any_key=int(wanted.keys is None),
+        keys=wanted.keys or (),
+        limit=wanted.limit,
+    )
+    return [item_from(row, served) for row in rows]
+
+
+def selected(cart: CartId, selection: Selection) -> dict[str, object]:
+    """What statements about a selection of items are given."""
+    return {
+        "cart": cart,
+        "states": [state.value for state in selection.states],
+        "from_wave": selection.from_wave or 0,
+        "any_key": int(selection.keys is None),
+        "keys": list(selection.keys or ()),
+        "cause": selection.cause,
+    }
+
+
+def versions(cart: CartId, selection: Selection) -> Script[list[tuple[JobId, int]]]:
+    rows = yield query("versions_of_items", **selected(cart, selection))
+    return [(JobId(row["job_id"]), row["job_version"]) for row in rows]
+
+
+def waves(cart: CartId, after: int, limit: int) -> Script[list[Wave]]:
+    counts: dict[int, dict[ItemState, int]] = defaultdict(dict)
+    for row in (yield query("select_waves", cart=cart, after=after, limit=limit)):
+        counts[row["wave"]][ItemState(row["state"])] = row["count"]
+    return [Wave(number, counts[number]) for number in sorted(counts)]
+
+
+def overview(cart: Cart, waves: int) -> Script[Overview]:
+    opened = cart.current_wave or cart.wave
+    states = yield query("item_states", cart=cart.id)
+    [places] = yield query("wave_places", cart=cart.id, wave=opened)
+    left = yield query("unfinished_waves", cart=cart.id, limit=waves)
+    current = opened or (left[0]["wave"] if left else 0)
+    in_wave = yield query("wave_states", cart=cart.id, wave=current)
+    runs = yield query("open_runs", cart=cart.id)
+    return Overview(
+        items={ItemState(row["state"]): row["count"] for row in states},
+        in_wave={ItemState(row["state"]): row["count"] for row in in_wave},
+        waves=places["total"],
+        place=places["place"] if opened else 0,
+        left=[row["count"] for row in left],
+        next_wave=left[0]["wave"] if left else None,
+        unknown=sum(row["count"] for row in runs if row["state"] == RunState.UNKNOWN),
+    )
+
+
+def failure_groups(cart: CartId, limit: int) -> Script[list[FailureGroup]]:
+    rows = yield query("select_failure_groups", cart=cart, limit=limit)
+    return [
+        FailureGroup(row["cause"], row["count"], row["key"], row["run"], row["message"] or "")
+        for row in rows
+    ]
+
+
+def cells(cart: CartId) -> Script[list[str]]:
+    served = yield from served_pools()
+    rows = yield query("select_cells", cart=cart, served=served)
+    return [state for row in rows for state in row["states"].split()]
+
+
+def to_advance(now: int, shards: Collection[int], limit: int) -> Script[list[CartLook]]:
+    rows = yield query("carts_due", now=now, shards=shards, limit=limit)
+    return [
+        CartLook(CartId(row["id"]), row["project"], cart_rules_from(row["rules"]).calendars)
+        for row in rows
+    ]
+
+
+def next_look() -> Script[datetime | None]:
+    [row] = yield query("next_cart_look")
+    return optional_instant(row["look_at"])

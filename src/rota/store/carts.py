@@ -1,0 +1,556 @@
+"""Carts: items get runs, wave by wave, and the end of each run is counted.
+
+A cart is read once by the transaction that has locked it, and written once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from rota.domain.carts.definition import CartRules, OnBreach, Scope
+from rota.domain.carts.facts import MOST_IN_FLIGHT, CartFacts, cause_of
+from rota.domain.carts.states import (
+    FAILED_ITEM_STATES,
+    CartState,
+    ItemState,
+    PauseReason,
+    WaitReason,
+    item_state_of,
+)
+from rota.domain.carts.steps import (
+    Begin,
+    Breach,
+    End,
+    Open,
+    Pause,
+    RunCheck,
+    SkipRest,
+    Stand,
+    Start,
+    decide,
+    wait_for_room,
+)
+from rota.domain.errors import NotFound
+from rota.domain.gates import Admission, cart_key, held_by_cart
+from rota.domain.ids import CartId, RunId, instant, new_run_id
+from rota.domain.run import Trigger
+from rota.domain.states import WAITING_STATES, Cause, RunState, is_final
+from rota.ports.carts import Advanced
+from rota.store.drafts import Draft, insert_drafts
+from rota.store.gates import lock_gates, lock_gates_of_jobs, lock_gates_to_submit
+from rota.store.hooks import CartHooks, register
+from rota.store.limits import room_to_wait
+from rota.store.releases import release_jobs
+from rota.store.rows import (
+    cart_rules_from,
+    from_json,
+    optional_instant,
+    optional_micros,
+    reasons_to,
+    to_json,
+)
+from rota.store.script import Many, Row, Rows, Script, lock, query
+from rota.store.tx import Tx
+from rota.store.waits import EndOfWait, cancel, end_waiting
+
+_ACTOR = "scheduler"
+_MOST_STEPS = 50  # in one transaction: others want the store too
+_CHUNK = 2_000  # rows in one transaction
+_COUNTED = {
+    ItemState.COMPLETED: "completed",
+    ItemState.FAILED: "failed",
+    ItemState.TIMED_OUT: "failed",
+    ItemState.CANCELLED: "cancelled",
+    ItemState.SKIPPED: "skipped",
+}
+
+
+def advance(tx: Tx, cart: CartId, closed_until: datetime | None) -> Script[Advanced]:
+    """One step after another, until the cart has to wait for something."""
+    has_more = False
+    for book in (yield from open_books(tx, [cart])):
+        has_more = yield from _go_on(tx, book, closed_until)
+        yield book.save()
+    return Advanced(has_more)
+
+
+def _go_on(tx: Tx, book: Book, closed_until: datetime | None) -> Script[bool]:
+    """Whether there is more to do at once than one transaction should."""
+    for _ in range(_MOST_STEPS):
+        facts = yield from facts_of(book, closed_until)
+        match decide(facts, instant(tx.now)):
+            case Stand() as stand:
+                yield from _stand(tx, book, stand)
+                return False
+            case End(state):
+                yield from _end(tx, book, state)
+                return False
+            case SkipRest():
+                yield from _skip_rest(tx, book)
+                return True
+            case Start(wave, count):
+                if not (yield from _start(tx, book, wave, count)):
+                    yield from _stand(tx, book, wait_for_room(book.open, instant(tx.now)))
+                    return False
+            case RunCheck(job):
+                yield from _run_check(tx, book, job)
+            case step:
+                yield from _change(tx, book, step)
+    return True
+
+
+def _change(tx: Tx, book: Book, step: Begin | Open | Pause | Breach) -> Script[None]:
+    """Steps that make no runs."""
+    match step:
+        case Begin():
+            book.state, book.reason = CartState.RUNNING, ""
+            book.started_at = book.started_at or tx.now
+            yield _tell(tx, book, "cart.started")
+        case Open(wave, is_first):
+            book.state, book.reason, book.current_wave = CartState.RUNNING, "", wave
+            book.wave = max(book.wave, wave)
+            yield from count_wave(book)
+            yield _tell(tx, book, "cart.wave_opened", wave=wave, again=not is_first)
+        case Pause(reason):
+            yield from pause(tx, book, reason, actor=_ACTOR)
+        case Breach(then):
+            yield from breach(tx, book, then)
+
+
+def _stand(tx: Tx, book: Book, stand: Stand) -> Script[None]:
+    has_changed = (book.state, book.reason) != (stand.state, stand.reason)
+    book.state, book.reason = stand.state, stand.reason
+    book.look_at = optional_micros(stand.until)
+    if has_changed and stand.state is CartState.WAITING:
+        yield _tell(tx, book, "cart.waiting", reason=stand.reason, wave=book.wave)
+
+
+def _start(tx: Tx, book: Book, wave: int, count: int) -> Script[bool]:
+    """Items get their runs, which are runs like any other from here on.
+
+    False: the project may have no more that wait, so that some or all stay PENDING. Its quota is
+    held then, and whoever holds it asks for no more gates of jobs.
+    """
+    yield from close_gate(tx, book, actor=_ACTOR)
+    items = yield query("pending_items", cart=book.id, wave=wave, limit=count)
+    jobs = {row["job_id"] for row in items}
+    yield from lock_gates_to_submit(jobs)
+    known = {row["id"] for row in (yield query("jobs_that_exist", ids=jobs))}
+    if not jobs <= known:
+        yield from pause(tx, book, PauseReason.JOB, actor=_ACTOR)
+        return True
+    room = yield from room_to_wait(book.project)
+    if room != 0:
+        yield from _open(tx, book, items[:room])
+    return room is None or room >= len(items)
+
+
+def _open(tx: Tx, book: Book, items: Rows) -> Script[None]:
+    # Sorted: of runs that are due at the same instant, those with lower ids go first.
+    runs = sorted(new_run_id(instant(tx.now)) for _ in items)
+    drafts = [_draft(tx.now, book, row, run) for row, run in zip(items, runs, strict=True)]
+    yield from insert_drafts(tx, drafts, actor=_ACTOR)
+    opened = [(run, book.id, row["number"]) for row, run in zip(items, runs, strict=True)]
+    yield Many("open_item", opened)
+    book.open += len(items)
+    book.in_flight[RunState.QUEUED] += len(items)  # or held by a gate: they wait in either case
+    book.state, book.reason = CartState.RUNNING, ""
+
+
+def _draft(now: int, book: Book, item: Row, run: RunId) -> Draft:
+    return Draft(
+        id=run,
+        job_id=item["job_id"],
+        job_version=item["job_version"],
+        trigger=Trigger.CART,
+        due_at=now,
+        release_at=now,
+        created_by=book.created_by,
+        priority=book.priority,
+        inputs=item["inputs"],
+        retry_of=item["run"],
+        cart=book.id,
+        item=item["key"],
+    )
+
+
+def _run_check(tx: Tx, book: Book, job: str) -> Script[None]:
+    found = yield query("job_of_name", project=book.project, name=job)
+    if not found:
+        yield from pause(tx, book, PauseReason.JOB, actor=_ACTOR)
+        return
+    yield from lock_gates_to_submit([found[0]["id"]])
+    run = new_run_id(instant(tx.now))
+    draft = Draft(
+        id=run,
+        job_id=found[0]["id"],
+        job_version=found[0]["version"],
+        trigger=Trigger.CART,
+        due_at=tx.now,
+        release_at=tx.now,
+        created_by=book.created_by,
+        priority=book.priority,
+        cart=book.id,
+    )
+    yield from insert_drafts(tx, [draft], actor=_ACTOR)
+    book.state, book.reason, book.check_run = CartState.WAITING, WaitReason.CHECK, run
+    yield _tell(tx, book, "cart.checking", run=run, wave=book.wave)
+
+
+def close_gate(tx: Tx, book: Book, *, actor: str) -> Script[None]:
+    """What was checked and approved is not what comes next: both are to be asked for again."""
+    book.approved_by = ""
+    if book.check_run is not None:
+        check = [RunId(book.check_run)]
+        yield from lock_gates_of_jobs(check)
+        stopped = yield from cancel(tx, check, actor)
+        yield from release_jobs(tx, set(stopped.values()))
+        book.check_run = None
+
+
+def pause(
+    tx: Tx,
+    book: Book,
+    reason: PauseReason,
+    *,
+    actor: str,
+    gates: Collection[str] | None = None,
+) -> Script[None]:
+    """Nothing of the cart starts from here on; what a worker holds goes on to its end."""
+    book.state, book.reason, book.look_at = CartState.PAUSED, reason, None
+    yield from block_runs(tx, book, gates)
+    yield _tell(tx, book, "cart.paused", actor=actor, reason=reason)
+
+
+def breach(
+    tx: Tx, book: Book, then: OnBreach, gates: Collection[str] | None = None
+) -> Script[None]:
+    """More items failed than may."""
+    book.breach_wave = book.current_wave
+    yield _tell(tx, book, "cart.threshold", then=then, failed=book.failed)
+    match then:
+        case OnBreach.PAUSE:
+            reason = PauseReason.FAILURES
+            yield from pause(tx, book, reason, actor=_ACTOR, gates=gates)
+        case OnBreach.CANCEL:
+            book.ending, book.look_at = CartState.FAILED, tx.now
+            yield from block_runs(tx, book, gates)
+        case OnBreach.CONTINUE:
+            pass
+
+
+def block_runs(tx: Tx, book: Book, gates: Collection[str] | None = None) -> Script[None]:
+    """What waits for a worker or at a gate waits for the cart instead; others get its slots.
+
+    `gates` are those that the transaction holds, where it has locked runs and may take no more:
+    slots at other gates are found by the next sweep.
+    """
+    if gates is None:
+        rows = yield query("gates_of_cart", cart=book.id)
+        gates = yield from lock_gates({row["job_id"] for row in rows})
+    key = cart_key(book.id)
+    reasons = reasons_to(held_by_cart(book.id, book.name).reasons)
+    yield query("move_waiters_of_cart", cart=book.id, key=key, reasons=reasons)
+    held = yield query("hold_runs_of_cart", cart=book.id, key=key, reasons=reasons)
+    if held:
+        yield tx.record("run.blocked", [row["id"] for row in held], actor=_ACTOR)
+        tx.effects.lines.leave(row["chain"] for row in held)
+        yield from release_jobs(tx, {row["job_id"] for row in held} & set(gates))
+
+
+def _skip_rest(tx: Tx, book: Book) -> Script[None]:
+    """What has not begun never will; some at a time."""
+    skipped = yield query("skip_items", cart=book.id, limit=_CHUNK)
+    book.count(ItemState.SKIPPED, len(skipped))
+    rows = yield query("waiting_runs_of_cart", cart=book.id, limit=_CHUNK)
+    yield from lock_gates({row["job_id"] for row in rows})
+    for state, cause, runs in (
+        (RunState.SKIPPED, Cause.CART, [RunId(r["id"]) for r in rows if not r["attempt"]]),
+        (RunState.CANCELLED, Cause.CANCELLED, [RunId(r["id"]) for r in rows if r["attempt"]]),
+    ):
+        yield from end_waiting(tx, runs, EndOfWait(state, cause))
+    yield from release_jobs(tx, {row["job_id"] for row in rows})
+    for state in WAITING_STATES:
+        del book.in_flight[state]
+    tx.effects.carts = True
+
+
+def _end(tx: Tx, book: Book, state: CartState) -> Script[None]:
+    book.state, book.reason, book.ending, book.look_at = state, "", None, None
+    book.ended_at = tx.now
+    yield _tell(tx, book, "cart.finished", state=state, failed=book.failed)
+
+
+class _Hooks(CartHooks):
+    """What the steps of runs mean to their carts."""
+
+    def lock_carts(self, runs: Sequence[str]) -> Script[list[str]]:
+        if not runs:
+            return []
+        rows = yield query("carts_of_runs", ids=runs)
+        carts: list[str] = sorted(row["cart"] for row in rows)
+        if carts:
+            yield lock("carts", ids=carts)
+        return carts
+
+    def runs_ended(self, tx: Tx, carts: list[str], gates: Collection[str]) -> Script[None]:
+        if not carts:
+            return
+        for book in (yield from open_books(tx, [CartId(cart) for cart in carts])):
+            yield from _judge(tx, book, gates)
+            yield book.save()
+        tx.effects.carts = True
+
+    def share_gates(self, carts: Collection[str]) -> Script[None]:
+        yield lock("used_carts", ids=sorted(carts))
+
+    def closed_gates(self, carts: Collection[str]) -> Script[Mapping[str, Admission]]:
+        rows = yield query("held_carts", ids=carts)
+        return {row["id"]: held_by_cart(row["id"], row["name"]) for row in rows}
+
+
+register(_Hooks())
+
+
+def _judge(tx: Tx, book: Book, gates: Collection[str]) -> Script[None]:
+    """Count failures before anything new can start."""
+    facts = yield from facts_of(book)
+    match decide(facts, instant(tx.now)):
+        case Breach(then):
+            yield from breach(tx, book, then, gates)
+        case SkipRest():
+            book.look_at = tx.now  # what would be tried again keeps it from ending
+        case _:
+            pass
+
+
+def _tell(tx: Tx, book: Book, event: str, *, actor: str = _ACTOR, **data: object) -> Many:
+    return tx.record(event, [book.id], actor=actor, **data)
+
+
+@dataclass(slots=True)
+class Book:
+    """What changes of a cart, and how many of its items are where."""
+
+    id: CartId
+    project: str
+    name: str
+    created_by: str
+    priority: int | None
+    rules: CartRules
+    state: CartState
+    reason: str
+    ending: CartState | None
+    version: int
+    items: int
+    open: int
+    completed: int
+    failed: int
+    cancelled: int
+    skipped: int
+    wave: int
+    current_wave: int
+    wave_items: int  # of the current one
+    wave_failed: int
+    wave_ended_at: int | None
+    breach_wave: int | None
+    check_run: str | None
+    approved_by: str
+    look_at: int | None
+    starts_at: int | None
+    started_at: int | None
+    ended_at: int | None
+    in_flight: Counter[RunState] = field(default_factory=Counter)  # runs of the open items
+
+    def count(self, state: ItemState, by: int = 1) -> None:
+        """So many items more, or fewer, are in a final state."""
+        name = _COUNTED[state]
+        setattr(self, name, getattr(self, name) + by)
+
+    def save(self) -> Many:
+        return Many("save_cart", [self._values()])
+
+    def _values(self) -> tuple[object, ...]:
+        """Values for `save_cart`, in its order."""
+        return (
+            to_json(self.rules.to_document()),
+            self.state,
+            self.reason,
+            self.ending,
+            self.version,
+            self.items,
+            self.open,
+            self.completed,
+            self.failed,
+            self.cancelled,
+            self.skipped,
+            self.wave,
+            self.current_wave,
+            self.wave_items,
+            self.wave_failed,
+            self.wave_ended_at,
+            self.breach_wave,
+            self.check_run,
+            self.approved_by,
+            self.look_at,
+            self.starts_at,
+            self.started_at,
+            self.ended_at,
+            self.id,
+        )
+
+
+def open_book(tx: Tx, cart: CartId) -> Script[Book]:
+    """Lock a cart and count the items whose run has ended. `NotFound` if there is none."""
+    books = yield from open_books(tx, [cart])
+    if not books:
+        raise NotFound(f"no cart {cart}", code="cart_not_found")
+    return books[0]
+
+
+def open_books(tx: Tx, carts: list[CartId]) -> Script[list[Book]]:
+    """The same for several; those that are not there, or still being filled, are left out."""
+    yield lock("carts", ids=sorted(carts))
+    rows = yield query("carts_to_change", ids=sorted(carts))
+    books = [_book(row) for row in rows if row["state"] != "LOADING"]
+    for book in books:
+        yield from _count_ended(tx, book)
+    return books
+
+
+def _book(row: Row) -> Book:
+    return Book(
+        id=CartId(row["id"]),
+        project=row["project"],
+        name=row["name"],
+        created_by=row["created_by"],
+        priority=from_json(row["document"]).get("priority"),
+        rules=cart_rules_from(row["rules"]),
+        state=CartState(row["state"]),
+        reason=row["reason"],
+        ending=None if row["ending"] is None else CartState(row["ending"]),
+        version=row["version"],
+        items=row["items"],
+        open=row["open"],
+        completed=row["completed"],
+        failed=row["failed"],
+        cancelled=row["cancelled"],
+        skipped=row["skipped"],
+        wave=row["wave"],
+        current_wave=row["current_wave"],
+        wave_items=row["wave_items"],
+        wave_failed=row["wave_failed"],
+        wave_ended_at=row["wave_ended_at"],
+        breach_wave=row["breach_wave"],
+        check_run=row["check_run"],
+        approved_by=row["approved_by"],
+        look_at=row["look_at"],
+        starts_at=row["starts_at"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+    )
+
+
+def _count_ended(tx: Tx, book: Book) -> Script[None]:
+    """Items whose run has ended are as it ended; a second look finds nothing new."""
+    if not book.open:
+        return
+    rows = yield query("open_runs", cart=book.id)
+    book.in_flight = Counter({RunState(row["state"]): row["count"] for row in rows})
+    if not any(map(is_final, book.in_flight)):
+        return
+    ended = yield query("ended_items", cart=book.id)
+    for row in ended:
+        book.in_flight[RunState(row["state"])] -= 1
+    book.in_flight = +book.in_flight
+    yield Many("set_item_state", [_end_of(book.id, row) for row in ended])
+    for row in ended:
+        state = item_state_of(RunState(row["state"]))
+        book.count(state)
+        book.wave_failed += state in FAILED_ITEM_STATES  # what is open is of the current wave
+    book.open -= len(ended)
+    book.wave_ended_at = max(book.wave_ended_at or 0, *(row["ended_at"] for row in ended))
+    # Nobody finds these ends once they are counted, so the cart itself asks to be looked at.
+    book.look_at = book.wave_ended_at
+    if not book.open:
+        yield from _tell_end_of_wave(tx, book)
+
+
+def _tell_end_of_wave(tx: Tx, book: Book) -> Script[None]:
+    """Unless some of its items are still to start."""
+    [pending] = yield query("count_pending", cart=book.id, wave=book.current_wave, limit=1)
+    if not pending["count"]:
+        told = {"wave": book.current_wave, "items": book.wave_items, "failed": book.wave_failed}
+        yield tx.record("cart.wave_finished", [book.id], actor="scheduler", **told)
+
+
+def _end_of(cart: CartId, row: Row) -> tuple[object, ...]:
+    state = item_state_of(RunState(row["state"]))
+    is_failure = state in FAILED_ITEM_STATES
+    cause = cause_of(row["message"] or row["cause"]) if is_failure else ""
+    return state, cause, cart, row["number"]
+
+
+def count_wave(book: Book) -> Script[None]:
+    """The items and failures of the current wave, counted anew: it is another one, or retried."""
+    rows = yield query("wave_states", cart=book.id, wave=book.current_wave)
+    counts = {ItemState(row["state"]): row["count"] for row in rows}
+    book.wave_items = sum(counts.values())
+    book.wave_failed = sum(counts.get(state, 0) for state in FAILED_ITEM_STATES)
+
+
+def facts_of(book: Book, closed_until: datetime | None = None) -> Script[CartFacts]:
+    """What a decision about the cart rests on."""
+    pending = yield from _pending(book)
+    check = yield from _check(book)
+    flight = book.in_flight
+    return CartFacts(
+        rules=book.rules,
+        state=book.state,
+        items=book.items,
+        reason=book.reason,
+        ending=book.ending,
+        starts_at=optional_instant(book.starts_at),
+        wave=book.wave,
+        current_wave=book.current_wave,
+        pending_wave=pending[0],
+        pending_in_wave=pending[1],
+        open=book.open,
+        waiting=sum(flight[state] for state in WAITING_STATES),
+        unknown=flight[RunState.UNKNOWN],
+        completed=book.completed,
+        failed=book.failed,
+        items_in_wave=book.wave_items,
+        failed_in_wave=book.wave_failed,
+        is_breach_recorded=_is_breach_recorded(book),
+        wave_ended_at=optional_instant(book.wave_ended_at),
+        check=check,
+        approved_by=book.approved_by,
+        closed_until=closed_until,
+    )
+
+
+def _pending(book: Book) -> Script[tuple[int | None, int]]:
+    """The lowest wave with items to start, and how many, as far as they could start at once."""
+    rows = yield query("pending_wave", cart=book.id)
+    if not rows:
+        return None, 0
+    wave = rows[0]["wave"]
+    [row] = yield query("count_pending", cart=book.id, wave=wave, limit=MOST_IN_FLIGHT)
+    return wave, row["count"]
+
+
+def _check(book: Book) -> Script[RunState | None]:
+    if book.check_run is None:
+        return None
+    [row] = yield query("check_state", run=book.check_run)
+    return RunState(row["state"])
+
+
+def _is_breach_recorded(book: Book) -> bool:
+    if book.rules.failures.scope is Scope.CART:
+        return book.breach_wave is not None
+    return book.breach_wave == book.current_wave

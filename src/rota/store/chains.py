@@ -1,0 +1,147 @@
+"""The lines that runs wait in: which of them have runs, and what they were charged.
+
+Many transactions write to the same few lines, so each does it once, after everything else.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+
+from rota.domain.order import Chain, PoolTags, activation_tag, group_of, line_id, share_of
+from rota.store.script import Many, Row, Script, lock, query
+
+
+@dataclass(frozen=True)
+class ChainKey:
+    """The chain a run waits in."""
+
+    pool: str
+    priority: int
+    share: str
+
+    @cached_property
+    def id(self) -> str:
+        return line_id(self.pool, self.priority, self.share)
+
+
+@lru_cache(maxsize=10_000)
+def known_chain(pool: str, priority: int, share: str) -> ChainKey:
+    """The same one each time: thousands of runs enter few lines."""
+    return ChainKey(pool, priority, share)
+
+
+def chain_of(row: Row) -> ChainKey:
+    """The chain of an existing run."""
+    return known_chain(row["pool"], row["priority"], share_of(row["chain"]))
+
+
+def chain_from(row: Row) -> Chain:
+    """A line as the order of service sees it."""
+    return Chain(
+        id=row["id"],
+        priority=row["priority"],
+        tag=row["tag"],
+        weight=row["weight"],
+        group=group_of(row["share"]),
+        group_weight=row["group_weight"],
+    )
+
+
+def pool_of(chain: str) -> str:
+    """The pool whose workers a chain waits for."""
+    return chain.split("/", 1)[0]
+
+
+@dataclass(slots=True)
+class ChainChanges:
+    """What a transaction does to lines; filled as it goes."""
+
+    _entered: dict[str, ChainKey] = field(default_factory=dict)
+    _charges: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _left: set[str] = field(default_factory=set)
+    _found: dict[str, Chain | None] = field(default_factory=dict)  # entered; None: it had runs
+    returned: dict[str, int] = field(default_factory=dict)  # the oldest such run of each line
+
+    def enter(self, line: ChainKey, returned: int | None = None) -> None:
+        """A run waits there from now on; `returned` is its number if it is not new."""
+        self._entered[line.id] = line
+        if returned is not None:
+            self.returned[line.id] = min(returned, self.returned.get(line.id, returned))
+
+    def leave(self, chains: Iterable[str]) -> None:
+        """Runs of these wait no more: they may have been the last ones."""
+        self._left.update(chains)
+
+    def charge(self, chain: str, cost: float) -> None:
+        self._charges[chain] += cost
+
+    def serving(self, pool: str) -> Script[list[Chain]]:
+        """The lines of a pool that have runs, as they will be once this is written."""
+        rows = yield query("active_chains", pool=pool)
+        chains = [chain_from(row) for row in rows]
+        known = {chain.id for chain in chains}
+        entered = {k: line for k, line in self._entered.items() if line.pool == pool}
+        if not entered.keys() <= known:
+            chains += (yield from self._resting(entered)).values()
+        return [self._charged(chain) for chain in chains]
+
+    def _charged(self, chain: Chain) -> Chain:
+        charge = self._charges.get(chain.id)
+        return chain if charge is None else replace(chain, tag=chain.tag + charge)
+
+    def write(self) -> Script[None]:
+        """Runs that entered make a line active, charges move it, and one without runs rests."""
+        if self._entered:
+            yield from self._activate()
+        if self._charges:
+            charges = sorted(self._charges.items())
+            yield Many("charge_chain", [(cost, chain) for chain, cost in charges])
+        if self._left:
+            empty = [row["id"] for row in (yield query("empty_chains", ids=self._left))]
+            if empty:  # by a new look, now that nobody enters them
+                yield query("rest_chains", ids=empty)
+
+    def _activate(self) -> Script[None]:
+        resting = yield from self._resting(self._entered)
+        if resting and self._charges:
+            yield lock("chains", ids=sorted(resting.keys() | self._charges.keys()))
+        for name, chain in resting.items():
+            line = self._entered[name]
+            yield query(
+                "activate_chain",
+                id=name,
+                pool=line.pool,
+                priority=line.priority,
+                share=line.share,
+                grouped=chain.group,
+                tag=chain.tag,
+            )
+
+    def _resting(self, lines: Mapping[str, ChainKey]) -> Script[dict[str, Chain]]:
+        """Those of these lines that had no runs, each as it starts again.
+
+        One look at a line will do: none of them rests from then on, and who else has made one
+        active meanwhile has done what this transaction would do.
+        """
+        new = {name: line for name, line in lines.items() if name not in self._found}
+        rows = (yield query("chains", ids=new)) if new else ()
+        known = {row["id"]: row for row in rows}
+        for name, line in sorted(new.items()):
+            row = known.get(name)
+            is_resting = row is None or not row["active"]
+            self._found[name] = (yield from _starting(line, row)) if is_resting else None
+        found = ((name, self._found[name]) for name in sorted(lines))
+        return {name: chain for name, chain in found if chain is not None}
+
+
+def _starting(line: ChainKey, row: Row | None) -> Script[Chain]:
+    [tags] = yield query("pool_tags", pool=line.pool, priority=line.priority)
+    others = PoolTags(tags["least_of_priority"], tags["least"], tags["greatest"])
+    group = group_of(line.share)
+    if row is None:
+        return Chain(line.id, line.priority, activation_tag(0.0, others), group=group)
+    tag = activation_tag(row["tag"], others)
+    return Chain(line.id, line.priority, tag, row["weight"], group, row["group_weight"])

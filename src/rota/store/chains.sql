@@ -1,0 +1,39 @@
+-- name: active_chains
+-- The lines of a pool that have runs.
+SELECT id, priority, share, tag, weight, group_weight FROM chain WHERE pool = :pool AND active = 1;
+
+-- name: chains
+-- Where these lines stand, locked.
+SELECT id, tag, active, weight, group_weight FROM chain WHERE id = ANY(:ids);
+
+-- name: pool_tags
+-- How far the lines of a pool have got.
+SELECT
+    (SELECT min(tag) FROM chain WHERE pool = :pool AND priority = :priority AND active = 1)
+        AS least_of_priority,
+    (SELECT min(tag) FROM chain WHERE pool = :pool AND active = 1) AS least,
+    (SELECT max(tag) FROM chain WHERE pool = :pool) AS greatest;
+
+-- name: activate_chain
+-- A line that has runs again, with the weights that its share and group have by now.
+INSERT INTO chain (id, pool, priority, share, tag, active, weight, group_weight)
+VALUES (:id, :pool, :priority, :share, :tag, 1,
+    coalesce((SELECT weight FROM share_weight WHERE share_weight.share = :share), 1),
+    coalesce((SELECT weight FROM share_weight WHERE share_weight.share = :grouped), 1))
+ON CONFLICT (id) DO UPDATE SET tag = excluded.tag, active = 1, weight = excluded.weight,
+    group_weight = excluded.group_weight
+WHERE chain.active = 0;
+
+-- name: charge_chain
+-- Move a line's tag by what its runs cost.
+UPDATE chain SET tag = tag + :cost WHERE id = :id;
+
+-- name: empty_chains
+-- Active lines among these that have no run left.
+SELECT id FROM chain WHERE id = ANY(:ids) AND active = 1
+    AND NOT EXISTS (SELECT 1 FROM run WHERE run.state = 'QUEUED' AND run.chain = chain.id);
+
+-- name: rest_chains
+-- Lines that have no run left.
+UPDATE chain SET active = 0 WHERE id = ANY(:ids)
+    AND NOT EXISTS (SELECT 1 FROM run WHERE run.state = 'QUEUED' AND run.chain = chain.id);

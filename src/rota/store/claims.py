@@ -1,0 +1,198 @@
+"""Giving queued runs to a worker, in order of service."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from rota.domain.errors import StaleStream
+from rota.domain.ids import SessionId
+from rota.domain.order import cost_of, entitled
+from rota.domain.resources import Vector
+from rota.domain.shape import unmet
+from rota.ports.records import Claimed, Room
+from rota.ports.work import Work
+from rota.store.gates import lock_free_gates
+from rota.store.keys import take_keys
+from rota.store.placement import Picked, Queue, Wanted, asks_for_resources, by_seq, pick, place
+from rota.store.pools import capacity_in
+from rota.store.releases import release_jobs
+from rota.store.rows import from_json
+from rota.store.script import Row, Rows, Script, query
+from rota.store.tx import Tx
+from rota.store.waits import drop_late, too_late
+
+_ROUNDS = 3  # looks at the queue in one claim
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a server wants for a worker."""
+
+    slots: int
+    stream: int  # in which it believes the worker to be connected to it
+    runs: Sequence[str] = ()  # those a ticket named
+
+
+def claim(
+    tx: Tx, session: SessionId, slots: int, stream: int = 1, runs: Sequence[str] = ()
+) -> Script[Claimed]:
+    """Up to so many runs for a session with room, each as a new attempt."""
+    found = yield from present(tx, session, stream)
+    if found is None:
+        return Claimed([])
+    works = yield from _take_in_time(tx, found, Wish(slots, stream, runs))
+    return Claimed(works, frozenset(tx.effects.left))
+
+
+def present(tx: Tx, session_id: str, stream: int) -> Script[Row | None]:
+    """A session with a lease, which does not end before the transaction."""
+    rows = yield query("claiming_session", id=session_id)
+    if not rows or not _may_claim(rows[0], tx.now):
+        return None
+    if rows[0]["stream"] != stream:
+        raise StaleStream(f"the worker of session {session_id} has connected anew")
+    return rows[0]
+
+
+def free_worker(tx: Tx, room: Room) -> Script[Row | None]:
+    """The session with that room, if it is present and nobody else is about to change it."""
+    rows = yield query("free_session", id=room.session)
+    session = next((row for row in rows if row["stream"] == room.stream), None)
+    return session if session is not None and _may_claim(session, tx.now) else None
+
+
+def fill(tx: Tx, session: Row, room: Room) -> Script[list[Work]]:
+    """What waits once the rest of the transaction is done, as far as there is room."""
+    if not tx.effects.pools.get(session["pool"]):
+        return []
+    return (yield from _take_in_time(tx, session, Wish(room.slots, room.stream)))
+
+
+def _take_in_time(tx: Tx, session: Row, wish: Wish) -> Script[list[Work]]:
+    """Runs for a session that is present, without those that are too late by now."""
+    late = yield from too_late(tx.now)
+    held = yield from lock_free_gates({row["job_id"] for row in late})
+    late = [row for row in late if row["job_id"] in held]
+    return (yield from take(tx, session, wish, late))
+
+
+def take(tx: Tx, session: Row, wish: Wish, late: Rows) -> Script[list[Work]]:
+    """Runs for a session that is present, once those that are too `late` are out of the way."""
+    dropped = yield from drop_late(tx, late)
+    yield from release_jobs(tx, dropped)  # whoever waited is picked right here
+    works, served = list[Work](), _Served()
+    for _ in range(_ROUNDS):
+        rest = replace(wish, slots=wish.slots - len(works), runs=() if works else wish.runs)
+        served = yield from _serve(tx, session, rest)
+        works += served.works
+        if not served.refused:  # whoever lost a shared key to another leaves room for the next
+            break
+    if served.wanted is not None:
+        yield from served.wanted.keep(tx.now, served.going)
+    return works
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """One look at the queue for a session."""
+
+    works: Sequence[Work] = ()
+    going: Collection[int] = ()  # their sequence numbers
+    refused: int = 0  # runs that had their turn but did not get a shared key
+    wanted: Wanted | None = None  # None: nobody asks for resources
+
+
+def _serve(tx: Tx, session: Row, wish: Wish) -> Script[_Served]:
+    queue = yield from _queue(tx, session, wish)
+    if queue is None:
+        return _Served()
+    wanted = None
+    if any(map(asks_for_resources, queue.shapes)):
+        picked, wanted = yield from place(tx, session, queue)
+    else:
+        picked = yield from pick(tx, queue)
+    going = yield from _with_keys(tx, picked)
+    works = (yield from _give(tx, session, queue, going)) if going else []
+    return _Served(works, going.keys(), len(picked) - len(going), wanted)
+
+
+def _may_claim(session: Row, now: int) -> bool:
+    return session["alive"] and not session["stopping"] and session["expires_at"] > now
+
+
+def _queue(tx: Tx, session: Row, wish: Wish) -> Script[Queue | None]:
+    """What the session may choose from; None: it gets nothing."""
+    held = yield from tx.memory.held(session)
+    slots = min(wish.slots, session["slots"] - held["held"])
+    if slots <= 0 or held["draining"]:
+        return None
+    chains = yield from tx.effects.lines.serving(session["pool"])
+    if not chains:
+        return None
+    [pool] = yield query("pool_state", pool=session["pool"])
+    capacity = capacity_in(session)
+    shapes = yield from _fitting_shapes(session, capacity)
+    look = yield from tx.memory.look(tx.now, [c.id for c in chains], tx.effects.lines.returned)
+    return Queue(
+        pool=session["pool"],
+        slots=slots,
+        served=(pool["served"] or 0) + tx.effects.served[session["pool"]],
+        chains=entitled(chains),
+        shapes=shapes,
+        totals=from_json(pool["totals"]) or capacity,
+        look=look,
+        named=wish.runs,
+    )
+
+
+def _fitting_shapes(session: Row, capacity: Vector) -> Script[list[str]]:
+    """The demands that the worker could ever meet."""
+    labels, functions = from_json(session["labels"]), set(from_json(session["functions"]))
+    rows = yield query("shapes")
+    return [row["id"] for row in rows if not unmet(row["id"], labels, functions, capacity)]
+
+
+def _with_keys(tx: Tx, picked: Picked) -> Script[Picked]:
+    """Those that get the shared keys they need; the others wait for them from now on."""
+    keyed = [row for row in picked.values() if row["keys"] is not None]
+    if not keyed:
+        return picked
+    granted = yield from take_keys(tx, keyed)
+    return {seq: row for seq, row in picked.items() if row["keys"] is None or seq in granted}
+
+
+def _give(tx: Tx, session: Row, queue: Queue, going: Picked) -> Script[list[Work]]:
+    claimed: dict[int, Row] = {}
+    for rate, seqs in queue.by_rate(going).items():
+        rows = yield query(
+            "claim_runs", seqs=seqs, capacity=rate, session=session["id"], now=tx.now
+        )
+        claimed |= by_seq(rows)
+        _charge(tx, rate, [going[row["seq"]] for row in rows])
+    ids = [row["id"] for row in claimed.values()]
+    yield tx.record_quietly("run.claimed", ids, actor=session["id"])
+    tx.memory.claimed(session, [going[seq] for seq in claimed])
+    tx.effects.lines.leave({going[seq]["chain"] for seq in claimed} & queue.look.whole)
+    tx.effects.served[queue.pool] += len(claimed)
+    tx.effects.claimed(ids)
+    return [_work(claimed[seq]) for seq in going if seq in claimed]
+
+
+def _charge(tx: Tx, rate: float, rows: Rows) -> None:
+    for row in rows:
+        tx.effects.lines.charge(row["chain"], cost_of(row["expected"], rate))
+
+
+def _work(row: Row) -> Work:
+    return Work(
+        run=row["id"],
+        attempt=row["attempt"],
+        job_id=row["job_id"],
+        job_version=row["job_version"],
+        due_at=row["due_at"],
+        inputs=from_json(row["inputs"]),
+        deadline_at=row["deadline_at"],
+        cart=row["cart"],
+        item=row["item"],
+    )

@@ -1,0 +1,68 @@
+-- name: forget_dependencies
+-- These jobs follow no other any more.
+DELETE FROM dependency WHERE job_id = ANY(:ids);
+
+-- name: insert_dependency
+-- A job follows another one of its project.
+INSERT INTO dependency (job_id, project, upstream) VALUES (:job, :project, :upstream);
+
+-- name: dependencies_of
+-- Which jobs of a project follow which.
+SELECT job.name, dependency.upstream FROM dependency JOIN job ON job.id = dependency.job_id
+WHERE dependency.project = :project AND job.deleted_at IS NULL;
+
+-- name: seed_completion
+-- When a job was last completed, found among its newest runs: nobody has kept it until it is followed.
+INSERT INTO completion (project, job, at)
+SELECT CAST(:project AS TEXT), CAST(:upstream AS TEXT), max(newest.ended_at)
+FROM (SELECT run.state, run.ended_at FROM run WHERE run.job_id = (SELECT job.id FROM job
+        WHERE job.project = :project AND job.name = :upstream AND job.deleted_at IS NULL)
+    ORDER BY run.seq DESC LIMIT 1000) AS newest
+WHERE newest.state = 'COMPLETED' HAVING count(*) > 0
+ON CONFLICT (project, job) DO UPDATE SET
+    at = CASE WHEN completion.at < excluded.at THEN excluded.at ELSE completion.at END;
+
+-- name: keep_completion
+-- When a job was last completed that others follow.
+INSERT INTO completion (project, job, at) VALUES (:project, :job, :at)
+ON CONFLICT (project, job) DO UPDATE SET
+    at = CASE WHEN completion.at < excluded.at THEN excluded.at ELSE completion.at END;
+
+-- name: forget_completion
+-- A job is gone; one of its name is another.
+DELETE FROM completion WHERE project = :project AND job = :job;
+
+-- name: leave_ends
+-- Completed runs that are to be followed.
+INSERT INTO upstream_end (run_id, project, job, ended_at)
+SELECT id, project, job, ended_at FROM run WHERE id = ANY(:ids)
+ON CONFLICT (run_id) DO NOTHING;
+
+-- name: any_upstream_end
+-- One of the runs that are to be followed.
+SELECT run_id FROM upstream_end LIMIT 1;
+
+-- name: upstream_ends
+-- Completed runs that are to be followed and that nobody else is about to follow.
+SELECT run_id, project, job, ended_at FROM upstream_end ORDER BY run_id LIMIT :limit;
+
+-- name: forget_ends
+-- Runs that were followed.
+DELETE FROM upstream_end WHERE run_id = ANY(:ids);
+
+-- name: followers
+-- The jobs that follow others of a project, and under which rules.
+SELECT dependency.upstream, job.id, job.version, job.enabled, job_version.rules
+FROM dependency JOIN job ON job.id = dependency.job_id
+JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
+WHERE dependency.project = :project AND dependency.upstream = ANY(:names) AND job.deleted_at IS NULL
+ORDER BY job.id;
+
+-- name: waiters_of_keys
+-- Runs that wait on one of these keys.
+SELECT id, job_id FROM run WHERE state = 'BLOCKED' AND blocked_on = ANY(:keys) LIMIT :limit;
+
+-- name: waiters_of_jobs
+-- Due runs of these jobs that wait for the jobs which they follow.
+SELECT id FROM run WHERE state = 'BLOCKED' AND blocked_on > 'after:' AND blocked_on < 'after;'
+    AND coalesce(job_id, '') = ANY(:jobs);

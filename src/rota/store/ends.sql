@@ -1,0 +1,94 @@
+-- name: keep_shape
+-- A demand on workers that nobody forgets meanwhile.
+INSERT INTO shape (id) VALUES (:id) ON CONFLICT (id) DO UPDATE SET id = excluded.id;
+
+-- name: forget_shapes
+-- Those of these demands that no run makes any more. Only runs that lost workers do.
+DELETE FROM shape WHERE id = ANY(:ids) AND id NOT IN (
+    SELECT shape FROM run WHERE state = 'SCHEDULED' AND losses > 0
+    UNION ALL SELECT shape FROM run WHERE state = 'BLOCKED' AND losses > 0
+    UNION ALL SELECT shape FROM run WHERE state = 'QUEUED' AND losses > 0
+    UNION ALL SELECT shape FROM run WHERE state IN ('CLAIMED', 'PROCESSING') AND losses > 0
+    UNION ALL SELECT shape FROM run WHERE state = 'UNKNOWN' AND losses > 0);
+
+-- name: expected_durations
+-- The moving averages of the durations of jobs.
+SELECT id, expected_seconds FROM job WHERE id = ANY(:ids);
+
+-- name: set_expected_seconds
+-- The moving average of a job's durations.
+UPDATE job SET expected_seconds = :seconds WHERE id = :id;
+
+-- name: sum_chunks
+-- How much of the output of attempts has arrived.
+SELECT run_id, attempt, CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(lines) AS BIGINT) AS lines
+FROM output_chunk
+WHERE run_id = ANY(:ids) GROUP BY run_id, attempt;
+
+-- name: reported_runs
+-- How the latest attempts of these runs stand.
+SELECT id, attempt, session, result FROM run WHERE id = ANY(:ids);
+
+-- name: gated_runs
+-- Which of these runs count at a gate, and at whose.
+SELECT id, gate_job FROM run WHERE id = ANY(:ids) AND gate_job IS NOT NULL;
+
+-- name: complete_runs
+-- Attempts that ended well and have little to tell: by far the most frequent end, so it takes one
+-- statement.
+UPDATE run SET state = 'COMPLETED', result = 'COMPLETED', outputs = report.outputs,
+    cpu_seconds = report.cpu_seconds,
+    started_at = CASE WHEN report.started_at < claimed_at THEN claimed_at ELSE report.started_at END,
+    first_started_at = coalesce(first_started_at,
+        CASE WHEN report.started_at < claimed_at THEN claimed_at ELSE report.started_at END),
+    ended_at = CASE WHEN report.ended_at < claimed_at THEN claimed_at ELSE report.ended_at END
+FROM (SELECT value ->> 'id' AS id, value ->> 'attempt' AS attempt, value ->> 'started_at' AS started_at,
+        value ->> 'ended_at' AS ended_at, value ->> 'outputs' AS outputs, value ->> 'cpu_seconds' AS cpu_seconds
+    FROM json_each(:reports)) AS report
+WHERE run.id = report.id AND run.attempt = report.attempt AND coalesce(run.session, '') = :session
+    AND run.state IN ('CLAIMED', 'PROCESSING')
+RETURNING run.id, run.attempt, job_id, job, chain, capacity, expected, claimed_at, run.started_at,
+    run.ended_at, state, cause,
+    CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay, gate_job, cart, keys;
+
+-- name: end_attempt
+-- An attempt ended: the run is final, waits for the next attempt, or is unknown.
+UPDATE run SET state = :state, cause = :cause, message = :message, eligible_at = :eligible_at,
+    exit_code = :exit_code, signal = :signal, outputs = :outputs, failures = :failures, losses = :losses,
+    started_at = :started_at, first_started_at = :first_started_at, ended_at = :ended_at, result = :result,
+    steps = :steps, cpu_seconds = :cpu_seconds, max_memory = :max_memory, output = :output,
+    output_state = :output_state, output_bytes = :output_bytes, output_lines = :output_lines,
+    truncated = :truncated
+WHERE seq = :seq AND attempt = :attempt AND session = :session AND state IN ('CLAIMED', 'PROCESSING');
+
+-- name: set_shape
+-- What these runs ask of a worker has changed.
+UPDATE run SET shape = :shape WHERE seq = ANY(:seqs);
+
+-- name: keep_attempts
+-- Keep how an attempt went, before the next one overwrites it.
+INSERT INTO attempt (run_id, number, session, worker, result, claimed_at, started_at, ended_at,
+    exit_code, signal, message, steps, cpu_seconds, max_memory, output, output_state, output_bytes,
+    output_lines, truncated)
+SELECT run.id, run.attempt, run.session, coalesce(session.worker, ''), run.result, run.claimed_at,
+    run.started_at, :now, run.exit_code, run.signal, run.message, run.steps, run.cpu_seconds,
+    run.max_memory, run.output, run.output_state, run.output_bytes, run.output_lines, run.truncated
+FROM run LEFT JOIN session ON session.id = run.session WHERE run.seq = ANY(:seqs);
+
+-- name: ended_attempts
+-- Attempts of these runs that have ended and may be followed by another.
+SELECT run_id, number, session, result FROM attempt WHERE run_id = ANY(:ids);
+
+-- name: insert_late_result
+-- A report that came after its lease had ended.
+INSERT INTO late_result (run_id, attempt, session, received_at, result, message)
+VALUES (:run, :attempt, :session, :now, :result, :message) ON CONFLICT DO NOTHING;
+
+-- name: awaited_jobs
+-- Which of these jobs somebody waits for the runs of: their own schedules, or jobs that follow them.
+SELECT job_id, waits, is_followed FROM (
+    SELECT schedule.job_id, schedule.waits, coalesce((SELECT 1 FROM job
+        JOIN dependency ON dependency.project = job.project AND dependency.upstream = job.name
+        WHERE job.id = schedule.job_id LIMIT 1), 0) AS is_followed
+    FROM schedule WHERE schedule.job_id = ANY(:ids)) AS awaited
+WHERE waits = 1 OR is_followed = 1;

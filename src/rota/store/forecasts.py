@@ -1,0 +1,153 @@
+"""What a forecast asks the store, and what is remembered of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
+
+from rota.domain.carts.states import CartState
+from rota.domain.forecast.forecast import Outcome
+from rota.domain.ids import CartId, JobId, RunId, SessionId, instant, micros
+from rota.domain.keys import SECOND, Bucket, Key, Rate, is_charged_later
+from rota.domain.order import share_of
+from rota.domain.run import Trigger
+from rota.domain.states import RunState
+from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, PredictedStart, TokensLeft
+from rota.store.keys import rules_of, with_charges
+from rota.store.rows import cart_rules_from, from_json, optional_instant, rules_from
+from rota.store.script import Many, Row, Script, query
+from rota.store.tx import Tx
+
+_LOOKED_AT = 2  # times as many runs as are wanted: some did not complete
+
+
+def coming_jobs(before: datetime, limit: int) -> Script[list[ComingJob]]:
+    due = yield query("coming_jobs", before=micros(before), limit=limit)
+    waiting = yield query("waiting_jobs", before=micros(before), limit=limit)
+    by_id = {row["id"]: row for row in (*due, *waiting)}
+    return [_coming_job(row) for row in by_id.values()][:limit]
+
+
+def open_runs(limit: int) -> Script[list[OpenRun]]:
+    rows = yield query("all_open_runs", limit=limit)
+    return [_open_run(row) for row in rows]
+
+
+def open_carts(limit: int) -> Script[list[OpenCart]]:
+    rows = yield query("open_carts", limit=limit)
+    return [_open_cart(list(waves)) for _, waves in groupby(rows, key=itemgetter("id"))]
+
+
+def latest_durations(jobs: Collection[JobId], runs: int) -> Script[dict[JobId, list[float]]]:
+    rows = yield query("latest_durations", ids=jobs, looked_at=runs * _LOOKED_AT)
+    return {
+        JobId(row["id"]): [int(text) / SECOND for text in row["durations"].split(",")[:runs]]
+        for row in rows
+        if row["durations"]
+    }
+
+
+def tokens_left(limit: int) -> Script[dict[Key, TokensLeft]]:
+    """Also without what attempts are charged for and nobody has taken out yet."""
+    rows = {row["key"]: row for row in (yield query("tokens_left", limit=limit))}
+    rules = yield from rules_of([key for key in rows if is_charged_later(key)])
+    known = {
+        key: Bucket(rule, rows[key]["level"], rows[key]["at"])
+        for key, rule in rules.items()
+        if isinstance(rule, Rate)
+    }
+    charged = yield from with_charges(rules, known)
+    left = {key: (row["level"], row["at"]) for key, row in rows.items()}
+    left |= {key: (bucket.level, bucket.at) for key, bucket in charged.items()}
+    return {key: TokensLeft(level, instant(at)) for key, (level, at) in left.items()}
+
+
+def completions(limit: int) -> Script[dict[tuple[str, str], datetime]]:
+    rows = yield query("latest_completions", limit=limit)
+    return {(row["project"], row["job"]): instant(row["at"]) for row in rows}
+
+
+def save_predictions(tx: Tx, starts: Sequence[PredictedStart]) -> Script[None]:
+    rows = [(start.run, tx.now, micros(start.start_at)) for start in starts]
+    yield Many("insert_prediction", rows, exactly=False)
+
+
+def forget_predictions(tx: Tx, before: datetime) -> Script[None]:
+    yield query("forget_predictions", before=micros(before))
+
+
+def predicted_starts(since: datetime, limit: int) -> Script[list[Outcome]]:
+    rows = yield query("predicted_starts", since=micros(since), limit=limit)
+    return [
+        Outcome(instant(row["made_at"]), instant(row["start_at"]), instant(row["first_started_at"]))
+        for row in rows
+    ]
+
+
+def _coming_job(row: Row) -> ComingJob:
+    return ComingJob(
+        id=JobId(row["id"]),
+        project=row["project"],
+        name=row["name"],
+        version=row["version"],
+        created_by=row["created_by"],
+        document=from_json(row["document"]),
+        rules=rules_from(row["rules"]),
+        anchor=instant(row["anchor"]),
+        next_at=optional_instant(row["next_at"]),
+        held_from=optional_instant(row["held_from"]),
+        paused_until=optional_instant(row["paused_until"]),
+        waits=bool(row["waits"]),
+        created_at=instant(row["created_at"]),
+        answered_to=optional_instant(row["answered_to"] or None),
+    )
+
+
+def _open_cart(waves: Sequence[Row]) -> OpenCart:
+    first = waves[0]
+    return OpenCart(
+        id=CartId(first["id"]),
+        rules=cart_rules_from(first["cart_rules"]),
+        state=CartState(first["state"]),
+        created_by=first["created_by"],
+        starts_at=optional_instant(first["starts_at"]),
+        look_at=optional_instant(first["look_at"]),
+        open=first["open"],
+        job_id=JobId(first["job_id"]),
+        job_rules=rules_from(first["rules"]),
+        waves=tuple(row["items"] for row in waves),
+    )
+
+
+def _open_run(row: Row) -> OpenRun:
+    state = RunState(row["state"])
+    is_held = state in (RunState.CLAIMED, RunState.PROCESSING)
+    timeout = row["timeout"]
+    return OpenRun(
+        id=RunId(row["id"]),
+        project=row["project"],
+        job_id=JobId(row["job_id"]),
+        job=row["job"],
+        state=state,
+        trigger=Trigger(row["trigger"]),
+        created_at=instant(row["created_at"]),
+        due_at=instant(row["due_at"]),
+        previous_due=optional_instant(row["previous_due"]),
+        release_at=instant(row["release_at"]),
+        eligible_at=optional_instant(row["eligible_at"]),
+        began_at=optional_instant(row["started_at"] or row["claimed_at"]) if is_held else None,
+        session=SessionId(row["session"]) if is_held else None,
+        blocked_on=row["blocked_on"] or "",
+        pool=row["pool"],
+        priority=row["priority"],
+        share=share_of(row["chain"]),
+        shape=row["shape"],
+        expected=row["expected"],
+        timeout=None if timeout is None else timeout / SECOND,
+        deadline_at=optional_instant(row["deadline_at"]),
+        cart=CartId(row["cart"]) if row["cart"] else None,
+        keys=from_json(row["keys"]) or {},
+        is_paused=bool(row["paused"]),
+    )

@@ -1,0 +1,236 @@
+"""The gates of jobs: locked, and as the transaction at hand sees them.
+
+Whoever has locked a gate is alone in looking at what counts there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from itertools import groupby
+from typing import TypeAlias
+
+from rota.domain.dependencies import Upstream, missing
+from rota.domain.gates import SLOT_STATES, ActiveRun, Admission, BackfillRules, JobRules, admit
+from rota.domain.ids import BackfillId, JobId, RunId, instant
+from rota.domain.run import Trigger
+from rota.domain.states import RunState
+from rota.store import hooks
+from rota.store.rows import optional_instant, rules_from
+from rota.store.script import LookAgain, Row, Script, lock, query
+
+LockGates: TypeAlias = Callable[[Collection[str]], Script[set[str]]]
+
+
+def lock_gates(jobs: Collection[str]) -> Script[set[str]]:
+    """Until the transaction ends; all at once, for the order of locks."""
+    if jobs:
+        yield lock("gates", ids=sorted(jobs))
+    return set(jobs)
+
+
+def lock_when_read(jobs: Collection[str]) -> Script[set[str]]:
+    """The same, for who goes on to read where their schedules stand: that locks them."""
+    yield from ()
+    return set(jobs)
+
+
+def lock_free_gates(jobs: Collection[str]) -> Script[set[str]]:
+    """Those of the gates that nobody else holds, which are returned."""
+    if not jobs:
+        return set()
+    return {row["job_id"] for row in (yield query("free_gates", ids=sorted(jobs)))}
+
+
+def lock_gates_of(runs: Collection[str], jobs: Collection[str] = ()) -> Script[set[str]]:
+    """The gates at which these runs count, and those of `jobs`. Most runs count at none."""
+    gates = set(jobs)
+    if runs:
+        gates |= {row["job_id"] for row in (yield query("gates_of_runs", ids=runs))}
+    return (yield from lock_gates(gates))
+
+
+def lock_gates_of_jobs(runs: Collection[str]) -> Script[set[str]]:
+    """The gates of the jobs of these runs, whether they count there or not."""
+    rows = yield query("jobs_of_runs", ids=runs)
+    return (yield from lock_gates({row["job_id"] for row in rows}))
+
+
+def lock_gates_to_submit(jobs: Collection[str]) -> Script[None]:
+    """Where a job lets any number of runs go, those who submit do not wait for one another.
+
+    A pause waits for them in either case.
+    """
+    limited = yield from _limited(jobs)
+    for is_limited, group in groupby(sorted(jobs), limited.__contains__):
+        yield lock("gates" if is_limited else "open_gates", ids=list(group))
+    if not (yield from _limited(jobs)) <= limited:
+        raise LookAgain("a job got a limit meanwhile")
+
+
+def _limited(jobs: Collection[str]) -> Script[set[str]]:
+    rows = yield query("job_gates", ids=jobs)
+    return {row["id"] for row in rows if job_rules(row).max_concurrency is not None}
+
+
+class Gatekeeper:
+    """Admits runs one after another, seeing those admitted before in the same transaction.
+
+    The gates are those of the job's current version, whichever version a run is pinned to.
+    """
+
+    def __init__(self) -> None:
+        self._gates: dict[str, JobRules] = {}
+        self._backfills: dict[str, BackfillRules] = {}
+        self._closed_carts: Mapping[str, Admission] = {}
+        self._upstreams: dict[tuple[str, str], Upstream] = {}  # by project and name
+        self._watched: set[str] = set()  # jobs whose runs can keep one another from going
+        self._active: dict[str, list[ActiveRun]] = defaultdict(list)
+        self._admitted: dict[str, list[tuple[ActiveRun, RunState]]] = defaultdict(list)
+        self._next_seq = sys.maxsize // 2  # runs that have no number yet are younger than all
+        self.jobs: dict[str, Row] = {}
+        self.superseded: list[RunId] = []
+        self.to_cancel: list[RunId] = []
+
+    def load(
+        self,
+        now: int,
+        jobs: Iterable[str],
+        leave_out: Iterable[str] = (),
+        backfills: Collection[str] = (),
+        carts: Collection[str] = (),
+    ) -> Script[None]:
+        """Read what the gates of these jobs, and of backfills and carts of theirs, need.
+
+        `leave_out` are the runs to be admitted.
+        """
+        rows = yield query("job_gates", ids=set(jobs))
+        self.jobs = {row["id"]: row for row in rows}
+        self._gates = {row["id"]: job_rules(row) for row in rows}
+        self._watched = {job for job, gate in self._gates.items() if gate.is_gated}
+        yield from self._look_at_upstreams()
+        if backfills:
+            rows = yield query("select_backfills", ids=backfills)
+            self._backfills = {row["id"]: backfill_rules(row) for row in rows}
+            self._watched |= {row["job_id"] for row in rows}
+        if carts:
+            self._closed_carts = yield from hooks.closed_gates(carts)
+        if self._watched:
+            hidden = set(leave_out)
+            for row in (yield query("active_runs", ids=self._watched, now=now)):
+                if row["id"] not in hidden:
+                    self._active[row["job_id"]].append(other_run(row))
+
+    def _look_at_upstreams(self) -> Script[None]:
+        names: dict[str, set[str]] = defaultdict(set)
+        for gate in self._gates.values():
+            if gate.after:
+                names[gate.project].update(gate.after)
+        for project, wanted in names.items():
+            self._upstreams |= {(project, name): Upstream(name, exists=False) for name in wanted}
+            for row in (yield query("upstreams", project=project, names=wanted)):
+                found = Upstream(row["name"], optional_instant(row["at"]))
+                self._upstreams[project, found.name] = found
+
+    def counts_at_gate(self, job: str, trigger: Trigger, state: RunState) -> bool:
+        """Whether a run of this kind must be seen by those that come after it."""
+        if trigger is Trigger.SCHEDULE:
+            return True
+        is_limited = trigger is Trigger.BACKFILL or self._gates[job].max_concurrency is not None
+        return is_limited and state in SLOT_STATES
+
+    def lets_any_go(self, job: str, trigger: Trigger) -> bool:
+        """Whether runs of this kind need not be admitted one by one."""
+        return self._gates[job].lets_any_go(trigger)
+
+    def new_run(
+        self, run: RunId, trigger: Trigger, backfill: BackfillId | None, is_caught_up: bool
+    ) -> ActiveRun:
+        """A run that is about to be inserted, the youngest so far."""
+        self._next_seq += 1
+        return ActiveRun(
+            run,
+            self._next_seq,
+            RunState.SCHEDULED,
+            trigger,
+            backfill=backfill,
+            is_caught_up=is_caught_up,
+        )
+
+    def admit(self, job: str, run: ActiveRun, previous_due: int | None = None) -> Admission:
+        """What this run becomes; remembered for the next one of its job.
+
+        `previous_due` is the due time before that of a scheduled run, if there was one.
+        """
+        if run.cart is not None and run.cart in self._closed_carts:
+            return self._closed_carts[run.cart]
+        active = self._active_of(job)
+        backfill = None if run.backfill is None else self._backfills[run.backfill]
+        lacks = self._missing(job, previous_due) if run.trigger is Trigger.SCHEDULE else ()
+        admission = admit(self._gates[job], run, active, backfill, lacks)
+        self.superseded.extend(admission.supersedes)
+        self.to_cancel.extend(admission.cancels)
+        if admission.supersedes:
+            active[:] = [other for other in active if other.id not in admission.supersedes]
+        if admission.state is not RunState.SKIPPED:
+            self.remember(job, run, admission.state)
+        return admission
+
+    def _missing(self, job: str, previous_due: int | None) -> tuple[Upstream, ...]:
+        """The jobs that a due run waits for."""
+        gate = self._gates[job]
+        if not gate.after:
+            return ()
+        since = max(previous_due or 0, self.jobs[job]["created_at"])
+        return missing([self._upstreams[gate.project, name] for name in gate.after], instant(since))
+
+    def remember(self, job: str, run: ActiveRun, state: RunState) -> None:
+        """Let later runs of the job see this one."""
+        if job in self._watched and self.counts_at_gate(job, run.trigger, state):
+            self._admitted[job].append((run, state))
+
+    def _active_of(self, job: str) -> list[ActiveRun]:
+        """With those admitted so far, which only the next run of the job needs: most have none."""
+        active = self._active[job]
+        active += [replace(run, state=state) for run, state in self._admitted.pop(job, ())]
+        return active
+
+
+def job_rules(row: Row) -> JobRules:
+    """The gates of a job. A deleted one is never paused: its live runs are to finish."""
+    rules = rules_from(row["rules"])
+    return JobRules(
+        job_id=JobId(row["id"]),
+        name=row["name"],
+        overlap=rules.overlap,
+        max_concurrency=rules.max_concurrency,
+        is_paused=bool(row["paused"]) and row["deleted_at"] is None,
+        paused_until=optional_instant(row["paused_until"]),
+        project=rules.project,
+        after=rules.after if rules.is_scheduled else (),
+        after_within=rules.after_within,
+    )
+
+
+def active_run(row: Row) -> ActiveRun:
+    return ActiveRun(
+        RunId(row["id"]),
+        row["seq"],
+        RunState(row["state"]),
+        Trigger(row["trigger"]),
+        row["attempt"],
+        row["backfill"],
+        bool(row["caught_up"]),
+        row["cart"],
+    )
+
+
+def other_run(row: Row) -> ActiveRun:
+    """A run that counts at the gate which another one comes to."""
+    return replace(active_run(row), is_held=bool(row["is_held"]))
+
+
+def backfill_rules(row: Row) -> BackfillRules:
+    return BackfillRules(BackfillId(row["id"]), row["max_parallel"])

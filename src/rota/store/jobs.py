@@ -1,0 +1,259 @@
+"""Jobs: created, changed, paused, deleted and found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from rota.domain.errors import Conflict, StaleTransition
+from rota.domain.ids import JobId, RunId, micros, shard_of
+from rota.domain.job import Job
+from rota.domain.keys import Declaration
+from rota.domain.states import Cause, RunState
+from rota.ports.carts import NO_TEMPLATES, TemplateChanges
+from rota.ports.records import JobQuery, NewCalendar, NewJob, RemovedJob, ScheduleMove
+from rota.store import calendars, cart_templates, limits, order
+from rota.store.dependencies import forget_jobs, refuse_rings, save_dependencies
+from rota.store.firing import answer_overdue
+from rota.store.gates import lock_gates
+from rota.store.joining import of_each, together
+from rota.store.releases import block_job, release_jobs, unblock_job
+from rota.store.rows import from_json, job_from, like_pattern, optional_micros, to_json
+from rota.store.schedules import answered_to, insert_unanswered, moved_meanwhile
+from rota.store.script import Many, Script, query
+from rota.store.tx import Tx
+from rota.store.waits import EndOfWait, end_waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """What one save creates, changes and deletes."""
+
+    jobs: Sequence[NewJob]
+    removed: Sequence[RemovedJob]
+    calendars: Sequence[NewCalendar] = ()
+    templates: TemplateChanges = NO_TEMPLATES
+    declarations: Sequence[Declaration] = ()
+    shares: Sequence[str] = ()  # that jobs may name from now on
+
+
+def save(
+    tx: Tx,
+    jobs: Sequence[NewJob],
+    *,
+    removed: Sequence[RemovedJob] = (),
+    actor: str,
+    calendars: Sequence[NewCalendar] = (),
+    templates: TemplateChanges = NO_TEMPLATES,
+    declarations: Sequence[Declaration] = (),
+    shares: Sequence[str] = (),
+) -> Script[None]:
+    """Create, change and delete, all or none."""
+    new = Definitions(jobs, removed, calendars, templates, declarations, shares)
+    yield from _save_all(tx, new, actor)
+
+
+def _save_all(tx: Tx, definitions: Definitions, actor: str) -> Script[None]:
+    tx.effects.times = True
+    jobs = sorted(definitions.jobs, key=lambda job: (job.project, job.name))
+    users = yield from calendars.lock_calendars(definitions.calendars, jobs)
+    yield from cart_templates.save(tx, definitions.templates, actor)
+    known = [job.id for job in jobs if job.expected_version]
+    yield from lock_gates({*known, *(job.id for job in definitions.removed), *users})
+    # Before the calendars: a change of one moves the version of every schedule that uses it.
+    seen = [(job.id, job.expected_schedule_version) for job in jobs]
+    seen += [(job.id, job.expected_schedule_version) for job in definitions.removed]
+    yield from _require_seen(seen)
+    for job in jobs:
+        if job.overdue is not None:
+            yield from answer_overdue(tx, job.overdue)
+    yield from calendars.write(tx, definitions.calendars, actor)
+    yield from limits.save(tx, definitions.declarations, actor=actor)
+    yield from order.add_shares(tx, definitions.shares, actor)
+    for job in jobs:
+        yield from _save(tx.now, job, actor)
+    yield from calendars.save_uses(jobs)
+    yield from save_dependencies(tx, jobs)
+    if definitions.removed:
+        yield from _remove(tx, definitions.removed, actor)
+    changed = [job.id for job in jobs if job.expected_version]
+    created = [job.id for job in jobs if not job.expected_version]
+    for kind, ids in (("job.created", created), ("job.changed", changed)):
+        if ids:
+            yield tx.record(kind, ids, actor=actor)
+    limited = [job.id for job in jobs if job.expected_version and job.rules.max_concurrency]
+    if limited:
+        yield query("count_at_gate", ids=limited)
+    yield from release_jobs(tx, changed)
+    yield from refuse_rings(jobs)
+
+
+def _save(now: int, job: NewJob, actor: str) -> Script[None]:
+    shard, enabled = shard_of(job.id), int(job.enabled)
+    if job.expected_version == 0:
+        taken = yield query("live_job", project=job.project, name=job.name)
+        if taken:
+            raise _changed_meanwhile(job.name)
+        yield Many(
+            "insert_job",
+            [(job.id, job.project, job.name, shard, job.set_name, actor, now, enabled)],
+        )
+    else:
+        try:
+            yield Many(
+                "update_job",
+                [(job.set_name, now, enabled, int(job.restarts), job.id, job.expected_version)],
+            )
+        except StaleTransition as error:
+            raise _changed_meanwhile(job.name) from error
+    yield from _require_cursor(job.id, job.claimed_cursor)
+    yield from insert_unanswered([(job.id, job.unanswered)])
+    version = job.expected_version + 1
+    document, rules = to_json(job.document), to_json(job.rules)
+    yield Many("insert_job_version", [(job.id, version, document, job.digest, rules, actor, now)])
+    values = (
+        job.id,
+        shard,
+        optional_micros(job.next_at),
+        micros(job.anchor),
+        optional_micros(job.held_from),
+        answered_to(job.unanswered),
+        int(job.restarts or job.claimed_cursor is not None),
+        int(job.restarts),
+    )
+    yield Many("upsert_schedule", [values])
+
+
+def _require_seen(seen: Sequence[tuple[JobId, int | None]]) -> Script[None]:
+    """`Conflict` if a schedule was held, let go or moved since somebody looked at it."""
+    expected = {job: version for job, version in seen if version is not None}
+    rows = (yield query("claimed_schedules", ids=list(expected))) if expected else ()
+    stands = {row["job_id"]: row["version"] for row in rows}
+    for job, version in expected.items():
+        if stands.get(job) != version:
+            raise moved_meanwhile(job)
+
+
+def _require_cursor(job: JobId, claimed: datetime | None) -> Script[None]:
+    """`Conflict` if a schedule is to move on from where it no longer stands."""
+    if claimed is None:
+        return
+    rows = yield query("claimed_schedules", ids=[job])
+    stands = [row["held_from"] if row["next_at"] is None else row["next_at"] for row in rows]
+    if stands != [micros(claimed)]:
+        raise moved_meanwhile(job)
+
+
+def _changed_meanwhile(name: str) -> Conflict:
+    return Conflict(
+        f"job {name} was changed by someone else meanwhile",
+        code="job_changed",
+        hint="look at the new version and apply again",
+    )
+
+
+def _remove(tx: Tx, removed: Sequence[RemovedJob], actor: str) -> Script[None]:
+    """What a pause holds, or what waits for other jobs, ends with its job: nobody could free it."""
+    for job in removed:
+        yield from _require_cursor(job.id, job.claimed_cursor)
+    yield from insert_unanswered((job.id, job.unanswered) for job in removed)
+    ids = [job.id for job in removed]
+    held = yield query("waiting_runs_of_paused_jobs", ids=ids)
+    following = yield query("waiters_of_jobs", jobs=ids)
+    if held or following:
+        runs = [RunId(row["id"]) for row in (*held, *following)]
+        end = EndOfWait(RunState.SKIPPED, Cause.DELETED, actor)
+        yield from end_waiting(tx, runs, end)
+    gone = yield query("delete_jobs", ids=ids, now=tx.now)
+    yield query("delete_schedules", ids=ids)
+    yield query("forget_calendar_uses", ids=ids)
+    if gone:
+        yield from forget_jobs(tx, gone)
+        names = [row["name"] for row in gone]
+        yield tx.record("job.deleted", [row["id"] for row in gone], actor=actor, names=names)
+
+
+def move(tx: Tx, moves: Sequence[ScheduleMove], *, actor: str) -> Script[None]:
+    """Pause, resume, enable, disable or skip, all or none; queued runs follow."""
+    tx.effects.times = True
+    yield from lock_gates({item.job_id for item in moves})
+    for item in moves:
+        if item.overdue is not None:
+            yield from answer_overdue(tx, item.overdue)
+        yield from _move(tx.now, item, actor)
+    yield from insert_unanswered((item.job_id, item.unanswered) for item in moves)
+    for kind in sorted({item.kind for item in moves}):
+        ids = [item.job_id for item in moves if item.kind == kind]
+        yield tx.record(f"job.{kind}", ids, actor=actor)
+    for item in moves:
+        if item.paused:
+            yield from block_job(tx, item.job_id)
+        else:
+            yield from unblock_job(tx, item.job_id)
+
+
+def _move(now: int, item: ScheduleMove, actor: str) -> Script[None]:
+    values = (
+        optional_micros(item.next_at),
+        optional_micros(item.held_from),
+        answered_to(item.unanswered),
+        item.job_id,
+        item.expected_schedule_version,
+        optional_micros(item.expected_next_at),
+    )
+    flags = int(item.enabled), int(item.paused), optional_micros(item.paused_until)
+    try:
+        yield Many("move_schedule", [values])
+        yield Many("set_job_flags", [(*flags, now, actor, item.job_id)])
+    except StaleTransition as error:
+        raise moved_meanwhile(item.job_id) from error
+
+
+def find(wanted: JobQuery, /) -> Script[list[Job]]:
+    if wanted.ids is not None:
+        rows = yield query("select_jobs_by_id", ids=wanted.ids, project=wanted.project)
+    elif wanted.names is not None:
+        rows = yield query("select_jobs_by_name", names=wanted.names, project=wanted.project)
+    elif wanted.calendar is not None:
+        rows = yield query(
+            "select_jobs_by_calendar", calendar=wanted.calendar, project=wanted.project
+        )
+    else:
+        rows = yield query(
+            "select_jobs",
+            project=wanted.project,
+            after_name=wanted.after_name,
+            name_like=like_pattern(wanted.name_like),
+            set_name=wanted.set_name,
+            created_by=wanted.created_by,
+            limit=wanted.limit,
+        )
+    return sorted((job_from(row) for row in rows), key=lambda job: job.name)
+
+
+def documents(
+    refs: Sequence[tuple[JobId, int]],
+) -> Script[dict[tuple[JobId, int], Mapping[str, Any]]]:
+    rows = yield query("select_documents", ids={job for job, _ in refs})
+    wanted = set(refs)
+    return {
+        (row["job_id"], row["version"]): from_json(row["document"])
+        for row in rows
+        if (row["job_id"], row["version"]) in wanted
+    }
+
+
+def jobs_by_id(queries: Sequence[JobQuery]) -> Script[list[list[Job]]]:
+    """What each of these finds by id; all in one project."""
+    wanted = [each.ids or () for each in queries]
+    found = yield from find(replace(queries[0], ids=together(wanted)))
+    return of_each({job.id: job for job in found}, wanted)
+
+
+def jobs_by_name(queries: Sequence[JobQuery]) -> Script[list[list[Job]]]:
+    """What each of these finds by name; all in one project."""
+    wanted = [each.names or () for each in queries]
+    found = yield from find(replace(queries[0], names=together(wanted)))
+    return of_each({job.name: job for job in found}, wanted)

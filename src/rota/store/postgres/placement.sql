@@ -1,0 +1,34 @@
+-- A chain's runs are found between two ends, not by its name, and sorted by both columns of their index:
+-- so it leads, and is read no further than needed, however many or few runs seem to wait.
+
+-- name: chain_heads
+-- The oldest runs of a line that fit and that nobody else is about to change.
+SELECT seq, id, chain, shape, keys, expected, timeout, queued_at FROM run
+WHERE state = 'QUEUED' AND chain >= :chain AND chain <= :chain AND (chain, seq) >= (:chain, :first)
+    AND shape = ANY(:shapes)
+ORDER BY chain, seq LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: oldest_runs
+-- The oldest runs of a pool that fit, found among the oldest of each of its lines.
+SELECT seq, id, chain, shape, keys, expected, timeout, queued_at
+FROM run WHERE state = 'QUEUED' AND seq IN (
+    SELECT head.seq
+    FROM json_to_recordset(CAST(:lines AS TEXT)::json) AS line (id text, first bigint)
+    CROSS JOIN LATERAL (
+        SELECT run.seq FROM run
+        WHERE run.state = 'QUEUED' AND run.chain >= line.id AND run.chain <= line.id
+            AND (run.chain, run.seq) >= (line.id, line.first) AND run.shape = ANY(:shapes)
+        ORDER BY run.chain, run.seq LIMIT :limit) AS head
+    ORDER BY head.seq LIMIT :limit)
+ORDER BY seq FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: reserved_run
+-- A run that a worker was kept free for, if it still waits and nobody else is about to change it.
+SELECT seq, chain, shape, keys, expected, timeout FROM run WHERE seq = :seq AND state = 'QUEUED'
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: named_runs
+-- Which of these runs a worker of a pool may take now; what somebody else has in hand is his.
+SELECT seq, id, chain, shape, keys, expected, timeout, queued_at FROM run
+WHERE id = ANY(:ids) AND state = 'QUEUED' AND pool = :pool AND shape = ANY(:shapes)
+ORDER BY id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED;

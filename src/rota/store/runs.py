@@ -1,0 +1,256 @@
+"""Runs: found, cancelled, resolved, held and moved by people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rota.domain.errors import Conflict, Invalid, NotFound
+from rota.domain.gates import held, hold_key
+from rota.domain.ids import JobId, RunId
+from rota.domain.run import Attempt, LateResult, Run
+from rota.domain.states import FINAL_STATES, WAITING_STATES, RunState, is_final
+from rota.ports.records import RunQuery
+from rota.ports.work import Progress
+from rota.store import hooks
+from rota.store.chains import ChainKey, chain_of
+from rota.store.dependencies import leave_ends
+from rota.store.gates import lock_gates_of_jobs
+from rota.store.joining import of_each, together
+from rota.store.releases import release_jobs
+from rota.store.rows import (
+    attempt_from,
+    late_result_from,
+    like_pattern,
+    optional_micros,
+    reasons_to,
+    run_from,
+    to_json,
+)
+from rota.store.script import Many, Query, Row, Script, query
+from rota.store.tx import Tx
+from rota.store.waits import cancel, pass_gates_again
+
+_RESOLUTION_CAUSES = {
+    RunState.COMPLETED: "resolved",
+    RunState.FAILED: "resolved",
+    RunState.SCHEDULED: "",
+}
+_NO_POOL = ("",)  # one value, as lists of one are looked for fastest in SQLite
+_LOOKED_AT = 10  # times as many runs as are wanted: most may have been skipped
+
+
+def cancel_all(tx: Tx, runs: Sequence[RunId], *, actor: str) -> Script[frozenset[RunId]]:
+    """Cancel what waits, ask what is live to stop."""
+    yield from lock_gates_of_jobs(runs)
+    concerned = yield from cancel(tx, runs, actor)
+    yield from release_jobs(tx, set(concerned.values()))
+    return frozenset(concerned)
+
+
+def resolve(tx: Tx, run: RunId, state: RunState, *, actor: str) -> Script[None]:
+    """A person ends the doubt about an UNKNOWN run."""
+    if state not in _RESOLUTION_CAUSES:
+        raise Invalid(f"an unknown run cannot become {state.lower()}", code="bad_resolution")
+    carts = (yield from hooks.lock_carts([run])) if state is not RunState.COMPLETED else []
+    gates = yield from lock_gates_of_jobs([run])
+    rows = yield query("runs_to_change", ids=[run])
+    if not rows:
+        raise NotFound(f"no run {run}", code="run_not_found")
+    if rows[0]["state"] != RunState.UNKNOWN:
+        raise Conflict(f"run {run} is {rows[0]['state'].lower()}, not unknown", code="not_unknown")
+    is_final_now = is_final(state)
+    values = (
+        state,
+        _RESOLUTION_CAUSES[state],
+        None if is_final_now else tx.now,
+        tx.now if is_final_now else None,
+        int(state is RunState.FAILED),
+        run,
+    )
+    yield Many("resolve_run", [values])
+    yield tx.record("run.resolved", [run], actor=actor, state=state)
+    tx.effects.times = not is_final_now
+    tx.effects.carts = rows[0]["cart"] is not None
+    tx.effects.keys = rows[0]["keys"] is not None
+    if is_final_now:
+        tx.effects.ends[rows[0]["job"], state] += 1
+    if state is RunState.COMPLETED:
+        awaited = yield query("awaited_jobs", ids=[rows[0]["job_id"]])
+        yield from leave_ends(tx, [run] if any(row["is_followed"] for row in awaited) else [])
+    yield from hooks.runs_ended(tx, carts, gates)
+    yield from release_jobs(tx, [rows[0]["job_id"]])
+
+
+def record_progress(tx: Tx, session: str, items: Sequence[Progress]) -> Script[None]:
+    """How far runs are; what is stale is ignored."""
+    values = [
+        (
+            to_json({"done": item.done, "total": item.total, "message": item.message}),
+            item.run,
+            item.attempt,
+            session,
+        )
+        for item in sorted(items, key=lambda item: item.run)
+    ]
+    yield Many("set_progress", values, exactly=False)
+
+
+def hold(tx: Tx, run: RunId, *, actor: str) -> Script[None]:
+    """A waiting run goes nowhere from here on; others get its slot, not its place in its job."""
+    row = yield from _lock_waiting(run)
+    if row["blocked_on"] == hold_key(run):
+        return
+    admission = held(run, actor)
+    yield Many("hold_run", [(admission.blocked_on, reasons_to(admission.reasons), run)])
+    yield tx.record("run.held", [run], actor=actor)
+    if row["state"] != RunState.BLOCKED:
+        yield tx.record("run.blocked", [run], actor=actor)
+    tx.effects.keys = row["keys"] is not None
+    if row["state"] == RunState.QUEUED:
+        tx.effects.lines.leave([row["chain"]])
+        yield from release_jobs(tx, [row["job_id"]])
+
+
+def let_go(tx: Tx, run: RunId, *, actor: str) -> Script[None]:
+    """The end of such a hold."""
+    row = yield from _lock_waiting(run)
+    if row["blocked_on"] != hold_key(run):
+        raise Conflict(
+            f"nobody holds run {run}", code="run_not_held", hint=f"rota run show {run} tells why"
+        )
+    yield tx.record("run.let_go", [run], actor=actor)
+    yield from pass_gates_again(tx, [row], actor=actor)
+
+
+def set_priority(tx: Tx, run: RunId, priority: int, *, actor: str) -> Script[None]:
+    """A waiting run stands in another line, where it is as old as before."""
+    row = yield from _lock_waiting(run)
+    before = chain_of(row)
+    line = ChainKey(before.pool, priority, before.share)
+    yield Many("set_priority", [(priority, line.id, run)])
+    yield tx.record(
+        "run.prioritised", [run], actor=actor, priority=priority, before=before.priority
+    )
+    tx.effects.keys = row["keys"] is not None  # who waits for them goes by priority
+    if row["state"] == RunState.QUEUED:
+        tx.effects.lines.leave([before.id])
+        tx.effects.queued(line, run, row["seq"])
+
+
+def _lock_waiting(run: RunId) -> Script[Row]:
+    """A run that waits, locked with the gates of its job: whoever claims it waits, or was first."""
+    yield from lock_gates_of_jobs([run])
+    rows = yield query("waiting_runs_to_change", ids=[run])
+    if not rows:
+        raise NotFound(f"no run {run}", code="run_not_found", hint="rota run list shows them")
+    if rows[0]["state"] not in WAITING_STATES:
+        raise Conflict(
+            f"run {run} is {rows[0]['state'].lower()}: it does not wait any more",
+            code="run_not_waiting",
+            hint=f"rota run show {run}",
+        )
+    return rows[0]
+
+
+def find(wanted: RunQuery, /) -> Script[list[Run]]:
+    states = yield from _states(wanted)
+    rows = yield _runs_query(wanted, states)
+    return [run_from(row) for row in rows]
+
+
+def _states(wanted: RunQuery) -> Script[Mapping[str, Any]]:
+    """Which states, and where the queued ones of them: some may count as blocked."""
+    states = set(wanted.states)
+    kept = {"states": states, "queued": "anywhere", "unserved": _NO_POOL}
+    if wanted.served is None or (RunState.QUEUED in states) == (RunState.BLOCKED in states):
+        return kept
+    rows = yield query("waiting_pools")
+    unserved = {row["pool"] for row in rows}.difference(wanted.served)
+    if not unserved:
+        return kept
+    if RunState.QUEUED in states:
+        return {**kept, "queued": "served", "unserved": unserved}
+    return {"states": states | {RunState.QUEUED}, "queued": "unserved", "unserved": unserved}
+
+
+def _runs_query(wanted: RunQuery, states: Mapping[str, Any]) -> Query:
+    """Each way to look has its own statement, so that an index leads."""
+    if wanted.ids is not None:
+        return query("select_runs_by_id", ids=wanted.ids, project=wanted.project)
+    if wanted.id_prefix is not None:
+        return query(
+            "select_runs_by_prefix",
+            id_from=wanted.id_prefix,
+            id_to=wanted.id_prefix + "\x7f",
+            project=wanted.project,
+            limit=wanted.limit,
+        )
+    filters = {
+        "project": wanted.project,
+        "before_seq": sys.maxsize if wanted.before_seq is None else wanted.before_seq,
+        **states,
+        "trigger": wanted.trigger,
+        "since": optional_micros(wanted.since),
+        "until": optional_micros(wanted.until),
+        "limit": wanted.limit,
+    }
+    job_like = like_pattern(wanted.job_like)
+    any_state = int(not wanted.states)
+    if wanted.backfill is not None:
+        return query(
+            "select_runs_of_backfill",
+            backfill=wanted.backfill,
+            job=wanted.job_id,
+            job_like=job_like,
+            any_state=any_state,
+            **filters,
+        )
+    if wanted.cart is not None:
+        return query(
+            "select_runs_of_cart",
+            cart=wanted.cart,
+            job=wanted.job_id,
+            job_like=job_like,
+            any_state=any_state,
+            **filters,
+        )
+    if wanted.states and FINAL_STATES.isdisjoint(wanted.states):
+        return query("select_active_runs", job=wanted.job_id, job_like=job_like, **filters)
+    if wanted.job_id is not None:
+        return query("select_runs_of_job", job=wanted.job_id, any_state=any_state, **filters)
+    return query("select_runs", job_like=job_like, any_state=any_state, **filters)
+
+
+def attempts(run: RunId) -> Script[list[Attempt]]:
+    """Earlier attempts, and the latest one, which its run carries."""
+    rows = yield query("select_attempts", run=run)
+    earlier = [attempt_from(row) for row in rows]
+    latest = yield query("latest_attempt", run=run)
+    if latest and latest[0]["number"] > len(earlier):
+        earlier.append(attempt_from(latest[0]))
+    return earlier
+
+
+def late_results(run: RunId) -> Script[list[LateResult]]:
+    rows = yield query("select_late_results", run=run)
+    return [late_result_from(row) for row in rows]
+
+
+def any_queued(runs: Sequence[str]) -> Script[bool]:
+    rows = yield query("any_queued", ids=runs)
+    return bool(rows)
+
+
+def start_delays(job: JobId, limit: int) -> Script[list[float]]:
+    rows = yield query("latest_delays", job=job, limit=limit, looked_at=limit * _LOOKED_AT)
+    return [row["delay"] / 1e6 for row in rows]
+
+
+def runs_by_id(queries: Sequence[RunQuery]) -> Script[list[list[Run]]]:
+    """What each of these finds by id; all in one project."""
+    wanted = [each.ids or () for each in queries]
+    found = yield from find(replace(queries[0], ids=together(wanted)))
+    return of_each({run.id: run for run in found}, wanted)

@@ -1,0 +1,169 @@
+"""Schedules: which are due, which wait, and how their due times were answered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+
+from rota.domain.errors import Conflict
+from rota.domain.ids import JobId, RunId, instant, micros
+from rota.domain.job import Job
+from rota.domain.lateness import LONGEST_WAIT, Congestion
+from rota.domain.states import Cause, RunState, seen_state
+from rota.ports.records import DueSchedule, EndedWait, LedgerEntry, Rearmed, Unanswered
+from rota.store.backfills import with_backfills
+from rota.store.gates import LockGates
+from rota.store.rows import job_from, optional_instant, optional_micros
+from rota.store.script import Many, Script, query
+from rota.store.sessions import served_pools
+from rota.store.tx import Tx
+
+_PATIENCE = LONGEST_WAIT // LONGEST_WAIT.resolution
+
+
+def moved_meanwhile(job: str) -> Conflict:
+    """A change was prepared for a schedule that is no longer there."""
+    return Conflict(f"job {job} fired meanwhile", code="schedule_moved", hint="try again")
+
+
+def rearm(tx: Tx, rearmed: Sequence[Rearmed], hold: LockGates) -> Script[None]:
+    """Give schedules their due time after a run that has ended; what moved meanwhile stays."""
+    held = yield from hold({each.job_id for each in rearmed})
+    values = [
+        (optional_micros(r.next_at), r.job_id, r.schedule_version)
+        for r in rearmed
+        if r.job_id in held
+    ]
+    yield Many("rearm_schedule", values, exactly=False)
+    tx.effects.times = True
+
+
+def answered_to(unanswered: Sequence[Unanswered]) -> int:
+    """The latest due time of these stretches; 0: there is none."""
+    return max((micros(stretch.last) for stretch in unanswered), default=0)
+
+
+def insert_unanswered(stretches: Iterable[tuple[JobId, Sequence[Unanswered]]]) -> Script[None]:
+    """Record due times that got no run."""
+    rows = [
+        (
+            job,
+            optional_micros(s.previous),
+            s.state,
+            s.cause,
+            micros(s.first),
+            micros(s.last),
+            s.count,
+        )
+        for job, unanswered in stretches
+        for s in unanswered
+    ]
+    if rows:
+        yield Many("insert_unanswered", rows)
+
+
+def congested_jobs(now: int) -> Script[dict[JobId, Congestion]]:
+    """What was let go and is not final, of jobs where somebody may have to look."""
+    rows = yield query("congested_jobs", now=now, long_ago=now - _PATIENCE)
+    return {
+        JobId(row["job_id"]): Congestion(
+            row["waiting"],
+            row["newest_cause"] == Cause.OVERLAP,
+            instant(row["oldest_release_at"]),
+            row["expected_seconds"],
+        )
+        for row in rows
+    }
+
+
+def mark_stuck(
+    tx: Tx, stuck: Mapping[JobId, Congestion], congested: Collection[JobId]
+) -> Script[list[JobId]]:
+    """Begin an episode for each job that is stuck, and end those of jobs that are free again."""
+    rows = yield query("begin_stuck", ids=stuck, now=tx.now)
+    begun = [JobId(row["id"]) for row in rows]
+    for job in begun:
+        seen = stuck[job]
+        yield tx.record(
+            "job.stuck",
+            [job],
+            actor="scheduler",
+            waiting=seen.waiting,
+            oldest_release_at=seen.oldest_release_at,
+        )
+    over = yield query("end_stuck", ids=congested)
+    if over:
+        yield tx.record("job.drained", [row["id"] for row in over], actor="scheduler")
+    return begun
+
+
+def due_schedules(
+    before: datetime, limit: int, shards: Collection[int]
+) -> Script[list[DueSchedule]]:
+    rows = yield query("due_schedules", before=micros(before), limit=limit, shards=shards)
+    return [
+        DueSchedule(
+            job_id=JobId(row["job_id"]),
+            next_at=instant(row["next_at"]),
+            schedule_version=row["schedule_version"],
+            job_version=row["job_version"],
+            anchor=instant(row["anchor"]),
+            shard=row["shard"],
+        )
+        for row in rows
+    ]
+
+
+def ended_waits(limit: int) -> Script[list[EndedWait]]:
+    rows = yield query("ended_waits", limit=limit)
+    return [
+        EndedWait(
+            job_id=JobId(row["job_id"]),
+            schedule_version=row["schedule_version"],
+            job_version=row["job_version"],
+            anchor=instant(row["anchor"]),
+            ended_at=instant(row["ended_at"]),
+        )
+        for row in rows
+    ]
+
+
+def ended_pauses(now: int, limit: int) -> Script[list[Job]]:
+    rows = yield query("ended_pauses", now=now, limit=limit)
+    return [job_from(row) for row in rows]
+
+
+def next_pause_end(now: int) -> Script[datetime | None]:
+    [row] = yield query("next_pause_end", now=now)
+    return optional_instant(row["ends_at"])
+
+
+def next_eligible_at() -> Script[datetime | None]:
+    [row] = yield query("next_eligible")
+    return optional_instant(row["eligible_at"])
+
+
+def ledger(job: JobId, since: datetime, until: datetime, limit: int) -> Script[list[LedgerEntry]]:
+    bounds = {"job": job, "since": micros(since), "until": micros(until), "limit": limit}
+    runs = yield query("select_ledger_runs", **bounds)
+    served = yield from served_pools()
+    stretches = yield query("select_unanswered", **bounds)
+    entries = [
+        LedgerEntry(
+            instant(r["due_at"]),
+            instant(r["due_at"]),
+            1,
+            seen_state(RunState(r["state"]), is_served=r["pool"] in served),
+            r["cause"],
+            RunId(r["id"]),
+        )
+        for r in runs
+    ]
+    entries += [
+        LedgerEntry(
+            instant(s["first"]), instant(s["last"]), s["count"], s["state"], s["cause"], None
+        )
+        for s in stretches
+    ]
+    entries = sorted(entries, key=lambda entry: entry.first)[:limit]
+    return (yield from with_backfills(job, entries))

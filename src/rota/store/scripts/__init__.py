@@ -1,1 +1,0 @@
-"""The transactions, one module a concern. Decisions come from `rota.domain`."""

@@ -1,0 +1,307 @@
+"""Workers arriving, renewing, leaving and vanishing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import timedelta
+from enum import Enum
+from typing import TypeAlias
+
+import structlog
+
+from rota.domain.errors import NotFound
+from rota.domain.ids import SessionId, instant, new_session_id
+from rota.domain.states import RunState
+from rota.ports.records import Heartbeat, Renewal, Session
+from rota.ports.work import Fence, Hello, Start, StartAnswer
+from rota.store.ends import LEFT, MISLAID, VANISHED, Loss, forget_lone_shapes, lose
+from rota.store.output import tear_output
+from rota.store.pools import used_by
+from rota.store.rows import duration, session_from, to_json
+from rota.store.script import Many, Row, Script, lock, query
+from rota.store.tx import Tx
+
+log = structlog.get_logger()
+
+# Sessions with the beats after which nothing was heard of them; None: the session is over, but
+# holds something.
+Silent: TypeAlias = Mapping[SessionId, int | None]
+Reaped: TypeAlias = frozenset[SessionId]
+
+_REMEMBERED = timedelta(days=90) // timedelta(microseconds=1)  # runs show until then who had them
+_MAX_PRESENCES = 100
+_MAX_SESSIONS = 1_000
+
+
+def register(tx: Tx, hello: Hello, lease: timedelta, server: str = "") -> Script[Session]:
+    """A worker arrives; what its earlier life held is lost at once if that is provably over."""
+    if hello.succeeds:
+        yield from _end_earlier_life(tx, hello)
+    session = new_session_id()
+    lease_micros = lease // timedelta(microseconds=1)
+    yield query(
+        "insert_session",
+        id=session,
+        worker=hello.worker,
+        pool=hello.pool,
+        slots=hello.slots,
+        labels=to_json(dict(hello.labels)),
+        resources=to_json(dict(hello.resources)),
+        functions=to_json(hello.functions),
+        guard_mode=hello.guard_mode,
+        version=hello.version,
+        lease=lease_micros,
+        now=tx.now,
+        expires_at=tx.now + lease_micros,
+        server=server,
+    )
+    tx.effects.offers.add(hello.pool)
+    yield tx.record("worker.registered", [session], actor=hello.worker, pool=hello.pool)
+    [row] = yield query("session", id=session)
+    return session_from(row)
+
+
+def _end_earlier_life(tx: Tx, hello: Hello) -> Script[None]:
+    """Only the session that it names: others of its name may be alive somewhere else."""
+    session = hello.succeeds
+    if (yield query("live_session_of", id=session, worker=hello.worker)):
+        yield from _end(tx, [session], VANISHED)
+        yield tx.record("worker.lost", [session], actor=hello.worker, workers=[hello.worker])
+
+
+def resume(tx: Tx, hello: Hello, server: str = "") -> Script[Session | None]:
+    """A worker is back; whatever its former server claims from now on is stale."""
+    session = hello.resumes
+    yield lock("sessions", ids=[session])
+    resumed = yield query(
+        "resume_session",
+        id=session,
+        worker=hello.worker,
+        pool=hello.pool,
+        server=server,
+        now=tx.now,
+    )
+    if not resumed:
+        return None
+    [row] = yield query("session", id=session)
+    return session_from(row)
+
+
+def renew(tx: Tx, session: SessionId, *, stopping: bool) -> Script[Renewal]:
+    """Prolong the lease; the answer carries what the store knows the session holds."""
+    renewed = yield query("renew_session", id=session, now=tx.now, stopping=int(stopping))
+    if not renewed:
+        return Renewal(alive=False, now=instant(tx.now))
+    held = yield query("held_runs", sessions=[session])
+    return Renewal(
+        alive=True,
+        now=instant(tx.now),
+        cancel=tuple(_fence(row) for row in held if row["cancel_at"] is not None),
+        held=tuple(_fence(row) for row in held),
+        stream=renewed[0]["stream"],
+        draining=bool(renewed[0]["draining"]),
+    )
+
+
+def _fence(row: Row) -> Fence:
+    return Fence(row["id"], row["attempt"])
+
+
+def orphaned() -> Script[list[SessionId]]:
+    """Sessions that are over but still hold runs, or output that will not come."""
+    return [SessionId(row["id"]) for row in (yield query("orphaned_sessions"))]
+
+
+def reap(tx: Tx, silent: Silent) -> Script[frozenset[SessionId]]:
+    """End those of these sessions that have expired, and those that are over already."""
+    over = [session for session, beats in silent.items() if beats is None]
+    expected_beats = {s: beats for s, beats in silent.items() if beats is not None}
+    gone = yield from _gone(tx.now, expected_beats)
+    if gone:
+        yield lock("sessions", ids=sorted({*gone, *over}))
+        gone = yield from _gone(tx.now, {session: expected_beats[session] for session in gone})
+    yield from _end(tx, [*gone, *over], VANISHED)
+    if gone:
+        yield tx.record("worker.lost", list(gone), actor="reaper", workers=sorted(gone.values()))
+    return frozenset(gone)
+
+
+def _gone(now: int, expected_beats: Mapping[SessionId, int]) -> Script[dict[SessionId, str]]:
+    """Sessions that have expired without another beat, with their workers."""
+    expired = yield query("expired_sessions", ids=expected_beats, now=now)
+    return {
+        SessionId(row["id"]): row["worker"]
+        for row in expired
+        if expected_beats[row["id"]] == row["beats"]
+    }
+
+
+def end_session(tx: Tx, session: SessionId) -> Script[None]:
+    """A worker says goodbye."""
+    yield lock("sessions", ids=[session])
+    rows = yield query("session", id=session)
+    if rows and rows[0]["alive"]:
+        yield from _end(tx, [session], LEFT)
+        yield tx.record("worker.left", [session], actor=rows[0]["worker"])
+
+
+def _end(tx: Tx, sessions: Collection[str], loss: Loss) -> Script[None]:
+    """Sessions are over: nobody claims for them any more, and what they hold is lost."""
+    if not sessions:
+        return
+    yield lock("sessions", ids=sorted(sessions))
+    ended = yield query("end_sessions", ids=sessions)
+    tx.effects.offers.update(row["pool"] for row in ended)
+    held = yield query("held_runs", sessions=sessions)
+    pending = yield query("runs_with_pending_output", sessions=sessions)
+    yield from lose(tx, held, loss, beside=[row["id"] for row in pending])
+    if held or pending:
+        yield from tear_output(sessions)
+
+
+def forget(tx: Tx, limit: int) -> Script[int]:
+    """Presences that ended long ago; returns how many. And what only lost ones left behind."""
+    yield from forget_lone_shapes()
+    forgotten = yield query("forget_sessions", before=tx.now - _REMEMBERED, limit=limit)
+    return len(forgotten)
+
+
+def lose_leased(tx: Tx, session: SessionId, fences: Sequence[Fence]) -> Script[None]:
+    """Attempts that a live worker does not know although it should."""
+    wanted = {(fence.run, fence.attempt) for fence in fences}
+    held = yield query("held_runs", sessions=[session])
+    rows = [row for row in held if (row["id"], row["attempt"]) in wanted]
+    yield from lose(tx, rows, MISLAID)
+
+
+def start(tx: Tx, session: SessionId, starts: Sequence[Start]) -> Script[StartAnswer]:
+    """PROCESSING, durable. A cancel that came first wins."""
+    rows = yield query("runs_to_change", ids={start.run for start in starts})
+    by_id = {row["id"]: row for row in rows}
+    answers: dict[Fence, _Permit] = {}
+    fresh: list[tuple[int, str, int, str]] = []
+    for item in {Fence(start.run, start.attempt): start for start in starts}.values():
+        row = by_id.get(item.run)
+        permit = _permit(row, session, item)
+        answers[Fence(item.run, item.attempt)] = permit
+        if row is not None and permit is _Permit.GRANTED and row["state"] == RunState.CLAIMED:
+            started_at = max(row["claimed_at"], min(item.started_at, tx.now))
+            fresh.append((started_at, item.run, item.attempt, session))
+    if fresh:
+        yield Many("start_runs", fresh)
+        yield tx.record_quietly("run.started", [run for _, run, _, _ in fresh], actor=session)
+    return StartAnswer(
+        *(tuple(f for f, given in answers.items() if given is permit) for permit in _Permit)
+    )
+
+
+class _Permit(Enum):
+    """In the order of `StartAnswer`."""
+
+    GRANTED = 1
+    CANCELLED = 2
+    REFUSED = 3
+
+
+def _permit(row: Row | None, session: SessionId, item: Start) -> _Permit:
+    if row is None or (row["session"], row["attempt"]) != (session, item.attempt):
+        return _Permit.REFUSED
+    if row["state"] == RunState.PROCESSING:
+        return _Permit.GRANTED  # the answer to the first request was lost
+    if row["state"] != RunState.CLAIMED:
+        return _Permit.REFUSED
+    return _Permit.GRANTED if row["cancel_at"] is None else _Permit.CANCELLED
+
+
+def drain(tx: Tx, name: str, *, actor: str) -> Script[None]:
+    """From here on no claim gives it anything."""
+    drained = yield query("drain_worker", name=name, actor=actor, now=tx.now)
+    presences = yield from _presences(name)
+    yield lock("sessions", ids=sorted(_live(presences)))  # a claim under way comes before
+    if drained:
+        yield tx.record("worker.drained", _live(presences), actor=actor, workers=[name])
+
+
+def undrain(tx: Tx, name: str, *, actor: str) -> Script[None]:
+    """It may have work again; its pools are told."""
+    presences = yield from _presences(name)
+    undrained = yield query("undrain_worker", name=name)
+    if not undrained:
+        return
+    yield tx.record("worker.undrained", _live(presences), actor=actor, workers=[name])
+    tx.effects.reopened.update(row["pool"] for row in presences if row["alive"])
+
+
+def _presences(worker: str) -> Script[list[Row]]:
+    rows = yield query("presences_of_worker", worker=worker, limit=_MAX_PRESENCES)
+    if not rows:
+        raise NotFound(
+            f"no worker is named {worker}",
+            code="worker_not_found",
+            hint="rota worker list --all shows the names",
+        )
+    return list(rows)
+
+
+def _live(presences: list[Row]) -> list[str]:
+    return [row["id"] for row in presences if row["alive"]]
+
+
+def served_pools() -> Script[frozenset[str]]:
+    """The pools that have workers."""
+    rows = yield query("served_pools")
+    return frozenset(row["pool"] for row in rows)
+
+
+def find(*, alive_only: bool) -> Script[list[Session]]:
+    rows = yield query("select_sessions", any=int(not alive_only), limit=_MAX_SESSIONS)
+    used = yield from used_by([row for row in rows if row["held"]])
+    return [session_from(row, row["held"], used.get(row["id"])) for row in rows]
+
+
+def heartbeats() -> Script[list[Heartbeat]]:
+    rows = yield query("heartbeats")
+    return [Heartbeat(row["id"], row["beats"], duration(row["lease"])) for row in rows]
+
+
+def cancels(session: SessionId) -> Script[tuple[Fence, ...]]:
+    rows = yield query("held_runs", sessions=[session])
+    return tuple(Fence(row["id"], row["attempt"]) for row in rows if row["cancel_at"] is not None)
+
+
+def served_pools_for_all(callers: Sequence[None]) -> Script[list[frozenset[str]]]:
+    """The pools that have workers, for all who ask."""
+    return [(yield from served_pools())] * len(callers)
+
+
+class Reaping:
+    """Ends sessions in one transaction; if that fails, each in one of its own."""
+
+    def __init__(
+        self, reap: Callable[[Silent], Awaitable[Reaped]], check: Callable[[], Awaitable[object]]
+    ) -> None:
+        self._reap = reap
+        self._check = check  # raises if it is the store that fails
+        self._told: set[SessionId] = set()
+
+    async def reap(self, silent: Silent) -> Reaped:
+        """Those that ended. One that cannot end is logged once, and left."""
+        self._told &= silent.keys()
+        if not silent:
+            return frozenset()
+        try:
+            return await self._reap(silent)
+        except Exception:  # noqa: BLE001 - whatever it is, those it is not about go on
+            await self._check()
+        reaped = [await self._reap_alone(session, beats) for session, beats in silent.items()]
+        return frozenset[SessionId]().union(*reaped)
+
+    async def _reap_alone(self, session: SessionId, beats: int | None) -> Reaped:
+        try:
+            return await self._reap({session: beats})
+        except Exception as error:
+            await self._check()
+            if session not in self._told:
+                self._told.add(session)
+                log.error("session.cannot_end", session=session, error=str(error), exc_info=True)
+            return frozenset()

@@ -1,0 +1,105 @@
+-- name: runs_with_pending_output
+-- Runs of which an attempt ended in these sessions, with output that is still on the worker.
+SELECT id FROM run WHERE session = ANY(:sessions) AND output_state = 'pending'
+UNION SELECT run_id FROM attempt WHERE session = ANY(:sessions) AND output_state = 'pending';
+
+-- name: start_runs
+-- Execution begins.
+UPDATE run SET state = 'PROCESSING', started_at = :started_at,
+    first_started_at = coalesce(first_started_at, :started_at)
+WHERE id = :id AND state = 'CLAIMED' AND attempt = :attempt AND session = :session;
+
+-- name: session
+-- A worker's presence.
+SELECT session.*, (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining
+FROM session WHERE id = :id;
+
+-- name: insert_session
+-- A worker arrives.
+INSERT INTO session (id, worker, pool, slots, labels, functions, guard_mode, version, lease,
+    registered_at, expires_at, server, resources)
+VALUES (:id, :worker, :pool, :slots, :labels, :functions, :guard_mode, :version, :lease,
+    :now, :expires_at, :server, :resources);
+
+-- name: resume_session
+-- A worker has connected anew to the session it had, if that is still alive and its own.
+UPDATE session SET stream = stream + 1, server = :server, expires_at = :now + lease,
+    beats = beats + 1, stopping = 0
+WHERE id = :id AND worker = :worker AND pool = :pool AND alive = 1
+RETURNING id;
+
+-- name: live_session_of
+-- A presence, if it is that worker's and not over.
+SELECT id FROM session WHERE id = :id AND worker = :worker AND alive = 1;
+
+-- name: renew_session
+-- The lease is prolonged, if the session is still alive.
+UPDATE session SET expires_at = :now + lease, beats = beats + 1, stopping = :stopping
+WHERE id = :id AND alive = 1
+RETURNING stream, (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining;
+
+-- name: expired_sessions
+-- Sessions whose lease has ended, locked.
+SELECT id, worker, beats FROM session WHERE id = ANY(:ids) AND alive = 1 AND expires_at < :now;
+
+-- name: end_sessions
+-- These sessions are over.
+UPDATE session SET alive = 0 WHERE id = ANY(:ids) AND alive = 1 RETURNING pool;
+
+-- name: held_runs
+-- What sessions hold.
+SELECT id, attempt, session, cancel_at FROM run
+WHERE session = ANY(:sessions) AND state IN ('CLAIMED', 'PROCESSING') ORDER BY seq;
+
+-- name: orphaned_sessions
+-- Sessions that are over or missing, but still hold runs, or output that nobody will send.
+SELECT run.session AS id FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.state IN ('CLAIMED', 'PROCESSING') AND coalesce(session.alive, 0) = 0
+UNION SELECT run.session FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.output_state = 'pending' AND coalesce(session.alive, 0) = 0
+UNION SELECT attempt.session FROM attempt LEFT JOIN session ON session.id = attempt.session
+WHERE attempt.output_state = 'pending' AND coalesce(session.alive, 0) = 0;
+
+-- name: select_sessions
+-- Workers, the newest first.
+SELECT session.*, (SELECT count(*) FROM run WHERE run.session = session.id
+    AND run.state IN ('CLAIMED', 'PROCESSING')) AS held,
+    (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining
+FROM session WHERE (:any = 1 OR alive = 1) ORDER BY registered_at DESC, id LIMIT :limit;
+
+-- name: served_pools
+-- The pools that have workers.
+SELECT DISTINCT pool FROM session WHERE alive = 1 AND stopping = 0;
+
+-- name: heartbeats
+-- How often each live session was renewed.
+SELECT id, beats, lease FROM session WHERE alive = 1;
+
+-- name: forget_sessions
+-- Presences that were over at the given time and left nothing to be settled. Those of a drained worker
+-- stay, as its name is known by them.
+DELETE FROM session WHERE id IN (SELECT session.id FROM session
+    WHERE alive = 0 AND expires_at < :before
+        AND NOT EXISTS (SELECT 1 FROM run
+            WHERE run.session = session.id AND run.state IN ('CLAIMED', 'PROCESSING'))
+        AND NOT EXISTS (SELECT 1 FROM run
+            WHERE run.session = session.id AND run.output_state = 'pending')
+        AND NOT EXISTS (SELECT 1 FROM attempt
+            WHERE attempt.session = session.id AND attempt.output_state = 'pending')
+        AND NOT EXISTS (SELECT 1 FROM drained_worker WHERE drained_worker.name = session.worker)
+    LIMIT :limit)
+RETURNING id;
+
+-- name: drain_worker
+-- A worker gets nothing new, also in its next life.
+INSERT INTO drained_worker (name, drained_by, drained_at) VALUES (:name, :actor, :now)
+ON CONFLICT (name) DO NOTHING RETURNING name;
+
+-- name: undrain_worker
+-- A worker gets work again.
+DELETE FROM drained_worker WHERE name = :name RETURNING name;
+
+-- name: presences_of_worker
+-- Where a worker is or was, the newest first.
+SELECT id, pool, alive FROM session WHERE worker = :worker
+ORDER BY alive DESC, registered_at DESC LIMIT :limit;

@@ -1,0 +1,19 @@
+-- name: count_served
+-- How much a pool has served.
+INSERT INTO pool (name, served) VALUES (:pool, :served)
+ON CONFLICT (name) DO UPDATE SET served = pool.served + excluded.served;
+
+-- name: insert_event
+-- One batch transition or change.
+INSERT INTO event (kind, at, actor, project, ids, data) VALUES (:kind, :now, :actor, :project, :ids, :data);
+
+-- name: count_ends
+-- How many runs of a job ended in a state.
+INSERT INTO tally (job, state, count) VALUES (:job, :state, :count)
+ON CONFLICT (job, state) DO UPDATE SET count = tally.count + excluded.count;
+
+-- name: count_delays
+-- How late runs of a pool had started, by bucket.
+INSERT INTO start_delay (pool, up_to, count, seconds) VALUES (:pool, :up_to, :count, :seconds)
+ON CONFLICT (pool, up_to) DO UPDATE SET count = start_delay.count + excluded.count,
+    seconds = start_delay.seconds + excluded.seconds;

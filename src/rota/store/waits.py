@@ -1,0 +1,226 @@
+"""Runs that wait: entering the queue, passing the gates again, ending without an attempt."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from rota.domain.gates import Admission
+from rota.domain.ids import RunId
+from rota.domain.job import RunRules
+from rota.domain.run import Trigger
+from rota.domain.states import LEASED_STATES, WAITING_STATES, Cause, RunState
+from rota.store.chains import chain_of
+from rota.store.keys import admit, ask_of, promise, wait_for_keys
+from rota.store.pools import Crews, PoolShape
+from rota.store.rows import reasons_to
+from rota.store.script import Many, Row, Rows, Script, query
+from rota.store.tx import Tx
+
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfWait:
+    """Why runs end that nobody has begun."""
+
+    state: RunState
+    cause: str
+    actor: str = "scheduler"
+
+
+def enqueue(tx: Tx, rows: Sequence[Row]) -> Script[None]:
+    """Waiting runs that passed the gates of their jobs, and now come to those of shared keys.
+
+    What no worker could ever take does not get there.
+    """
+    rows = yield from fitting(tx, rows)
+    asks = [ask_of(row) for row in rows if row["keys"] is not None]
+    short = (yield from admit(tx.now, asks)) if asks else {}
+    if short:
+        held = {row["seq"]: short[row["id"]] for row in rows if row["id"] in short}
+        yield from wait_for_keys(held)
+        yield tx.record("run.blocked", list(short), actor="scheduler")
+        tx.effects.keys = True
+    yield from let_through(tx, [row for row in rows if row["id"] not in short])
+
+
+def let_through(tx: Tx, rows: Sequence[Row]) -> Script[None]:
+    """Waiting runs that passed every gate."""
+    if not rows:
+        return
+    yield Many("queue_run", [(tx.now, row["id"]) for row in rows])
+    yield from promise([ask_of(row) for row in rows if row["keys"] is not None])
+    yield tx.record("run.queued", [row["id"] for row in rows], actor="scheduler")
+    for row in rows:
+        tx.effects.queued(chain_of(row), row["id"], row["seq"])
+
+
+def end_waiting(tx: Tx, runs: Sequence[RunId], end: EndOfWait) -> Script[None]:
+    """End runs without an attempt; those that wait no more are left alone."""
+    rows = yield query("runs_to_change", ids=runs)
+    waiting = [row for row in rows if row["state"] in WAITING_STATES]
+    if not waiting:
+        return
+    ids = [row["id"] for row in waiting]
+    yield Many("end_waiting_run", [(end.state, end.cause, tx.now, run) for run in ids])
+    yield tx.record("run.finished", ids, actor=end.actor, state=end.state, cause=end.cause)
+    tx.effects.ends.update((row["job"], end.state) for row in waiting)
+    tx.effects.lines.leave(row["chain"] for row in waiting)
+    tx.effects.carts |= any(row["cart"] for row in waiting)
+    tx.effects.keys |= any(row["keys"] for row in waiting)
+
+
+def cancel(tx: Tx, runs: Sequence[RunId], actor: str) -> Script[dict[RunId, str]]:
+    """Cancel what waits, ask what is live to stop. Returns the jobs of the runs it concerned."""
+    rows = yield query("runs_to_change", ids=runs)
+    waiting = [row for row in rows if row["state"] in WAITING_STATES]
+    live = [row for row in rows if row["state"] in LEASED_STATES]
+    if waiting:
+        ids = [RunId(row["id"]) for row in waiting]
+        end = EndOfWait(RunState.CANCELLED, Cause.CANCELLED, actor)
+        yield from end_waiting(tx, ids, end)
+    yield from ask_to_stop(tx, [row for row in live if row["cancel_at"] is None], actor)
+    return {RunId(row["id"]): row["job_id"] for row in (*waiting, *live)}
+
+
+def ask_to_stop(tx: Tx, live: Sequence[Row], actor: str) -> Script[None]:
+    """Tell the workers of live runs, given by id and session, that somebody wants them to end."""
+    if not live:
+        return
+    ids = [row["id"] for row in live]
+    yield query("request_cancel", ids=ids, now=tx.now, actor=actor)
+    yield tx.record("run.cancel_requested", ids, actor=actor)
+    tx.effects.sessions.update(row["session"] for row in live)
+
+
+def any_unfit() -> Script[bool]:
+    """Whether runs wait for a worker that could ever take them."""
+    return bool((yield query("unfit_keys")))
+
+
+def release_fitting(tx: Tx, limit: int) -> Script[int]:
+    """Runs pass the gates again for which a worker has come; at most `limit` of each demand."""
+    released = 0
+    keys = {(row["pool"], row["shape"]): row["key"] for row in (yield query("unfit_keys"))}
+    unfit = yield from Crews().unfit(tx.now, keys)  # as it is, whatever anybody remembers
+    for demand in sorted(keys.keys() - unfit.keys()):
+        released += yield from let_waiters_go(tx, keys[demand], limit)
+    return released
+
+
+def fitting(tx: Tx, rows: Sequence[Row]) -> Script[list[Row]]:
+    """Those of these waiting runs that a worker could take; the others wait for one."""
+    unfit = yield from tx.memory.crews.unfit(tx.now, map(_pool_shape, rows))
+    if not unfit:
+        return list(rows)
+    yield from _block(tx, [row for row in rows if _pool_shape(row) in unfit], unfit)
+    return [row for row in rows if _pool_shape(row) not in unfit]
+
+
+def _pool_shape(row: Row) -> PoolShape:
+    return row["pool"], row["shape"]
+
+
+def _block(tx: Tx, rows: Sequence[Row], unfit: Mapping[PoolShape, Admission]) -> Script[None]:
+    yield Many("block_run", [_values(unfit[_pool_shape(row)], row) for row in rows])
+    news = [row["id"] for row in rows if row["state"] != RunState.BLOCKED]
+    if news:
+        yield tx.record("run.blocked", news, actor="scheduler")
+
+
+def _values(admission: Admission, row: Row) -> tuple[str, str | None, str]:
+    """For `block_run`, in its order."""
+    return admission.blocked_on, reasons_to(admission.reasons), row["id"]
+
+
+def pass_gates_again(
+    tx: Tx,
+    rows: Sequence[Row],
+    *,
+    actor: str = "scheduler",
+) -> Script[None]:
+    """BLOCKED runs, locked, come to the gates as if their time had just come."""
+    versions = yield from tx.rules.load({(row["job_id"], row["job_version"]) for row in rows})
+    values = []
+    for row in rows:
+        drop_at = _drop_at(row, versions[row["job_id"], row["job_version"]].rules)
+        values.append((max(tx.now, row["release_at"], row["eligible_at"] or 0), drop_at, row["id"]))
+    yield Many("let_run_go", values)
+    yield tx.record("run.scheduled", [row["id"] for row in rows], actor=actor)
+    tx.effects.times = True
+
+
+def _drop_at(row: Row, rules: RunRules) -> int | None:
+    """When it is too late to start; how long the run might wait where it was is over."""
+    return row["late_at"] if rules.drops_late(Trigger(row["trigger"])) else None
+
+
+def let_waiters_go(tx: Tx, key: str, limit: int) -> Script[int]:
+    """The oldest runs that wait on a key pass the gates again; returns how many."""
+    found = yield query("waiters", key=key, limit=limit)
+    return (yield from let_runs_go(tx, [row["id"] for row in found], key))
+
+
+def let_runs_go(tx: Tx, runs: Sequence[str], key: str) -> Script[int]:
+    """The same for these runs, as far as they still wait on a key that begins so.
+
+    Somebody may have held one since it was found.
+    """
+    if not runs:
+        return 0
+    rows = yield query("waiting_runs_to_change", ids=runs)
+    waiting = [
+        row
+        for row in rows
+        if row["state"] == RunState.BLOCKED and row["blocked_on"].startswith(key)
+    ]
+    if waiting:
+        yield from pass_gates_again(tx, waiting)
+    return len(waiting)
+
+
+def too_late(now: int) -> Script[Rows]:
+    """Runs that may not start any more, with their jobs."""
+    return (yield query("dropped_runs", now=now, limit=_BATCH))
+
+
+def drop_late(tx: Tx, late: Rows) -> Script[set[str]]:
+    """Miss what is too late, under the gates of its jobs; returns these."""
+    runs: dict[Cause, list[RunId]] = defaultdict(list)
+    for row in late:
+        runs[_cause(row)].append(RunId(row["id"]))
+    for cause, missed in runs.items():
+        yield from end_waiting(tx, missed, EndOfWait(RunState.MISSED, cause))
+    return {row["job_id"] for row in late}
+
+
+def _cause(row: Row) -> Cause:
+    """Why it may not start any more: its objective, or the end of its wait for another job."""
+    return Cause.TOO_LATE if row["drop_at"] == row["late_at"] else Cause.DEPENDENCY
+
+
+def end_of_wait(release_at: int, admission: Admission) -> int | None:
+    """When a run is missed that a gate holds; None: it may wait for ever."""
+    if admission.within is None:
+        return None
+    return release_at + admission.within // timedelta(microseconds=1)
+
+
+def earliest(one: int | None, other: int | None) -> int | None:
+    """The first of those that are known."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
+def judge_lateness(tx: Tx) -> Script[int]:
+    """Tell which runs did not start within their objective, each once; returns how many."""
+    rows = yield query("judge_lateness", now=tx.now, limit=_BATCH)
+    late = [row for row in rows if row["is_late"]]
+    if late:
+        jobs = sorted({row["job"] for row in late})
+        yield tx.record("run.late", [row["id"] for row in late], actor="scheduler", jobs=jobs)
+    return len(rows)
