@@ -45,7 +45,7 @@ fmt: dev ## Format the code and mend what lint can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: dev ## Renew the pages that are made from the code
+docs: dev ## Renew the pages and the OpenAPI snapshot that are made from the code
 	$(BIN)/python tools/generate_docs.py
 
 bench: dev ## Measure Rota beside its peers

@@ -1,4 +1,6 @@
-"""Renew what pages of `docs/` take from the code: `python tools/generate_docs.py`.
+"""Renew what pages of `docs/` take from the code, and the snapshot of the OpenAPI document.
+
+    python tools/generate_docs.py
 
 A page is written by hand around blocks that this tool fills:
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import os
 import pkgutil
 import re
@@ -21,6 +24,7 @@ from contextlib import redirect_stdout
 from dataclasses import fields
 from io import StringIO
 from pathlib import Path
+from typing import cast
 
 from cyclopts import App
 from fastapi import APIRouter
@@ -40,11 +44,16 @@ from rota.domain.states import (
     RunEvent,
     RunState,
 )
+from rota.operations.backends import Backends
 from rota.runtime.setting_values import shown
 from rota.runtime.settings import MEANINGS, Settings
-from rota.server.gateway.openapi import role_of
+from rota.server.gateway.app import create_app
+from rota.server.gateway.openapi import openapi_document, role_of
+from rota.server.gateway.settings import GatewaySettings
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+OPENAPI = ROOT / "tests" / "unit" / "gateway" / "openapi.json"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # Options that every command with answers to print has; the page of the CLI tells them once.
@@ -55,14 +64,17 @@ Arrow = tuple[str, str, str]  # from, event, to
 
 
 def main() -> None:
-    """Write every page whose blocks are out of date."""
+    """Write every page whose blocks are out of date, and the snapshot if it is."""
     os.environ["COLUMNS"] = WIDTH
     for page in sorted(DOCS.rglob("*.md")):
-        old = page.read_text("utf-8")
-        new = renewed(old)
-        if new != old:
-            page.write_text(new, "utf-8")
-            print(f"renewed {page.relative_to(DOCS.parent)}")
+        _renew(page, renewed(page.read_text("utf-8")))
+    _renew(OPENAPI, openapi())
+
+
+def _renew(file: Path, new: str) -> None:
+    if not file.exists() or file.read_text("utf-8") != new:
+        file.write_text(new, "utf-8")
+        print(f"renewed {file.relative_to(ROOT)}")
 
 
 def renewed(page: str) -> str:
@@ -116,6 +128,14 @@ def routes() -> str:
             for method in sorted(route.methods or ())
         ],
     )
+
+
+def openapi() -> str:
+    """The OpenAPI document with sorted keys, so that a review shows every change of the API."""
+    settings = GatewaySettings()
+    app = create_app(cast("Backends", None), settings)
+    document = openapi_document(app, settings)
+    return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def transitions() -> str:
