@@ -115,9 +115,7 @@ class Stopwatch:
         self._wait_for_song(self._now())
         runs = [run for name in self._canaries for run in self._runs(name)]
         return max(
-            timedelta(seconds=run.lateness_seconds or 0.0)
-            for run in runs
-            if run.due_at and run.due_at > began
+            timedelta(seconds=run.lateness_seconds or 0.0) for run in runs if run.due_at > began
         )
 
     def _until_served(self, began: datetime | None = None) -> timedelta:
@@ -142,8 +140,8 @@ class Stopwatch:
         return max(self._until(partial(self._fired_at, name, since)) for name in self._canaries)
 
     def _fired_at(self, canary: str, since: datetime) -> datetime | None:
-        fired = [run.created_at for run in self._runs(canary) if run.due_at and run.due_at > since]
-        return min((at for at in fired if at), default=None)
+        fired = [run.created_at for run in self._runs(canary) if run.due_at > since]
+        return min(fired, default=None)
 
     def _runs(self, job: str) -> Sequence[Run]:
         return self._observer.send(calls.list_runs(job=job, limit=_SEEN)).items

@@ -88,7 +88,7 @@ class TestFaithfulness:
             ("stdout", 0, "out"),
             ("stdout", 1, "two"),
         ]
-        times = [line.at for line in lines if line.at is not None]
+        times = [line.at for line in lines]
         assert len(times) == 4
         assert times == sorted(times)
 

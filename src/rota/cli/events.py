@@ -22,7 +22,7 @@ app = App(name="events", help="What happened, as it happens.")
 
 
 def _time(event: Event) -> str:
-    return times.absolute(event.time) if event.time else ""
+    return times.absolute(event.time)
 
 
 def _kind(event: Event) -> str:

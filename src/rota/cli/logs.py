@@ -166,7 +166,7 @@ def _write(out: IO[str], lines: Iterator[LogLine], *, timestamps: bool) -> None:
     is_mid_line = False
     for line in lines:
         stamp = ""
-        if timestamps and line.at and not is_mid_line:
+        if timestamps and not is_mid_line:
             stamp = f"{line.at.astimezone(UTC):%H:%M:%S.%f}"[:-3] + "  "
         is_mid_line = line.continues
         out.write(stamp + inert_output(line.text) + ("" if is_mid_line else "\n"))

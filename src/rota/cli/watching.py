@@ -193,7 +193,7 @@ def _waiting_for(run: RunDetail) -> str:
 
 
 def _waited(run: RunDetail, attempt: Attempt) -> str:
-    if run.queued_at is None or attempt.claimed_at is None or attempt.number != run.attempt:
+    if run.queued_at is None or attempt.number != run.attempt:
         return ""
     waited = (attempt.claimed_at - run.queued_at).total_seconds()
     return f" ({times.length(waited)})" if waited >= 0 else ""

@@ -1,0 +1,47 @@
+"""What all answers have in common.
+
+A server always sends all fields. Defaults are for whoever reads: an older server does not send what
+was added since, and fields that a newer server adds are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+UNSENT = datetime(1970, 1, 1, tzinfo=UTC)  # an instant that every server of this version sends
+
+
+def one_of(*values: str) -> msgspec.Meta:
+    """Mark a text that has one of these values today; a newer server may send others."""
+    return msgspec.Meta(
+        description=f"One of {', '.join(values)}; newer servers may send others.",
+        extra_json_schema={"x-extensible-enum": list(values)},
+    )
+
+
+ChangeWord = Annotated[str, one_of("new", "changed", "unchanged", "removed")]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON object of the API."""
+
+
+class Page(Answer, Generic[T], frozen=True, kw_only=True):
+    """A part of a list."""
+
+    items: tuple[T, ...]
+    next_cursor: str | None = None  # None: this is the last part
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+
+class Health(Answer, frozen=True, kw_only=True):
+    status: Annotated[str, one_of("ok", "ready")]

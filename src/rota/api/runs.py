@@ -1,0 +1,168 @@
+"""Runs and their attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from rota.api.answers import UNSENT, Answer, Instant, one_of
+
+FINAL_STATES = frozenset({"COMPLETED", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"})
+
+RunState = Annotated[
+    str,
+    one_of(
+        "SCHEDULED",
+        "BLOCKED",
+        "QUEUED",
+        "CLAIMED",
+        "PROCESSING",
+        "UNKNOWN",
+        "COMPLETED",
+        "FAILED",
+        "TIMED_OUT",
+        "CANCELLED",
+        "SKIPPED",
+        "MISSED",
+    ),
+]
+Trigger = Annotated[str, one_of("schedule", "manual", "retry", "backfill", "cart", "after")]
+Delivery = Annotated[str, one_of("at_least_once", "at_most_once")]
+AttemptResult = Annotated[
+    str, one_of("COMPLETED", "FAILED", "TIMED_OUT", "CANCELLED", "INTERRUPTED", "LOST")
+]
+OutputState = Annotated[str, one_of("none", "inline", "pending", "stored", "torn")]
+
+
+class Reason(Answer, frozen=True, kw_only=True):
+    """One gate that holds a run."""
+
+    gate: str
+    message: str = ""
+    key: str = ""
+    eligible_at: Instant | None = None  # when it opens by itself; None: unknown or by an event
+    action: str = ""  # what a person can do about it
+
+
+class Progress(Answer, frozen=True, kw_only=True):
+    """How far a run says that it is."""
+
+    done: float = 0.0
+    total: float | None = None  # None: it did not say
+    message: str = ""
+
+
+class Run(Answer, frozen=True, kw_only=True):
+    """One execution of a job, as it stands."""
+
+    id: str
+    project: str = "default"
+    job_id: str = ""
+    job: str = ""
+    job_version: int = 0
+    trigger: Trigger = ""
+    state: RunState
+    due_at: Instant = UNSENT
+    created_at: Instant = UNSENT
+    created_by: str = ""
+    priority: int = 5
+    pool: str = ""
+    delivery: Delivery = ""
+    attempt: int = 0  # number of the latest attempt; 0 before the first
+    max_attempts: int = 1
+    failures: int = 0
+    losses: int = 0
+    is_alone: bool = False  # it lost so many workers that nothing else may go beside it
+    cause: str = ""
+    message: str = ""
+    reasons: tuple[Reason, ...] = ()
+    waiting: str | None = None  # what holds it, in a sentence; None: nothing does
+    eligible_at: Instant | None = None  # not before; None: at any time
+    queued_at: Instant | None = None
+    claimed_at: Instant | None = None
+    started_at: Instant | None = None  # of the latest attempt; None: it has not started
+    first_started_at: Instant | None = None
+    ended_at: Instant | None = None
+    duration_seconds: float | None = None  # of the latest attempt; None until it has ended
+    lateness_seconds: float | None = None  # from due to first start; None: it has not started
+    is_late: bool | None = None  # missed `start_within`; None: no objective, or not judged yet
+    worker: str = ""
+    cancel_requested_at: Instant | None = None  # None: nobody asked it to stop
+    cancel_requested_by: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    inputs: Mapping[str, Any] | None = None
+    outputs: Any = None
+    progress: Progress | None = None  # None: it said nothing
+    retry_of: str | None = None  # id of a run; None: it is no retry by hand
+    follows: str | None = None  # the run whose completion it answers
+    backfill: str | None = None  # None: it is of no backfill
+    cart: str | None = None  # None: it is of no cart
+    item: str | None = None  # its key in that cart; None: of no cart, or the check of one
+    deadline_at: Instant | None = None  # None: it may start however late
+    url: str = ""  # of its page, relative to this server
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in FINAL_STATES
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing more happens by itself: final, or a question for a person."""
+        return self.is_final or self.state == "UNKNOWN"
+
+
+class Step(Answer, frozen=True, kw_only=True):
+    name: str
+    result: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    seconds: float = 0.0
+    tries: int = 1
+
+
+class OutputSummary(Answer, frozen=True, kw_only=True):
+    state: OutputState = "none"
+    bytes: int = 0
+    lines: int = 0
+    truncated: bool = False
+
+
+class Attempt(Answer, frozen=True, kw_only=True):
+    """One try of a run."""
+
+    number: int
+    worker: str = ""
+    result: AttemptResult | None = None  # None: still going
+    claimed_at: Instant = UNSENT
+    started_at: Instant | None = None
+    ended_at: Instant | None = None
+    duration_seconds: float | None = None  # None until it has ended
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""
+    steps: tuple[Step, ...] = ()
+    cpu_seconds: float = 0.0
+    max_memory_bytes: int = 0
+    output: OutputSummary = OutputSummary()
+
+
+class LateResult(Answer, frozen=True, kw_only=True):
+    """A report that came after its lease had ended: refused, and kept aside."""
+
+    attempt: int
+    session: str = ""
+    received_at: Instant = UNSENT
+    result: str = ""
+    message: str = ""
+
+
+class RunDetail(Run, frozen=True, kw_only=True):
+    """A run with its attempts."""
+
+    attempts: tuple[Attempt, ...] = ()
+    late_results: tuple[LateResult, ...] = ()
+
+
+class Batch(Answer, frozen=True, kw_only=True):
+    runs: tuple[str, ...]  # their ids
