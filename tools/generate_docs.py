@@ -13,11 +13,9 @@ A page is written by hand around blocks that this tool fills:
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import os
-import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
@@ -27,10 +25,8 @@ from pathlib import Path
 from typing import cast
 
 from cyclopts import App
-from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
-import rota.server.gateway.routes
 from rota.cli.commands import COMMANDS
 from rota.cli.main import main as run_rota
 from rota.cli.program import build
@@ -47,7 +43,7 @@ from rota.domain.states import (
 from rota.operations.backends import Backends
 from rota.runtime.setting_values import shown
 from rota.runtime.settings import MEANINGS, Settings
-from rota.server.gateway.app import create_app
+from rota.server.gateway.app import api_routers, create_app
 from rota.server.gateway.openapi import openapi_document, role_of
 from rota.server.gateway.settings import GatewaySettings
 
@@ -171,16 +167,10 @@ def _help_page(words: tuple[str, ...]) -> str:
 
 
 def _documented_routes() -> Iterator[APIRoute]:
-    package = rota.server.gateway.routes
-    for found in pkgutil.iter_modules(package.__path__):
-        module = importlib.import_module(f"{package.__name__}.{found.name}")
-        for router in vars(module).values():
-            if isinstance(router, APIRouter):
-                yield from (
-                    route
-                    for route in router.routes
-                    if isinstance(route, APIRoute) and route.include_in_schema
-                )
+    for router in api_routers():
+        for route in router.routes:
+            if isinstance(route, APIRoute) and route.include_in_schema:
+                yield route
 
 
 def _summary(route: APIRoute) -> str:

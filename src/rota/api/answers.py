@@ -18,15 +18,17 @@ Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 UNSENT = datetime(1970, 1, 1, tzinfo=UTC)  # an instant that every server of this version sends
 
 
-def one_of(*values: str) -> msgspec.Meta:
+def one_of(meaning: str, *values: str) -> msgspec.Meta:
     """Mark a text that has one of these values today; a newer server may send others."""
     return msgspec.Meta(
-        description=f"One of {', '.join(values)}; newer servers may send others.",
+        description=f"{meaning} One of {', '.join(values)}; newer servers may send others.",
         extra_json_schema={"x-extensible-enum": list(values)},
     )
 
 
-ChangeWord = Annotated[str, one_of("new", "changed", "unchanged", "removed")]
+ChangeWord = Annotated[
+    str, one_of("What saving does to a thing.", "new", "changed", "unchanged", "removed")
+]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,4 +46,4 @@ class Page(Answer, Generic[T], frozen=True, kw_only=True):
 
 
 class Health(Answer, frozen=True, kw_only=True):
-    status: Annotated[str, one_of("ok", "ready")]
+    status: Annotated[str, one_of("How the server is.", "ok", "ready")]

@@ -6,7 +6,9 @@ from typing import Annotated
 
 from rota.api.answers import Answer, Instant, one_of
 
-SkipCause = Annotated[str, one_of("active", "completed", "not_failed")]
+SkipCause = Annotated[
+    str, one_of("Why a due time of the range is left out.", "active", "completed", "not_failed")
+]
 
 
 class LedgerEntry(Answer, frozen=True, kw_only=True):

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 from rota.api.answers import UNSENT, Answer, ChangeWord, Instant, one_of
 
-Inside = Annotated[str, one_of("skip", "run_after")]
+Inside = Annotated[
+    str, one_of("What becomes of a due time inside a blackout.", "skip", "run_after")
+]
 
 
 class Holidays(Answer, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ FINAL_CART_STATES = frozenset({"COMPLETED", "PARTIAL", "FAILED", "CANCELLED"})
 CartState = Annotated[
     str,
     one_of(
+        "Where a cart stands.",
         "PLANNED",
         "RUNNING",
         "PAUSED",
@@ -26,12 +27,35 @@ CartState = Annotated[
     ),
 ]
 ItemState = Annotated[
-    str, one_of("PENDING", "OPEN", "COMPLETED", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED")
+    str,
+    one_of(
+        "Where an item is.",
+        "PENDING",
+        "OPEN",
+        "COMPLETED",
+        "FAILED",
+        "TIMED_OUT",
+        "CANCELLED",
+        "SKIPPED",
+    ),
 ]
-WaitReason = Annotated[str, one_of("soak", "check", "approval", "window", "quota")]
-Order = Annotated[str, one_of("serial", "parallel", "groups", "explicit")]
-Scope = Annotated[str, one_of("cart", "wave")]
-OnBreach = Annotated[str, one_of("pause", "cancel", "continue")]
+WaitReason = Annotated[
+    str, one_of("What a WAITING cart waits for.", "soak", "check", "approval", "window", "quota")
+]
+Order = Annotated[
+    str,
+    one_of(
+        "Where the order numbers of the items come from.",
+        "serial",
+        "parallel",
+        "groups",
+        "explicit",
+    ),
+]
+Scope = Annotated[str, one_of("Whose failures are counted together.", "cart", "wave")]
+OnBreach = Annotated[
+    str, one_of("What happens when more items failed than may.", "pause", "cancel", "continue")
+]
 
 
 class CartFailures(Answer, frozen=True, kw_only=True):

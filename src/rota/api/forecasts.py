@@ -6,7 +6,7 @@ from typing import Annotated
 
 from rota.api.answers import Answer, Instant, one_of
 
-Source = Annotated[str, one_of("history", "expect", "guess")]
+Source = Annotated[str, one_of("Where a duration is known from.", "history", "expect", "guess")]
 
 
 class Expected(Answer, frozen=True, kw_only=True):

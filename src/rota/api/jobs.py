@@ -9,8 +9,24 @@ from rota.api.answers import UNSENT, Answer, Instant, one_of
 from rota.api.problems import Problem
 from rota.api.runs import Run
 
-Kind = Annotated[str, one_of("fixed", "elapsed", "interval", "once")]
-JobStatus = Annotated[str, one_of("active", "stuck", "paused", "disabled", "finished", "on demand")]
+Kind = Annotated[
+    str,
+    one_of(
+        "How an expression behaves when clocks are changed.", "fixed", "elapsed", "interval", "once"
+    ),
+]
+JobStatus = Annotated[
+    str,
+    one_of(
+        "Whether a job comes by itself.",
+        "active",
+        "stuck",
+        "paused",
+        "disabled",
+        "finished",
+        "on demand",
+    ),
+]
 
 
 class Schedule(Answer, frozen=True, kw_only=True):

@@ -6,8 +6,10 @@ from typing import Annotated
 
 from rota.api.answers import UNSENT, Answer, ChangeWord, Instant, one_of
 
-Each = Annotated[str, one_of("job", "user", "project")]
-Sharing = Annotated[str, one_of("counted", "mutex", "read_write")]
+Each = Annotated[str, one_of("For whom a limit has a bucket of its own.", "job", "user", "project")]
+Sharing = Annotated[
+    str, one_of("How runs share a named resource.", "counted", "mutex", "read_write")
+]
 
 
 class Bucket(Answer, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import Annotated
 from rota.api.answers import UNSENT, Answer, Instant, one_of
 from rota.api.runs import OutputState
 
-Stream = Annotated[str, one_of("stdout", "stderr", "rota")]
+Stream = Annotated[str, one_of("Where a text came from.", "stdout", "stderr", "rota")]
 
 
 class LogLine(Answer, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ FINAL_STATES = frozenset({"COMPLETED", "FAILED", "TIMED_OUT", "CANCELLED", "SKIP
 RunState = Annotated[
     str,
     one_of(
+        "Where a run stands.",
         "SCHEDULED",
         "BLOCKED",
         "QUEUED",
@@ -26,12 +27,33 @@ RunState = Annotated[
         "MISSED",
     ),
 ]
-Trigger = Annotated[str, one_of("schedule", "manual", "retry", "backfill", "cart", "after")]
-Delivery = Annotated[str, one_of("at_least_once", "at_most_once")]
-AttemptResult = Annotated[
-    str, one_of("COMPLETED", "FAILED", "TIMED_OUT", "CANCELLED", "INTERRUPTED", "LOST")
+Trigger = Annotated[
+    str, one_of("Why a run exists.", "schedule", "manual", "retry", "backfill", "cart", "after")
 ]
-OutputState = Annotated[str, one_of("none", "inline", "pending", "stored", "torn")]
+Delivery = Annotated[
+    str,
+    one_of(
+        "What a lost worker means: try again, or stop and ask.", "at_least_once", "at_most_once"
+    ),
+]
+AttemptResult = Annotated[
+    str,
+    one_of(
+        "How one attempt ended.",
+        "COMPLETED",
+        "FAILED",
+        "TIMED_OUT",
+        "CANCELLED",
+        "INTERRUPTED",
+        "LOST",
+    ),
+]
+OutputState = Annotated[
+    str,
+    one_of(
+        "Where the bytes an attempt printed are.", "none", "inline", "pending", "stored", "torn"
+    ),
+]
 
 
 class Reason(Answer, frozen=True, kw_only=True):

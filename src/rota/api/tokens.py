@@ -6,7 +6,16 @@ from typing import Annotated
 
 from rota.api.answers import UNSENT, Answer, Instant, one_of
 
-Role = Annotated[str, one_of("viewer", "operator", "editor", "admin")]
+Role = Annotated[
+    str,
+    one_of(
+        "What a caller may do; each includes those before it.",
+        "viewer",
+        "operator",
+        "editor",
+        "admin",
+    ),
+]
 
 
 class Token(Answer, frozen=True, kw_only=True):

@@ -7,8 +7,10 @@ from typing import Annotated
 
 from rota.api.answers import UNSENT, Answer, Instant, one_of
 
-WorkerState = Annotated[str, one_of("alive", "draining", "stopping", "gone")]
-ServerState = Annotated[str, one_of("alive", "stopping", "gone")]
+WorkerState = Annotated[
+    str, one_of("Whether a worker takes runs.", "alive", "draining", "stopping", "gone")
+]
+ServerState = Annotated[str, one_of("Whether a server works.", "alive", "stopping", "gone")]
 
 
 class Worker(Answer, frozen=True, kw_only=True):

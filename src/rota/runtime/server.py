@@ -31,7 +31,7 @@ from rota.runtime.settings import ServerRole, Settings
 from rota.runtime.supervision import Service, supervise
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.gateway.app import create_app
-from rota.server.gateway.readiness import Readiness
+from rota.server.gateway.health import Readiness
 from rota.server.gateway.settings import GatewaySettings
 from rota.server.scheduler.carts import CartKeeper, DueTemplates
 from rota.server.scheduler.lease_reaper import LeaseReaper

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from collections.abc import Iterator, Sequence
+from functools import cache
+from types import ModuleType
+
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -9,75 +15,17 @@ from starlette.middleware import Middleware
 
 from rota.domain.errors import RotaError
 from rota.operations.backends import Backends
-from rota.server.gateway import problems
-from rota.server.gateway.access import Access
+from rota.server import gateway
+from rota.server.gateway import health, problems
 from rota.server.gateway.auth import API, Authentication, TrustedTokens, cookie_name
-from rota.server.gateway.cart_intake import NDJSON
-from rota.server.gateway.limits import BodyLimit, SecurityHeaders
-from rota.server.gateway.logins import FailedLogins
+from rota.server.gateway.cart_submissions import NDJSON
+from rota.server.gateway.health import Readiness
 from rota.server.gateway.metrics import Requests
-from rota.server.gateway.readiness import Readiness
-from rota.server.gateway.routes import (
-    backfills,
-    calendars,
-    callers,
-    cart_commands,
-    cart_rollback,
-    cart_templates,
-    carts,
-    cluster,
-    documents,
-    events,
-    forecast,
-    front,
-    health,
-    job_runs,
-    jobs,
-    limits,
-    logs,
-    quotas,
-    resources,
-    run_steering,
-    runs,
-    schedules,
-    shares,
-    shortcuts,
-    simulations,
-    tokens,
-    workers,
-)
+from rota.server.gateway.middleware import Access, BodyLimit, SecurityHeaders
+from rota.server.gateway.parameters import Router
 from rota.server.gateway.settings import GatewaySettings
+from rota.server.gateway.tokens import FailedLogins
 
-_ROUTERS = (
-    job_runs.router,  # first: triggering is the busiest
-    jobs.router,
-    backfills.router,
-    calendars.router,
-    limits.router,
-    resources.router,
-    quotas.router,
-    shares.router,
-    runs.router,
-    run_steering.router,
-    carts.router,
-    cart_commands.router,
-    cart_rollback.router,
-    cart_templates.router,
-    logs.router,
-    events.router,
-    workers.router,
-    cluster.router,
-    schedules.router,
-    forecast.router,
-    simulations.router,
-    tokens.router,
-    callers.login_router,
-    callers.router,
-    shortcuts.router,
-    documents.router,
-    health.router,
-    front.router,
-)
 _MEANINGFUL_ERRORS = (RotaError, RequestValidationError, HTTPException)
 
 
@@ -94,7 +42,7 @@ def create_app(
     """
     trusted = TrustedTokens(backends, settings.trust_tokens_for)
     requests = Requests()
-    routers = _ROUTERS if has_api else (health.router,)
+    routers = api_routers() if has_api else (health.router,)
     app = FastAPI(
         routes=[route for router in routers for route in router.routes],
         openapi_url=None,  # FastAPI's own pages load scripts from elsewhere
@@ -111,6 +59,23 @@ def create_app(
     app.state.readiness = readiness or Readiness(backends)
     app.state.failed_logins = FailedLogins(settings.failed_logins, settings.failed_logins_per)
     return app
+
+
+@cache
+def api_routers() -> Sequence[Router]:
+    """Every router of this package: a module that is added to it is found."""
+    found = {id(router): router for module in _modules() for router in _routers(module)}
+    return sorted(found.values(), key=lambda router: not router.is_busy)
+
+
+def _modules() -> Iterator[ModuleType]:
+    for module in pkgutil.iter_modules(gateway.__path__, f"{gateway.__name__}."):
+        if not module.ispkg:  # `rpc` has no routes, and needs an extra
+            yield importlib.import_module(module.name)
+
+
+def _routers(module: ModuleType) -> Iterator[Router]:
+    return (value for value in vars(module).values() if isinstance(value, Router))
 
 
 def _middleware(

@@ -1,4 +1,4 @@
-"""Job files and calendars as request bodies, read by the job file's own validator.
+"""Job files and calendars as they are handed in, read by the job file's own validator.
 
 A job file whose carts name files of items is sent as lines of JSON: the text of the job file as a
 string, then the items, each with the name of its `cart`.
@@ -8,21 +8,41 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
 from starlette.requests import Request
+from starlette.responses import Response
 
+from rota.api import plans as api
 from rota.domain.calendars import Calendar
 from rota.domain.errors import Invalid, Problem
 from rota.domain.jobfile import JobFile, read_file
 from rota.domain.jobfile.calendars import read_calendar
-from rota.server.gateway.cart_intake import NDJSON
-from rota.server.gateway.cart_items import why_unreadable
-from rota.server.gateway.limits import media_type_in
+from rota.operations import definitions
+from rota.operations.definitions import Plan
+from rota.operations.submissions import SubmittedJob, submit_file
+from rota.server.gateway.answers import fill, problem_answers
+from rota.server.gateway.auth import Editor
+from rota.server.gateway.cart_submissions import NDJSON, why_unreadable
+from rota.server.gateway.middleware import media_type_in
+from rota.server.gateway.parameters import (
+    NAME,
+    CalendarName,
+    IdempotencyKey,
+    IfMatch,
+    Project,
+    UsedBackends,
+    api_router,
+    quote,
+    require_match,
+    unquote,
+)
 from rota.server.gateway.strictness import parse_json
-from rota.server.gateway.wiring import NAME, CalendarName, Project
 
+router = api_router("jobs")
+short_router = api_router("shortcuts")
 _MEDIA_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "application/json")
 _SET = "api"  # of jobs that come without a file's name
 _Name = Annotated[str, Query(pattern=NAME, description="the file's name")]
@@ -119,3 +139,76 @@ def _refuse_other_types(request: Request) -> None:
 SentJobFile = Annotated[JobFile, Depends(_job_file)]
 FileToApply = Annotated[JobFile, Depends(_file_to_apply)]  # may come with items of its carts
 SentCalendar = Annotated[Calendar, Depends(_calendar)]
+
+
+def plan_answer(plan: Plan, *, applied: bool) -> api.Plan:
+    return fill(
+        api.Plan,
+        plan,
+        changes=tuple(fill(api.Change, change) for change in plan.changes),
+        calendars=tuple(fill(api.PlannedCalendar, it) for it in plan.calendars),
+        limits=tuple(fill(api.PlannedDeclaration, it) for it in plan.limits),
+        resources=tuple(fill(api.PlannedDeclaration, it) for it in plan.resources),
+        carts=tuple(fill(api.PlannedCart, cart) for cart in plan.carts),
+        warnings=problem_answers(plan.warnings),
+        applied=applied,
+    )
+
+
+def _submission_answer(jobs: Sequence[SubmittedJob]) -> api.Submission:
+    return api.Submission(
+        job_ids=tuple(job.id for job in jobs),
+        runs=tuple(job.run for job in jobs if job.run is not None),
+        jobs=tuple(fill(api.SubmittedJob, job) for job in jobs),
+    )
+
+
+@router.post("/jobs:apply", openapi_extra=APPLY_BODY)
+async def apply_jobs(
+    actor: Editor,
+    backends: UsedBackends,
+    file: FileToApply,
+    response: Response,
+    plan: Annotated[bool, Query(description="only say what would be changed")] = False,
+    prune: Annotated[bool, Query(description="remove what the file no longer has")] = False,
+    if_match: IfMatch = "",
+) -> api.Plan:
+    """Create and change the jobs, calendars and carts of a file, all or none; starts no cart."""
+    if plan:
+        made = await definitions.plan(backends, file, prune=prune, is_admin=actor.is_admin)
+        require_match(if_match, made.etag)
+    else:
+        made = await definitions.apply(
+            backends,
+            file,
+            actor=actor.name,
+            is_admin=actor.is_admin,
+            prune=prune,
+            if_match=unquote(if_match),
+        )
+    response.headers["ETag"] = quote(made.etag)
+    return plan_answer(made, applied=not plan)
+
+
+@router.post("/jobs:validate", openapi_extra=JOB_FILE_BODY)
+async def validate_jobs(file: SentJobFile) -> api.Validation:
+    """Check a job file; all that is wrong with it is in the problem's `errors`."""
+    return api.Validation(valid=True, warnings=problem_answers(file.warnings))
+
+
+@short_router.post("/submit_job", status_code=201, openapi_extra=JOB_FILE_BODY)
+async def submit_job(
+    actor: Editor,
+    backends: UsedBackends,
+    file: SentJobFile,
+    idempotency_key: IdempotencyKey = "",
+) -> api.Submission:
+    """Create and change the jobs of a file; those without a schedule run at once."""
+    submitted = await submit_file(
+        backends,
+        file,
+        actor=actor.name,
+        is_admin=actor.is_admin,
+        idempotency_key=idempotency_key,
+    )
+    return _submission_answer(submitted)

@@ -1,105 +1,363 @@
-"""What no request may exceed, and what every answer says to browsers."""
+"""Rate limits, named resources, quotas and shares: list, look, set, delete."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Literal, TypeVar
 
-from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from fastapi import Path, Query
+from pydantic import AfterValidator, Field, model_validator
+from starlette.responses import Response
 
-from rota.domain.errors import Invalid
+from rota.api import limits as api
+from rota.api.answers import Answer, Page
+from rota.domain.ids import instant, micros
+from rota.domain.jobfile.declarations import MOST_TOTAL
+from rota.domain.jobfile.demands import MOST_TOKENS
+from rota.domain.jobfile.parts import SHORTEST
+from rota.domain.keys import (
+    MINUTE_QUOTA,
+    OUTPUT_QUOTA,
+    READERS,
+    RUNNING_QUOTA,
+    Declaration,
+    Each,
+    KeyState,
+    Limit,
+    Quota,
+    Rate,
+    Resource,
+    Sharing,
+)
+from rota.domain.quantities import format_duration, parse_duration
+from rota.operations.backends import Backends
+from rota.operations.differences import Change
+from rota.operations.limits import (
+    Standing,
+    delete_declaration,
+    find_quota,
+    find_standing,
+    in_words,
+    list_standings,
+    plan_declaration,
+    save_declaration,
+    set_weight,
+)
+from rota.ports.limits import KeyUse
+from rota.server.gateway import paging
+from rota.server.gateway.answers import fill
+from rota.server.gateway.auth import Admin, Editor
+from rota.server.gateway.paging import Cursor, decode_cursor, encode_cursor, page
+from rota.server.gateway.parameters import NAME, Body, Duration, Project, UsedBackends, api_router
 
-_HEADERS = {
-    b"x-content-type-options": b"nosniff",
-    b"content-security-policy": b"default-src 'none'; base-uri 'none'; form-action 'none'; "
-    b"frame-ancestors 'none'",
-    b"referrer-policy": b"no-referrer",
-    b"cross-origin-resource-policy": b"same-origin",
-}
-_STRICT_TRANSPORT = {b"strict-transport-security": b"max-age=31536000"}
-_NOT_KEPT = {b"cache-control": b"no-store"}
+D = TypeVar("D", Limit, Resource)
+A = TypeVar("A", bound=Answer)
 
+# Strict: JSON's `true` is no number, nor is "10".
+Tokens = Annotated[int, Field(strict=True, ge=1, le=MOST_TOKENS)]
+Units = Annotated[int, Field(strict=True, ge=1, le=MOST_TOTAL)]
+Most = Annotated[int, Field(strict=True, ge=0, le=1_000_000_000)]
+Bytes = Annotated[int, Field(strict=True, ge=0, le=2**50)]
+DeclaredName = Annotated[str, Path(pattern=NAME, description="name")]
+IsPlan = Annotated[bool, Query(description="only say what would be changed")]
+_Share = Annotated[
+    str,
+    Path(
+        pattern=r"^[^\x00-\x1f\x7f]{1,300}$",
+        description="a project, a user in it (project/user), or the key that jobs name",
+    ),
+]
 
-class SecurityHeaders:
-    """Middleware: answers are inert in a browser, are not framed, sniffed or kept."""
-
-    def __init__(self, app: ASGIApp, *, secure: bool) -> None:
-        self._app = app
-        self._headers = _HEADERS | (_STRICT_TRANSPORT if secure else {})
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def adding(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                said = message["headers"]
-                headers = self._headers if _says_how_long(said) else self._headers | _NOT_KEPT
-                others = [each for each in said if each[0] not in headers]
-                message["headers"] = [*others, *headers.items()]
-            await send(message)
-
-        await self._app(scope, receive, adding if scope["type"] == "http" else send)
-
-
-def _says_how_long(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether an answer says itself for how long it may be kept."""
-    return any(name == b"cache-control" for name, _ in headers)
-
-
-class BodyLimit:
-    """Middleware: a body that is too large is refused before, or while, it is read.
-
-    `streamed` has the limits of bodies that are worked on piece by piece, by path and media type.
-    """
-
-    def __init__(
-        self, app: ASGIApp, *, max_bytes: int, streamed: Mapping[tuple[str, str], int]
-    ) -> None:
-        self._app = app
-        self._max_bytes = max_bytes
-        self._streamed = streamed
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            headers = dict(scope["headers"])
-            max_bytes = self._limit(scope["path"], headers)
-            self._check_headers(headers, max_bytes)
-            receive = self._counting(receive, max_bytes)
-        await self._app(scope, receive, send)
-
-    def _limit(self, path: str, headers: dict[bytes, bytes]) -> int:
-        media_type = media_type_in(headers.get(b"content-type", b"").decode("latin-1"))
-        return self._streamed.get((path, media_type), self._max_bytes)
-
-    def _check_headers(self, headers: dict[bytes, bytes], max_bytes: int) -> None:
-        encoding = headers.get(b"content-encoding", b"identity")
-        if encoding != b"identity":
-            raise Invalid(
-                "compressed bodies are not read",
-                code="unsupported_media_type",
-                hint="send it without Content-Encoding",
-            )
-        length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > max_bytes:
-            raise Invalid(_complaint(max_bytes), code="too_large")
-
-    def _counting(self, receive: Receive, max_bytes: int) -> Receive:
-        received = 0
-
-        async def counting() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > max_bytes:
-                # FastAPI reads bodies for us, and lets no other exception pass unchanged.
-                raise HTTPException(413, _complaint(max_bytes))
-            return message
-
-        return counting
+router = api_router("limits")
+resource_router = api_router("resources")
+quota_router = api_router("quota")
+share_router = api_router("shares")
 
 
-def _complaint(max_bytes: int) -> str:
-    return f"the body has more than {max_bytes:,} bytes"
+def _long_enough(text: str) -> str:
+    if parse_duration(text) < SHORTEST:
+        raise ValueError(f"at least {format_duration(SHORTEST)}")
+    return text
 
 
-def media_type_in(content_type: str) -> str:
-    """What a header Content-Type names, without its parameters."""
-    return content_type.partition(";")[0].strip().lower()
+class LimitBody(Body):
+    tokens: Tokens
+    per: Annotated[Duration, AfterValidator(_long_enough)]
+    burst: Tokens | None = None  # how many may be taken at once; None: as many as `tokens`
+    each: Literal["job", "user", "project"] | None = None  # None: for the jobs that name it
+
+    def limit(self, project: str, name: str) -> Limit:
+        return Limit(
+            project,
+            name,
+            self.tokens,
+            parse_duration(self.per),
+            self.burst or self.tokens,
+            Each(self.each or ""),
+        )
+
+
+class ResourceBody(Body):
+    """Either a number of units, or a kind that needs none."""
+
+    kind: Sharing = Sharing.COUNTED
+    total: Units | None = None
+
+    @model_validator(mode="after")
+    def _has_what_it_needs(self) -> ResourceBody:
+        if (self.kind is Sharing.COUNTED) != (self.total is not None):
+            raise ValueError("give either `total`, or `kind`: mutex or read_write")
+        return self
+
+    def resource(self, project: str, name: str) -> Resource:
+        return Resource(project, name, self.total or 1, self.kind)
+
+
+class QuotaBody(Body):
+    """All of it: what is left out is not limited."""
+
+    jobs: Most | None = None
+    queued: Most | None = None
+    running: Most | None = None
+    runs_per_minute: Most | None = None
+    output_bytes_per_day: Bytes | None = None
+
+    def quota(self, project: str) -> Quota:
+        return Quota(project, **self.model_dump())
+
+
+class ShareBody(Body):
+    weight: Annotated[float, Field(strict=True, ge=0.001, le=1_000, allow_inf_nan=False)]
+
+
+def limit_answer(standing: Standing[Limit]) -> api.Limit:
+    limit = standing.declaration
+    use = standing.uses.get(limit.name)
+    return fill(
+        api.Limit,
+        limit,
+        per=format_duration(limit.per),
+        each=limit.each or None,
+        words=in_words(limit),
+        bucket=None if use is None else _bucket_answer(use, standing.now),
+        updated_by=standing.updated_by,
+        updated_at=standing.updated_at,
+    )
+
+
+def resource_answer(standing: Standing[Resource]) -> api.Resource:
+    resource = standing.declaration
+    is_group = resource.sharing is Sharing.READ_WRITE
+    use = standing.uses.get(resource.name) or KeyUse(KeyState(resource.rule))  # just deleted
+    return fill(
+        api.Resource,
+        resource,
+        kind=resource.sharing,
+        total=None if is_group else resource.total,
+        words=in_words(resource),
+        use=_use_answer(use, is_group=is_group),
+        is_written=is_group and use.state.held >= READERS,
+        updated_by=standing.updated_by,
+        updated_at=standing.updated_at,
+    )
+
+
+def quota_answer(standing: Standing[Quota], *, jobs: int, queued: int) -> api.Quota:
+    """Show a quota that somebody has set, and what the project has of it."""
+    uses = standing.uses
+    running, minute, output = (
+        uses.get(name) for name in (RUNNING_QUOTA, MINUTE_QUOTA, OUTPUT_QUOTA)
+    )
+    return fill(
+        api.Quota,
+        standing.declaration,
+        jobs_now=jobs,
+        queued_now=queued,
+        use=None if running is None else _use_answer(running),
+        bucket=None if minute is None else _bucket_answer(minute, standing.now),
+        output=None if output is None else _bucket_answer(output, standing.now),
+        updated_by=standing.updated_by,
+        updated_at=standing.updated_at,
+    )
+
+
+def _bucket_answer(use: KeyUse, now: datetime) -> api.Bucket:
+    rule, at = use.state.rule, micros(now)
+    assert isinstance(rule, Rate), "only rates have buckets"
+    bucket = use.state.bucket_of(rule, at)
+    ready = bucket.foreseen_at(1, at)
+    return api.Bucket(
+        tokens=max(int(bucket.level_at(at)), 0),
+        next_token_at=instant(ready) if ready is not None and ready > at else None,
+        queued=use.state.queued,
+        waiting=use.waiting,
+    )
+
+
+def _use_answer(use: KeyUse, *, is_group: bool = False) -> api.Use:
+    held, queued = use.state.held, use.state.queued
+    return api.Use(
+        held=_members(held) if is_group else held,
+        queued=_members(queued) if is_group else queued,
+        waiting=use.waiting,
+        holders=tuple(use.holders),
+    )
+
+
+def _members(amount: int) -> int:
+    writers, readers = divmod(amount, READERS)
+    return writers + readers
+
+
+async def _list_declared(
+    backends: Backends,
+    kind: type[D],
+    answer: Callable[[Standing[D]], A],
+    project: str,
+    *,
+    cursor: str | None,
+    limit: int,
+) -> Page[A]:
+    """A part of those of one kind, by name."""
+    word = f"{kind.__name__.lower()}s"
+    after = decode_cursor(word, cursor, "")
+    found = await list_standings(backends, kind, project, after=after, limit=limit + 1)
+    return page(found, limit, answer, lambda it: encode_cursor(word, it.declaration.name))
+
+
+async def _declare(
+    backends: Backends, new: Declaration, response: Response, *, actor: str, plan: bool
+) -> api.DeclarationChange:
+    """Save it, or only say what that would change."""
+    if plan:
+        change = await plan_declaration(backends, new)
+    else:
+        change = await save_declaration(backends, new, actor=actor)
+        if change.change is Change.NEW:
+            response.status_code = 201
+    return fill(api.DeclarationChange, change, applied=not plan)
+
+
+@router.get("/limits")
+async def list_limits(
+    backends: UsedBackends, project: Project, limit: paging.Limit = 100, cursor: Cursor = None
+) -> Page[api.Limit]:
+    """Rate limits by name, with the tokens that are there."""
+    return await _list_declared(backends, Limit, limit_answer, project, cursor=cursor, limit=limit)
+
+
+@router.get("/limits/{name}")
+async def show_limit(backends: UsedBackends, project: Project, name: DeclaredName) -> api.Limit:
+    """A rate limit, with the tokens that are there."""
+    return limit_answer(await find_standing(backends, Limit, project, name))
+
+
+@router.put("/limits/{name}", responses={201: {"model": api.DeclarationChange}})
+async def put_limit(
+    actor: Editor,
+    backends: UsedBackends,
+    project: Project,
+    name: DeclaredName,
+    body: LimitBody,
+    response: Response,
+    plan: IsPlan = False,
+) -> api.DeclarationChange:
+    """Create or change a rate limit; runs that wait for it follow it at once."""
+    new = body.limit(project, name)
+    return await _declare(backends, new, response, actor=actor.name, plan=plan)
+
+
+@router.delete("/limits/{name}", status_code=204)
+async def delete_limit(
+    actor: Editor, backends: UsedBackends, project: Project, name: DeclaredName
+) -> None:
+    """Forget a rate limit, and let go the runs that wait for it."""
+    await delete_declaration(backends, Limit, project, name, actor=actor.name)
+
+
+@resource_router.get("/resources")
+async def list_resources(
+    backends: UsedBackends, project: Project, limit: paging.Limit = 100, cursor: Cursor = None
+) -> Page[api.Resource]:
+    """Named resources by name, and the runs that hold them."""
+    return await _list_declared(
+        backends, Resource, resource_answer, project, cursor=cursor, limit=limit
+    )
+
+
+@resource_router.get("/resources/{name}")
+async def show_resource(
+    backends: UsedBackends, project: Project, name: DeclaredName
+) -> api.Resource:
+    """A named resource, and the runs that hold it."""
+    return resource_answer(await find_standing(backends, Resource, project, name))
+
+
+@resource_router.put("/resources/{name}", responses={201: {"model": api.DeclarationChange}})
+async def put_resource(
+    actor: Editor,
+    backends: UsedBackends,
+    project: Project,
+    name: DeclaredName,
+    body: ResourceBody,
+    response: Response,
+    plan: IsPlan = False,
+) -> api.DeclarationChange:
+    """Create or change a named resource; runs that wait for it follow it at once."""
+    new = body.resource(project, name)
+    return await _declare(backends, new, response, actor=actor.name, plan=plan)
+
+
+@resource_router.delete("/resources/{name}", status_code=204)
+async def delete_resource(
+    actor: Editor, backends: UsedBackends, project: Project, name: DeclaredName
+) -> None:
+    """Forget a named resource that no job uses."""
+    await delete_declaration(backends, Resource, project, name, actor=actor.name)
+
+
+@quota_router.get("/quota")
+async def show_quota(backends: UsedBackends, project: Project) -> api.Quota:
+    """The quota of the project, and what it has of it."""
+    counts = await backends.store.project_counts(project)
+    standing = await find_quota(backends, project)
+    if standing is None:
+        return api.Quota(project=project, jobs_now=counts.jobs, queued_now=counts.waiting)
+    return quota_answer(standing, jobs=counts.jobs, queued=counts.waiting)
+
+
+@quota_router.put("/quota", responses={201: {"model": api.DeclarationChange}})
+async def put_quota(
+    actor: Admin,
+    backends: UsedBackends,
+    project: Project,
+    body: QuotaBody,
+    response: Response,
+    plan: IsPlan = False,
+) -> api.DeclarationChange:
+    """Set the whole quota of the project; runs that wait for it follow it at once."""
+    new = body.quota(project)
+    return await _declare(backends, new, response, actor=actor.name, plan=plan)
+
+
+@quota_router.delete("/quota", status_code=204)
+async def delete_quota(actor: Admin, backends: UsedBackends, project: Project) -> None:
+    """Let the project have as much as it likes, and let go the runs that wait for it."""
+    await delete_declaration(backends, Quota, project, Quota.name, actor=actor.name)
+
+
+@share_router.get("/shares")
+async def list_shares(backends: UsedBackends) -> Page[api.Share]:
+    """Shares whose weight somebody has set; all others have 1."""
+    found = await backends.store.share_weights()
+    return Page(items=tuple(fill(api.Share, share) for share in found))
+
+
+@share_router.put("/shares/{share:path}")
+async def put_share(
+    actor: Admin, backends: UsedBackends, share: _Share, body: ShareBody
+) -> api.Share:
+    """Set the weight of a share; the next claim goes by it."""
+    saved = await set_weight(backends, share, body.weight, actor=actor.name)
+    return fill(api.Share, saved)

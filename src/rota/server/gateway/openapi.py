@@ -10,10 +10,12 @@ from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
+from rota.api.problems import ProblemReport
 from rota.ports.records import Role
+from rota.server.gateway.answers import JSON, describe
 from rota.server.gateway.auth import OPEN, REQUEST_HEADER, Needs
 from rota.server.gateway.settings import GatewaySettings
-from rota.server.gateway.shapes.problem import ProblemReport
+from rota.server.gateway.strictness import StrictRoute
 
 _RANK = {role: rank for rank, role in enumerate(Role)}
 _ABOUT = (
@@ -29,7 +31,7 @@ def openapi_document(app: FastAPI, settings: GatewaySettings) -> dict[str, Any]:
         document = get_openapi(
             title="Rota", version=settings.version, description=_ABOUT, routes=app.routes
         )
-        _describe_problems(document)
+        _describe_answers(document, app)
         _describe_security(document, settings)
         for route in app.routes:
             if isinstance(route, APIRoute) and route.include_in_schema:
@@ -52,11 +54,23 @@ def _calls(dependant: Dependant) -> Iterator[object]:
         yield from _calls(inner)
 
 
-def _describe_problems(document: dict[str, Any]) -> None:
-    schema = ProblemReport.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas = document["components"]["schemas"]
-    schemas.update(schema.pop("$defs", {}))
-    schemas["ProblemReport"] = schema
+def _describe_answers(document: dict[str, Any], app: FastAPI) -> None:
+    told = [
+        (_operation(document, route, method)["responses"][str(status)], kind)
+        for route in app.routes
+        if isinstance(route, StrictRoute) and route.include_in_schema
+        for method in route.methods or ()
+        for status, kind in route.answers.items()
+    ]
+    schemas, components = describe([*(kind for _, kind in told), ProblemReport])
+    for (response, _), schema in zip(told, schemas, strict=False):  # the report comes last
+        response["content"] = {JSON: {"schema": schema}}
+    document["components"]["schemas"].update(components)
+
+
+def _operation(document: dict[str, Any], route: APIRoute, method: str) -> dict[str, Any]:
+    operation: dict[str, Any] = document["paths"][route.path_format][method.lower()]
+    return operation
 
 
 def _describe_security(document: dict[str, Any], settings: GatewaySettings) -> None:
@@ -75,7 +89,7 @@ def _describe_security(document: dict[str, Any], settings: GatewaySettings) -> N
 
 def _describe_access(document: dict[str, Any], route: APIRoute) -> None:
     for method in route.methods or ():
-        operation = document["paths"][route.path_format][method.lower()]
+        operation = _operation(document, route, method)
         if role := role_of(method, route):
             operation["x-rota-role"] = str(role)
         else:

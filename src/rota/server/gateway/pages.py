@@ -1,12 +1,31 @@
-"""The few pages for people: plain HTML, no scripts, nothing from elsewhere."""
+"""Descriptions for programs and people: the API, the job file, and a few pages.
+
+Pages are plain HTML, with no scripts and nothing from elsewhere.
+"""
 
 from __future__ import annotations
 
+import urllib.parse
 from collections.abc import Iterator, Mapping
+from functools import cache
 from html import escape
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Query
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from rota.domain.errors import RotaError
+from rota.domain.jobfile import json_schema
 from rota.server.gateway.auth import API
+from rota.server.gateway.openapi import openapi_document
+from rota.server.gateway.parameters import Settings, api_router, open_router
+from rota.server.gateway.problems import status_of
+from rota.server.gateway.tokens import open_session, set_cookie
+
+router = api_router("documents")
+front_router = open_router("front")
+_USED = "A login link works once. `rota up` prints a new one each time it starts."
 
 
 def start_page(version: str) -> str:
@@ -46,3 +65,52 @@ def _page(title: str, body: str) -> str:
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"</head><body><h1>{escape(title)}</h1>{body}</body></html>"
     )
+
+
+@router.get("/schema")
+async def show_job_file_schema() -> dict[str, Any]:
+    """The JSON Schema of the job file."""
+    return _job_file_schema()
+
+
+@cache
+def _job_file_schema() -> dict[str, Any]:
+    return dict(json_schema())
+
+
+@router.get("/openapi.json")
+async def show_openapi(request: Request, settings: Settings) -> dict[str, Any]:
+    """This API, as OpenAPI 3.1."""
+    return openapi_document(request.app, settings)
+
+
+@router.get("/docs", response_class=HTMLResponse)
+async def show_docs(request: Request, settings: Settings) -> str:
+    """This API, for people."""
+    return docs_page(openapi_document(request.app, settings))
+
+
+@front_router.get("/", include_in_schema=False)
+async def show_start(settings: Settings) -> HTMLResponse:
+    return HTMLResponse(start_page(settings.version))
+
+
+@front_router.get("/runs/{run}", include_in_schema=False)
+async def show_run(run: str) -> RedirectResponse:
+    """Where links to a run lead, until it has a page of its own."""
+    return RedirectResponse(f"/api/v1/runs/{urllib.parse.quote(run, safe='')}", status_code=303)
+
+
+@front_router.get("/login", include_in_schema=False)
+async def follow_login_link(
+    request: Request, settings: Settings, token: Annotated[str, Query(max_length=512)] = ""
+) -> Response:
+    """The one-time link: the only place that takes a secret in an address."""
+    try:
+        secret, _ = await open_session(request, token)
+    except RotaError as error:
+        page = message_page("Not logged in", f"{error.message}. {_USED}")
+        return HTMLResponse(page, status_of(error))
+    response = RedirectResponse("/", status_code=303)
+    set_cookie(response, secret, settings)
+    return response

@@ -9,11 +9,11 @@ from typing import Annotated, TypeVar
 
 from fastapi import Query
 
+from rota.api.answers import Answer, Page
 from rota.domain.errors import Invalid
-from rota.server.gateway.shapes.models import Listing
 
 T = TypeVar("T")
-Shape = TypeVar("Shape")
+A = TypeVar("A", bound=Answer)
 Position = TypeVar("Position", str, int)
 
 MAX_LIMIT = 1_000
@@ -60,10 +60,10 @@ def _is_usable(position: str | int) -> bool:
     return position.isprintable()  # lone surrogates are not
 
 
-def listing(
-    found: Sequence[T], limit: int, shape: Callable[[T], Shape], cursor: Callable[[T], str]
-) -> Listing[Shape]:
+def page(
+    found: Sequence[T], limit: int, answer: Callable[[T], A], cursor: Callable[[T], str]
+) -> Page[A]:
     """A part of a list, made of one more than the part has room for, if there are more."""
     part = found[:limit]
     next_cursor = cursor(part[-1]) if len(found) > limit else None
-    return Listing(items=[shape(each) for each in part], next_cursor=next_cursor)
+    return Page(items=tuple(map(answer, part)), next_cursor=next_cursor)

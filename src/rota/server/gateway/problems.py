@@ -10,9 +10,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from rota.api.problems import ProblemReport
 from rota.domain.errors import Invalid, NotFound, Problem, RotaError, Unavailable, codes_of
 from rota.domain.jobfile.vocabulary import NAME
-from rota.server.gateway.shapes.problem import Fault, ProblemReport
+from rota.server.gateway.answers import encode, problem_answers
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -80,10 +81,10 @@ def _problem(error: RotaError, trace_id: str) -> Response:
         detail=error.message[:MAX_DETAIL],
         hint=error.hint,
         code=error.code,
-        errors=[Fault.model_validate(problem) for problem in problems],
+        errors=problem_answers(problems),
         trace_id=trace_id,
     )
-    return Response(report.model_dump_json(), status, _headers(error, status), MEDIA_TYPE)
+    return Response(encode(report), status, _headers(error, status), MEDIA_TYPE)
 
 
 def _headers(error: RotaError, status: int) -> dict[str, str]:

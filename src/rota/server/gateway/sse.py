@@ -19,10 +19,11 @@ _RECHECK_SECONDS = 5.0
 Frames = AsyncGenerator[bytes, None]
 
 
-def frame(data: str, *, event: str = "", event_id: str = "") -> bytes:
+def frame(data: bytes, *, event: str = "", event_id: str = "") -> bytes:
     """One event. `data` is JSON, which has no raw line breaks."""
-    fields = {"id": event_id, "event": event, "data": data}
-    return "".join(f"{name}: {value}\n" for name, value in fields.items() if value).encode() + b"\n"
+    fields = {"id": event_id, "event": event}
+    head = "".join(f"{name}: {value}\n" for name, value in fields.items() if value)
+    return b"%bdata: %b\n\n" % (head.encode(), data)
 
 
 class EventStream(StreamingResponse):

@@ -1,4 +1,4 @@
-"""Requests are read strictly: no parameter is ignored, no JSON is guessed at."""
+"""Routes that read requests strictly: no parameter is ignored, no JSON is guessed at."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 
 from fastapi.dependencies.models import Dependant
-from fastapi.dependencies.utils import get_flat_params
+from fastapi.dependencies.utils import get_flat_params, get_typed_return_annotation
 from fastapi.params import Query
 from fastapi.routing import APIRoute
 from starlette.requests import Request
@@ -17,14 +17,22 @@ from starlette.types import Receive, Scope, Send
 
 from rota.domain.errors import Invalid, Problem
 from rota.domain.wording import did_you_mean, quoted
+from rota.server.gateway.answers import Kind, encode_answers, is_kind
 
 
 class StrictRoute(APIRoute):
-    """A route that refuses query parameters it does not have."""
+    """A route that refuses query parameters it does not have, and encodes answers of `rota.api`.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    What it answers is told by the endpoint's annotation, or by `response_model` and the models of
+    `responses`; `answers` has it by status.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
+        self.answers = _take_answers(endpoint, kwargs)
+        super().__init__(path, endpoint, **kwargs)
         _drop_repeated(self.dependant)
+        if self.answers:
+            encode_answers(self)
         params = get_flat_params(self.dependant)
         self._known = [field.alias for field in params if isinstance(field.field_info, Query)]
 
@@ -55,6 +63,21 @@ class StrictRoute(APIRoute):
             return await handler(_StrictRequest(request.scope, request.receive))
 
         return strict
+
+
+def _take_answers(endpoint: Callable[..., Any], kwargs: dict[str, Any]) -> dict[int, Kind]:
+    """What a route answers by status, taken out of what Pydantic would make models of."""
+    model = kwargs.get("response_model")
+    kind = model if is_kind(model) else get_typed_return_annotation(endpoint)
+    if not is_kind(kind):
+        return {}
+    answers = {kwargs.get("status_code") or 200: kind}
+    responses = {status: dict(told) for status, told in (kwargs["responses"] or {}).items()}
+    for status, told in responses.items():
+        if is_kind(told.get("model")):
+            answers[status] = told.pop("model")
+    kwargs |= {"response_model": None, "responses": responses}
+    return answers
 
 
 def _drop_repeated(route: Dependant) -> None:

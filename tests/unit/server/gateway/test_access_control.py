@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 
 from rota.domain.errors import Denied
 from rota.ports.records import Role
-from rota.server.gateway.app import _ROUTERS
+from rota.server.gateway.app import api_routers
 from rota.server.gateway.auth import OPEN, TrustedTokens
 from rota.server.gateway.openapi import role_of
 from rota.server.gateway.strictness import StrictRoute
@@ -18,7 +18,9 @@ from tests.unit.server.gateway.served import Served
 
 pytestmark = pytest.mark.anyio
 
-ROUTES = [route for router in _ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+ROUTES = [
+    route for router in api_routers() for route in router.routes if isinstance(route, APIRoute)
+]
 CALLS = [(method, route) for route in ROUTES for method in sorted(route.methods or ())]
 GUARDED = [(method, route) for method, route in CALLS if (method, route.path) not in OPEN]
 ROLES = {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rota.ports.records import Role
-from rota.server.gateway.cart_items import numbered_lines
+from rota.server.gateway.cart_submissions import numbered_lines
 from rota.server.gateway.settings import GatewaySettings
 from tests.unit.server.gateway.cart_scenes import (
     NDJSON,

@@ -8,11 +8,12 @@ from datetime import datetime
 
 import pytest
 
+from rota.api.carts import Cells
 from rota.ports.records import Role
+from rota.server.gateway import carts as routes
 from rota.server.gateway import metrics
-from rota.server.gateway.cart_cells import cells_in_letters
+from rota.server.gateway.carts import cells_answer
 from rota.server.gateway.paging import encode_cursor
-from rota.server.gateway.shapes import cart as shapes
 from tests.unit.server.gateway.cart_scenes import CartScene, cart, item, refusal
 from tests.unit.server.gateway.served import Served
 from tests.unit.server.gateway.streaming import streaming
@@ -280,11 +281,11 @@ class TestWavesAndCells:
         await carts.submit(2)
         threads: list[int] = []
 
-        def letters(states: Iterable[str]) -> str:
+        def letters(states: Iterable[str]) -> Cells:
             threads.append(threading.get_ident())
-            return cells_in_letters(states)
+            return cells_answer(states)
 
-        monkeypatch.setattr(shapes, "cells_in_letters", letters)
+        monkeypatch.setattr(routes, "cells_answer", letters)
 
         answer = await carts.served.get("carts/rollout/cells")
 

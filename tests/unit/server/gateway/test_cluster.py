@@ -10,7 +10,7 @@ from rota.domain.ids import SHARD_COUNT, ServerId, new_server_id
 from rota.operations.tokens import authenticate_worker
 from rota.ports.records import NewServer, Role
 from rota.server.gateway.app import create_app
-from rota.server.gateway.readiness import Readiness
+from rota.server.gateway.health import Readiness
 from rota.server.gateway.settings import GatewaySettings
 from rota.store import sessions
 from tests.unit.server.gateway.served import Served, job

@@ -9,7 +9,7 @@ import pytest
 from rota.domain.errors import Unavailable
 from rota.ports.records import Role
 from rota.server.gateway import metrics
-from rota.server.gateway.readiness import Readiness
+from rota.server.gateway.health import Readiness
 from tests.unit.server.gateway.served import Served, job
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ import pytest
 
 from rota.domain.lateness import Congestion
 from rota.ports.records import JobQuery, Role
-from rota.server.gateway.shapes.job import JobShape
+from rota.server.gateway.jobs import job_answer
 from tests.unit.server.gateway.served import YAML, Served, job, job_file
 
 pytestmark = pytest.mark.anyio
@@ -306,7 +306,7 @@ async def test_a_job_whose_next_due_time_waits_for_its_run_is_active(served: Ser
     waiting = replace(found, next_at=None, waits=True)
     over = replace(found, next_at=None, waits=False)
 
-    statuses = (JobShape.of(waiting, None).status, JobShape.of(over, None).status)
+    statuses = (job_answer(waiting, None).status, job_answer(over, None).status)
     assert statuses == ("active", "finished")
 
 

@@ -10,7 +10,7 @@ from rota.domain.ids import micros
 from rota.domain.keys import Bucket, KeyState, Rate
 from rota.ports.limits import KeyUse
 from rota.ports.records import Role
-from rota.server.gateway.shapes.limit import BucketShape
+from rota.server.gateway.limits import _bucket_answer
 from testkit.clock import START
 from tests.unit.server.gateway.served import YAML, Served, job, job_file
 
@@ -218,7 +218,7 @@ def test_a_token_that_comes_in_ages_comes_at_no_time() -> None:
     rule = Rate(1, 86_400.0, 1)
     state = KeyState(rule, bucket=Bucket(rule, -1e12, micros(START)))
 
-    bucket = BucketShape.of(KeyUse(state, (), 0), START)
+    bucket = _bucket_answer(KeyUse(state, (), 0), START)
 
     assert (bucket.tokens, bucket.next_token_at) == (0, None)
 

@@ -72,9 +72,9 @@ async def test_several_expressions_are_previewed_together(served: Served) -> Non
     answer = (await served.get("schedule/preview", params=params)).json()
 
     assert answer["next"] == [
-        "2027-01-01T01:02:00+00:00",
-        "2027-01-01T02:00:00+00:00",
-        "2027-01-01T02:02:00+00:00",
+        "2027-01-01T01:02:00Z",
+        "2027-01-01T02:00:00Z",
+        "2027-01-01T02:02:00Z",
     ]
     assert "4 fields" in answer["warnings"][0]["message"]
 

@@ -25,18 +25,12 @@ from rota.ports.carts import (
 )
 from rota.ports.records import Role
 from rota.server.gateway.auth import TrustedTokens
-from rota.server.gateway.cart_cells import LEGEND, cells_in_letters
-from rota.server.gateway.cart_lists import cart_cursor, cart_query, item_cursor, item_query
-from rota.server.gateway.etags import require_match
+from rota.server.gateway.carts import cart_cursor, cart_query, cells_answer, item_cursor, item_query
 from rota.server.gateway.filters import parse_cart_filter
-from rota.server.gateway.rpc import cart_requests, requests
-from rota.server.gateway.rpc.calls import needs
-from rota.server.gateway.rpc.cart_messages import (
-    cart_message,
-    item_message,
-    plan_message,
-    view_message,
-)
+from rota.server.gateway.parameters import require_match
+from rota.server.gateway.rpc import requests
+from rota.server.gateway.rpc.messages import cart_message, item_message, plan_message, view_message
+from rota.server.gateway.rpc.server import needs
 from rota.server.gateway.settings import GatewaySettings
 
 _MAX_FILTER = 2_000
@@ -55,17 +49,15 @@ class CartsService(CartsServicer):
         add_CartsServicer_to_server(self, server)
 
     @needs(Role.OPERATOR)
-    async def SubmitCart(
-        self, request: cart_requests.Parts, caller: Caller
-    ) -> pb.SubmitCartResponse:
-        wanted, items = await cart_requests.submission(request, self._settings.max_cart_bytes)
+    async def SubmitCart(self, request: requests.Parts, caller: Caller) -> pb.SubmitCartResponse:
+        wanted, items = await requests.submission(request, self._settings.max_cart_bytes)
         async with aclosing(items):
             cart = await carts.submit(self._backends, wanted, items, actor=caller.name)
         return pb.SubmitCartResponse(cart=cart_message(cart))
 
     @needs(Role.OPERATOR)
-    async def PlanCart(self, request: cart_requests.Parts, _: Caller) -> pb.PlanCartResponse:
-        wanted, items = await cart_requests.submission(request, self._settings.max_cart_bytes)
+    async def PlanCart(self, request: requests.Parts, _: Caller) -> pb.PlanCartResponse:
+        wanted, items = await requests.submission(request, self._settings.max_cart_bytes)
         async with aclosing(items):
             return plan_message(await carts.plan(self._backends, wanted, items))
 
@@ -97,10 +89,10 @@ class CartsService(CartsServicer):
         cart = await self._cart(request.project, request.cart)
         query = item_query(
             cart,
-            states=cart_requests.states_of(request.states),
+            states=requests.states_of(request.states),
             wave=request.wave if request.HasField("wave") else None,
-            cause=await cause_meant(self._backends, cart, cart_requests.cause_of(request.cause)),
-            keys=cart_requests.keys_of(request.keys),
+            cause=await cause_meant(self._backends, cart, requests.cause_of(request.cause)),
+            keys=requests.keys_of(request.keys),
             cursor=request.page_token or None,
             limit=size,
         )
@@ -115,8 +107,8 @@ class CartsService(CartsServicer):
         cart = await self._cart(request.project, request.cart)
         # 100,000 letters take a while, and leases are renewed on this loop.
         states = await self._backends.store.cells(cart.id)
-        cells = await asyncio.to_thread(cells_in_letters, states)
-        return pb.GetCellsResponse(cells=cells, legend=LEGEND)
+        shown = await asyncio.to_thread(cells_answer, states)
+        return pb.GetCellsResponse(cells=shown.cells, legend=shown.legend)
 
     @needs(Role.OPERATOR)
     async def PauseCart(self, request: pb.PauseCartRequest, caller: Caller) -> pb.PauseCartResponse:
@@ -127,7 +119,7 @@ class CartsService(CartsServicer):
     async def ResumeCart(
         self, request: pb.ResumeCartRequest, caller: Caller
     ) -> pb.ResumeCartResponse:
-        written = cart_requests.allowance_of(request.allow)
+        written = requests.allowance_of(request.allow)
         what = ResumeCart(None if written is None else cart_changes.allowance(written))
         done = await self._command(request.project, request.cart, what, caller)
         return pb.ResumeCartResponse(cart=cart_message(done.cart))
@@ -151,7 +143,7 @@ class CartsService(CartsServicer):
 
     @needs(Role.OPERATOR)
     async def RetryCart(self, request: pb.RetryCartRequest, caller: Caller) -> pb.RetryCartResponse:
-        selection = cart_requests.selection_of(request)
+        selection = requests.selection_of(request)
         cart = await self._cart(request.project, request.cart)
         done = await cart_changes.retry(self._backends, cart, selection, actor=caller.name)
         return pb.RetryCartResponse(cart=cart_message(done.cart), items=done.items)
@@ -161,7 +153,7 @@ class CartsService(CartsServicer):
         cart = await self._cart(request.project, request.cart)
         if request.version:
             require_match(str(request.version), str(cart.version))
-        change = cart_requests.change_of(request)
+        change = requests.change_of(request)
         by = carts.approver(caller.name, caller.role)
         done = await cart_changes.edit(self._backends, cart, change, by=by)
         return pb.EditCartResponse(cart=cart_message(done.cart))

@@ -5,16 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from rota.contracts import client_pb2 as pb
+from rota.contracts import carts_pb2, client_pb2
+from rota.domain.carts.definition import CartItem
+from rota.domain.carts.states import ItemState
 from rota.domain.errors import Invalid
 from rota.domain.jobfile import JobFile, read_file
+from rota.domain.quantities import format_duration
 from rota.domain.spec import DEFAULT_PROJECT
+from rota.operations.cart_changes import SELECTED, CartChange, ItemChange
+from rota.operations.carts import CartRequest
+from rota.ports.carts import Selection
+from rota.server.gateway.cart_submissions import ItemCheck, read_header
 from rota.server.gateway.paging import MAX_LIMIT
 from rota.server.gateway.strictness import parse_json
 
@@ -23,6 +31,14 @@ _KEY = re.compile(r"[\x21-\x7e]{0,200}")
 _MAX_REFERENCE = 200
 _USUAL_SIZE = 100  # of a page
 SET = "api"  # of jobs that come without a file's name
+_SELECTED = {
+    carts_pb2.RETRY_SELECTION_UNSPECIFIED: "failed",
+    carts_pb2.RETRY_SELECTION_FAILED: "failed",
+    carts_pb2.RETRY_SELECTION_FAILED_AND_SKIPPED: "failed+skipped",
+    carts_pb2.RETRY_SELECTION_ALL: "all",
+}
+_MAX_CAUSE = 1_000
+Parts = AsyncIterator[carts_pb2.SubmitCartRequest]
 
 
 def project_of(project: str) -> str:
@@ -45,7 +61,7 @@ def idempotency_key(key: str) -> str:
     return key
 
 
-def page_size(page: pb.Page) -> int:
+def page_size(page: client_pb2.Page) -> int:
     return size_of(page.size, "page.size")
 
 
@@ -83,7 +99,7 @@ async def file_of(text: str, project: str, limit: int, set_name: str) -> JobFile
     return await asyncio.to_thread(read_file, text, name=set_name, project=project)
 
 
-def drafted(draft: pb.JobDraft) -> str:
+def drafted(draft: client_pb2.JobDraft) -> str:
     """The job file that a draft stands for; reading it finds what is wrong with it."""
     job: dict[str, Any] = {"name": draft.name}
     if draft.schedule:
@@ -104,3 +120,168 @@ def drafted(draft: pb.JobDraft) -> str:
 
 def malformed(message: str) -> Invalid:
     return Invalid(message, code="malformed")
+
+
+async def submission(
+    parts: Parts, max_bytes: int
+) -> tuple[CartRequest, AsyncGenerator[CartItem, None]]:
+    """The cart of a stream, and its items while they come."""
+    first = await anext(parts, None)
+    if first is None or first.WhichOneof("part") != "header":
+        raise malformed("the first message has to be the header")
+    header = read_header(_header(first.header))
+    request = CartRequest(
+        template=header.template,
+        count=header.count,
+        project=project_of(first.header.project),
+        starts_at=header.starts_at,
+        idempotency_key=idempotency_key(first.header.idempotency_key),
+    )
+    return request, _items(parts, header.count, max_bytes)
+
+
+async def _items(parts: Parts, count: int, max_bytes: int) -> AsyncGenerator[CartItem, None]:
+    check = ItemCheck(count)
+    size = 0
+    async for part in parts:
+        if part.WhichOneof("part") != "items":
+            raise malformed("items have to follow the header")
+        size += part.ByteSize()
+        if size > max_bytes:
+            raise Invalid(f"the items have more than {max_bytes:,} bytes", code="too_large")
+        # Thousands of them take a while, and leases are renewed on this loop.
+        items = await asyncio.to_thread(check.items, map(_entry, part.items.items))
+        if not check.problems:
+            for item in items:
+                yield item
+    check.finish()
+
+
+def _header(header: carts_pb2.CartHeader) -> dict[str, Any]:
+    """The header as a job file would have it."""
+    document = {
+        "name": header.name,
+        "job": header.job,
+        "order": header.order,
+        "group_size": [_quantity(size) for size in header.group_size],
+        "max_parallel": header.max_parallel if header.HasField("max_parallel") else None,
+        "failures": _failures(header.failures),
+        "between": _between(header.between),
+        "calendars": list(header.calendars),
+        "rollback": header.rollback,
+        "priority": header.priority if header.HasField("priority") else None,
+        "description": header.description,
+        "labels": dict(header.labels),
+    }
+    if header.HasField("starts_at"):
+        starts_at = instant_of(header.starts_at, "starts_at")
+        document["starts_at"] = starts_at.isoformat()
+    return _written(document) | {"count": header.count}
+
+
+def _entry(item: carts_pb2.CartItem) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "key": item.key,
+        "with": inputs_of(item.inputs_json),
+        "job": item.job,
+    }
+    if item.HasField("order"):
+        entry["order"] = item.order
+    return _written(entry)
+
+
+def _failures(failures: carts_pb2.CartFailures) -> dict[str, Any]:
+    document = {
+        "allow": _quantity(failures.allow),
+        "of": failures.of,
+        "then": failures.then,
+        "strict": failures.strict if failures.HasField("strict") else None,
+    }
+    return _written(document)
+
+
+def _between(between: carts_pb2.CartBetween) -> dict[str, Any]:
+    document = {"check": between.check, "approve": between.approve}
+    if between.HasField("wait"):
+        document["wait"] = _span(between.wait)
+    return _written(document)
+
+
+def _span(message: Duration) -> str:
+    try:
+        span: timedelta = message.ToTimedelta()
+    except (ValueError, OverflowError) as error:
+        raise malformed(f"between.wait: {error}") from error
+    if span < timedelta(0):
+        raise malformed("between.wait: must not be negative")
+    return format_duration(span)
+
+
+def _quantity(text: str) -> int | str | None:
+    """A number of items, or a share as written; None: nothing is."""
+    if text.isascii() and text.isdecimal() and len(text) <= 9:
+        return int(text)
+    return text or None
+
+
+def _written(fields: dict[str, Any]) -> dict[str, Any]:
+    """What was said: a message has no other way to leave something out."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+
+
+def selection_of(request: carts_pb2.RetryCartRequest) -> Selection:
+    """Which items run once more."""
+    word = _SELECTED.get(request.select)
+    if word is None:
+        raise malformed("select: FAILED, FAILED_AND_SKIPPED or ALL is needed")
+    return Selection(
+        states=SELECTED[word],
+        from_wave=request.from_wave or None,
+        keys=keys_of(request.keys) or None,
+        cause=cause_of(request.cause),
+    )
+
+
+def change_of(request: carts_pb2.EditCartRequest) -> CartChange:
+    """What is to be different."""
+    return CartChange(
+        max_parallel=request.max_parallel or None,
+        failures=_failures(request.failures),
+        between=_between(request.between),
+        items=[_item_change(item) for item in request.items],
+    )
+
+
+def _item_change(item: carts_pb2.ItemChange) -> ItemChange:
+    [key] = keys_of([item.key])
+    return ItemChange(
+        key=key,
+        order=item.order if item.HasField("order") else None,
+        inputs=inputs_of(item.inputs_json) if item.inputs_json else None,
+        skip=item.skip,
+    )
+
+
+def allowance_of(text: str) -> int | str | None:
+    """How many may fail, as the job file has it; None: it is left out."""
+    return _quantity(text)
+
+
+def keys_of(keys: Iterable[str]) -> list[str]:
+    return [reference(key, "key") for key in keys]
+
+
+def cause_of(cause: str) -> str | None:
+    """None: any."""
+    if len(cause) > _MAX_CAUSE or "\0" in cause:
+        raise malformed("cause: that of a failure group is needed")
+    return cause or None
+
+
+def states_of(states: Iterable[carts_pb2.ItemState]) -> list[str]:
+    """The states by their names."""
+    known = {carts_pb2.ItemState.Value(f"ITEM_STATE_{state}"): state for state in ItemState}
+    try:
+        return [known[state] for state in states]
+    except KeyError as error:
+        raise malformed("states: there is no such state of an item") from error

@@ -15,7 +15,6 @@ from rota.contracts.client_pb2_grpc import SchedulerServicer, add_SchedulerServi
 from rota.domain.errors import RotaError
 from rota.domain.job import Job
 from rota.domain.jobfile import JobFile
-from rota.domain.run import Run
 from rota.domain.states import RunState
 from rota.operations import definitions, runs
 from rota.operations.backends import Backends
@@ -23,15 +22,20 @@ from rota.operations.following import follow_events
 from rota.operations.forecasts import upcoming_jobs
 from rota.operations.submissions import submit_file
 from rota.operations.tokens import Caller
-from rota.operations.why import see_run, see_runs
 from rota.ports.records import JobQuery, Role, RunQuery
 from rota.server.gateway.auth import TrustedTokens
-from rota.server.gateway.etags import require_match
 from rota.server.gateway.paging import MAX_INTEGER, decode_cursor, encode_cursor
+from rota.server.gateway.parameters import require_match
 from rota.server.gateway.rpc import requests
-from rota.server.gateway.rpc.calls import Context, admitted, needs, note, refuse
-from rota.server.gateway.rpc.messages import delivery_value, event_message, job_message, run_message
-from rota.server.gateway.rpc.upcoming_messages import upcoming_job
+from rota.server.gateway.rpc.messages import (
+    delivery_value,
+    event_message,
+    job_message,
+    run_message,
+    upcoming_job,
+)
+from rota.server.gateway.rpc.server import Context, admitted, needs, note, refuse
+from rota.server.gateway.runs import run_answer, run_page
 from rota.server.gateway.settings import GatewaySettings
 
 _HORIZON = timedelta(minutes=5)
@@ -128,7 +132,7 @@ class SchedulerService(SchedulerServicer):
     ) -> pb.GetExecHistoryResponse:
         job = await self._job(request.project, request.job)
         found, more = await self._runs(request.page, project=job.project, job=job)
-        return pb.GetExecHistoryResponse(runs=map(run_message, found), next_page_token=more)
+        return pb.GetExecHistoryResponse(runs=found, next_page_token=more)
 
     @needs(Role.VIEWER)
     async def GetJobsInNext5Mins(
@@ -142,7 +146,7 @@ class SchedulerService(SchedulerServicer):
     async def GetDueJobs(self, request: pb.GetDueJobsRequest, _: Caller) -> pb.GetDueJobsResponse:
         project = requests.project_of(request.project)
         found, more = await self._runs(request.page, project=project, states=_DUE)
-        return pb.GetDueJobsResponse(runs=map(run_message, found), next_page_token=more)
+        return pb.GetDueJobsResponse(runs=found, next_page_token=more)
 
     @needs(Role.VIEWER)
     async def GetRunningJobs(
@@ -150,7 +154,7 @@ class SchedulerService(SchedulerServicer):
     ) -> pb.GetRunningJobsResponse:
         project = requests.project_of(request.project)
         found, more = await self._runs(request.page, project=project, states=_RUNNING)
-        return pb.GetRunningJobsResponse(runs=map(run_message, found), next_page_token=more)
+        return pb.GetRunningJobsResponse(runs=found, next_page_token=more)
 
     @needs(Role.OPERATOR)
     async def TriggerJob(
@@ -159,7 +163,7 @@ class SchedulerService(SchedulerServicer):
         options = _trigger_options(request)
         job = await self._job(request.project, request.job)
         run, _ = await runs.trigger(self._backends, job, options, actor=caller.name)
-        return pb.TriggerJobResponse(run=run_message(await see_run(self._backends, run)))
+        return pb.TriggerJobResponse(run=run_message(await run_answer(self._backends, run)))
 
     @needs(Role.OPERATOR)
     async def UpdateRunStatus(
@@ -172,7 +176,7 @@ class SchedulerService(SchedulerServicer):
         run_id = requests.reference(request.run, "run")
         run = await runs.find_run(self._backends, run_id, project=project)
         run = await runs.resolve(self._backends, run, state, actor=caller.name)
-        return pb.UpdateRunStatusResponse(run=run_message(await see_run(self._backends, run)))
+        return pb.UpdateRunStatusResponse(run=run_message(await run_answer(self._backends, run)))
 
     async def Watch(self, request: pb.WatchRequest, context: Context) -> None:
         began = time.perf_counter()
@@ -206,19 +210,16 @@ class SchedulerService(SchedulerServicer):
         project: str,
         job: Job | None = None,
         states: Sequence[RunState] = (),
-    ) -> tuple[list[Run], str]:
+    ) -> tuple[list[pb.Run], str]:
         """A page of runs, newest first, and where the next one begins."""
-        size = requests.page_size(page)
         query = RunQuery(
             project=project,
             job_id=None if job is None else job.id,
             states=states,
             before_seq=decode_cursor("runs", page.token or None, MAX_INTEGER),
-            limit=size + 1,
         )
-        found = await see_runs(self._backends, query)
-        more = encode_cursor("runs", found[size - 1].seq) if len(found) > size else ""
-        return found[:size], more
+        found = await run_page(self._backends, query, requests.page_size(page))
+        return [run_message(run) for run in found], found.next_cursor or ""
 
 
 def _user(user: str, caller: Caller) -> str:

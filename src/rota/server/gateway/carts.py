@@ -1,0 +1,421 @@
+"""Carts: hand in, plan, list, look; and carts as files define them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Depends, Path, Query
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from rota.api import carts as api
+from rota.api.answers import Page
+from rota.api.events import Event
+from rota.domain.carts.definition import MAX_ORDER, CartRules, Share
+from rota.domain.carts.states import ItemState
+from rota.domain.errors import Invalid, Problem
+from rota.domain.ids import instant, micros
+from rota.domain.quantities import format_duration
+from rota.domain.schedule.sources import LAST_MICROS
+from rota.operations import carts
+from rota.operations.cart_changes import cause_meant
+from rota.operations.cart_templates import (
+    TemplateRequest,
+    delete_template,
+    find_template,
+    plan_template,
+    submit_template,
+    words_if_readable,
+)
+from rota.operations.carts import CartPlan, CartRequest, CartView, view
+from rota.ports.carts import Cart, CartQuery, Item, ItemQuery, Template
+from rota.server.gateway.answers import fill
+from rota.server.gateway.auth import API, Editor, Operator
+from rota.server.gateway.cart_submissions import CART_BODY, SentTemplate, read_submission
+from rota.server.gateway.events import event_page
+from rota.server.gateway.filters import CartFilter, parse_cart_filter, states_named
+from rota.server.gateway.paging import (
+    MAX_LIMIT,
+    Cursor,
+    Limit,
+    bad_cursor,
+    decode_cursor,
+    encode_cursor,
+    page,
+)
+from rota.server.gateway.parameters import (
+    NAME,
+    IdempotencyKey,
+    IfMatch,
+    NamedCart,
+    Project,
+    Settings,
+    UsedBackends,
+    api_router,
+    quote,
+    require_match,
+)
+
+PLAIN = r"^[^\x00]*$"  # text that every store can compare
+# An open item has the letter of its run.
+LEGEND: Mapping[str, str] = {
+    "P": "PENDING",
+    "D": "SCHEDULED",
+    "B": "BLOCKED",
+    "Q": "QUEUED",
+    "L": "CLAIMED",
+    "R": "PROCESSING",
+    "U": "UNKNOWN",
+    "C": "COMPLETED",
+    "F": "FAILED",
+    "T": "TIMED_OUT",
+    "X": "CANCELLED",
+    "S": "SKIPPED",
+    "M": "MISSED",
+}
+_LETTERS = {state: letter for letter, state in LEGEND.items()}
+_MICROS = re.compile(r"[0-9]{1,20}")
+
+ItemKey = Annotated[str, Field(max_length=200, pattern=PLAIN, examples=["db-001"])]
+_State = Annotated[str, Field(max_length=1_000)]
+_Term = Annotated[str | None, Query(max_length=1_000)]
+_States = Annotated[
+    tuple[_State, ...], Query(max_length=100, description="such as `failed,timed_out`")
+]
+_Keys = Annotated[tuple[ItemKey, ...], Query(max_length=1_000)]
+
+router = api_router("carts")
+
+
+def cart_answer(cart: Cart) -> api.Cart:
+    return fill(api.Cart, cart, **cart_fields(cart))
+
+
+def cart_fields(cart: Cart) -> dict[str, Any]:
+    """The fields of an answer that are not those of a cart: its rules, and what it came with."""
+    document = cart.document
+    return {
+        **_rules(cart.rules),
+        "job": document.get("job", ""),
+        "description": document.get("description", ""),
+        "labels": document.get("labels", {}),
+        "rollback": document.get("rollback", ""),
+        "priority": document.get("priority"),
+        "url": f"/carts/{cart.id}",
+    }
+
+
+def _rules(rules: CartRules) -> dict[str, Any]:
+    failures, between = rules.failures, rules.between
+    return {
+        "order": rules.order,
+        "group_size": tuple(_written(size) for size in rules.group_sizes),
+        "max_parallel": rules.max_parallel,
+        "failures": fill(
+            api.CartFailures, failures, allow=_written(failures.allow), of=failures.scope
+        ),
+        "between": fill(api.CartBetween, between, wait=format_duration(between.wait)),
+        "calendars": rules.calendars,
+    }
+
+
+def _written(share: Share) -> int | str:
+    return str(share) if share.is_percent else int(share.value)
+
+
+def detail_answer(view: CartView) -> api.CartDetail:
+    return fill(
+        api.CartDetail,
+        view.cart,
+        **cart_fields(view.cart),
+        failures_in_scope=view.failures,
+        limit=view.limit,
+        breached=view.is_breached,
+        progress=api.CartProgress(
+            total=view.cart.items,
+            done=view.done,
+            open=view.by_state[ItemState.OPEN],
+            states={str(state): count for state, count in view.by_state.items()},
+        ),
+        place=view.place,
+        eta=view.eta,
+        why=view.why,
+        gate=None if view.gate is None else fill(api.CartGate, view.gate),
+        failure_groups=tuple(fill(api.FailureGroup, it) for it in view.failure_groups),
+    )
+
+
+def cart_plan_answer(plan: CartPlan) -> api.CartPlan:
+    return fill(
+        api.CartPlan,
+        plan,
+        **_rules(plan.rules),
+        eta_seconds=None if plan.eta is None else plan.eta.total_seconds(),
+        unrunnable=tuple(plan.unrunnable),
+    )
+
+
+def item_answer(item: Item) -> api.CartItem:
+    return fill(api.CartItem, item)
+
+
+def cells_answer(states: Iterable[str]) -> api.Cells:
+    """All items at a glance: a letter each."""
+    return api.Cells(cells="".join(_LETTERS[state] for state in states), legend=LEGEND)
+
+
+def _template_answer(template: Template) -> api.CartTemplate:
+    words = words_if_readable(template)
+    return fill(api.CartTemplate, template, etag=template.digest, words=words)
+
+
+def _template_detail(template: Template) -> api.CartTemplateDetail:
+    words = words_if_readable(template)
+    return fill(api.CartTemplateDetail, template, etag=template.digest, words=words)
+
+
+def cart_query(project: str, wanted: CartFilter, cursor: str | None, limit: int) -> CartQuery:
+    """One more than the part has room for, to see whether there are more."""
+    return CartQuery(
+        project=project,
+        name_like=wanted.name_like,
+        states=sorted(wanted.states or ()),
+        before=_position(cursor),
+        limit=limit + 1,
+    )
+
+
+def cart_cursor(cart: Cart) -> str:
+    return encode_cursor("carts", f"{micros(cart.created_at)} {cart.id}")
+
+
+def _position(cursor: str | None) -> tuple[datetime, str] | None:
+    """When the last cart of the part before was made, and its id; None: from the beginning."""
+    if cursor is None:
+        return None
+    at, _, cart = decode_cursor("carts", cursor, "").partition(" ")
+    if not _MICROS.fullmatch(at) or int(at) > LAST_MICROS:
+        raise bad_cursor()
+    return instant(int(at)), cart
+
+
+def item_query(
+    cart: Cart,
+    *,
+    states: Sequence[str],
+    wave: int | None,
+    cause: str | None,
+    keys: Sequence[str],
+    cursor: str | None,
+    limit: int,
+) -> ItemQuery:
+    """The same for items; states are told as in `failed,timed_out`."""
+    return ItemQuery(
+        cart=cart.id,
+        states=sorted(_item_states(states)),
+        wave=wave,
+        cause=cause,
+        keys=keys or None,
+        after=decode_cursor("cart_items", cursor, 0) - 1,
+        limit=limit + 1,
+    )
+
+
+def item_cursor(item: Item) -> str:
+    return encode_cursor("cart_items", item.number + 1)
+
+
+def _item_states(told: Sequence[str]) -> set[ItemState]:
+    try:
+        return {state for each in told for state in states_named(each, ItemState)}
+    except ValueError as error:
+        problem = Problem(f"state: {error}", "state")
+        raise Invalid("the filter cannot be read", [problem], code="bad_filter") from error
+
+
+@router.post(
+    "/carts",
+    status_code=202,
+    response_model=api.Cart,
+    responses={200: {"model": api.CartPlan, "description": "what it would do"}},
+    openapi_extra=CART_BODY,
+)
+async def submit_cart(
+    request: Request,
+    actor: Operator,
+    backends: UsedBackends,
+    project: Project,
+    response: Response,
+    plan: Annotated[bool, Query(description="only say what it would do")] = False,
+    idempotency_key: IdempotencyKey = "",
+) -> api.Cart | api.CartPlan:
+    """Hand in a cart, as one document or line by line; 200 for a plan, which stores nothing."""
+    sent = await read_submission(request)
+    if isinstance(sent, SentTemplate):
+        of_template = TemplateRequest(
+            sent.name, project, sent.inputs, sent.starts_at, idempotency_key
+        )
+        if plan:
+            return _planned(response, await plan_template(backends, of_template))
+        return _submitted(response, await submit_template(backends, of_template, actor=actor.name))
+    header = sent.header
+    wanted = CartRequest(header.template, header.count, project, header.starts_at, idempotency_key)
+    async with aclosing(sent.items) as items:
+        if plan:
+            return _planned(response, await carts.plan(backends, wanted, items))
+        return _submitted(response, await carts.submit(backends, wanted, items, actor=actor.name))
+
+
+def _planned(response: Response, plan: CartPlan) -> api.CartPlan:
+    response.status_code = 200
+    return cart_plan_answer(plan)
+
+
+def _submitted(response: Response, cart: Cart) -> api.Cart:
+    response.headers["Location"] = f"{API}/carts/{cart.id}"
+    return cart_answer(cart)
+
+
+@router.get("/carts")
+async def list_carts(
+    backends: UsedBackends,
+    project: Project,
+    where: Annotated[
+        str, Query(max_length=2_000, description="such as `state:running name:upgrade-*`")
+    ] = "",
+    state: _Term = None,
+    name: _Term = None,
+    active: _Term = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Page[api.Cart]:
+    """Carts, newest first. `where` and the single terms must all hold."""
+    given = {"state": state, "name": name, "active": active}
+    terms = [(key, value) for key, value in given.items() if value is not None]
+    wanted = parse_cart_filter(where, terms, await backends.store.now())
+    if wanted.states is not None and not wanted.states:
+        return Page(items=())
+    found = await backends.store.carts(cart_query(project, wanted, cursor, limit))
+    return page(found, limit, cart_answer, cart_cursor)
+
+
+@router.get("/carts/{cart}")
+async def show_cart(backends: UsedBackends, cart: NamedCart, response: Response) -> api.CartDetail:
+    """A cart: how far, how bad, what next."""
+    response.headers["ETag"] = quote(str(cart.version))
+    return detail_answer(await view(backends, cart))
+
+
+@router.get("/carts/{cart}/items")
+async def list_items(
+    backends: UsedBackends,
+    cart: NamedCart,
+    state: _States = (),
+    wave: Annotated[int | None, Query(ge=1, le=MAX_ORDER)] = None,
+    cause: Annotated[str | None, Query(max_length=1_000, pattern=PLAIN)] = None,
+    key: _Keys = (),
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Page[api.CartItem]:
+    """Items by number; those for which all conditions hold. Of a cause a part is enough."""
+    meant = await cause_meant(backends, cart, cause)
+    query = item_query(
+        cart, states=state, wave=wave, cause=meant, keys=key, cursor=cursor, limit=limit
+    )
+    found = await backends.store.items(query)
+    return page(found, limit, item_answer, item_cursor)
+
+
+@router.get("/carts/{cart}/waves")
+async def list_waves(
+    backends: UsedBackends, cart: NamedCart, limit: Limit = MAX_LIMIT, cursor: Cursor = None
+) -> Page[api.CartWave]:
+    """Waves by number, with how many of their items are where."""
+    after = decode_cursor("cart_waves", cursor, 0)
+    found = await backends.store.waves(cart.id, after, limit + 1)
+    return page(
+        found,
+        limit,
+        lambda wave: fill(api.CartWave, wave),
+        lambda wave: encode_cursor("cart_waves", wave.number),
+    )
+
+
+@router.get("/carts/{cart}/cells")
+async def show_cells(backends: UsedBackends, cart: NamedCart) -> api.Cells:
+    """The state of every item, a letter each."""
+    # 100,000 letters take a while, and leases are renewed on this loop.
+    return await asyncio.to_thread(cells_answer, await backends.store.cells(cart.id))
+
+
+@router.get("/carts/{cart}/failure-groups")
+async def list_failure_groups(
+    backends: UsedBackends, cart: NamedCart, limit: Limit = 100
+) -> Page[api.FailureGroup]:
+    """Why items failed, the most frequent cause first."""
+    found = await backends.store.failure_groups(cart.id, limit)
+    return Page(items=tuple(fill(api.FailureGroup, group) for group in found))
+
+
+@router.get("/carts/{cart}/events")
+async def list_cart_events(
+    backends: UsedBackends,
+    settings: Settings,
+    cart: NamedCart,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Page[Event]:
+    """What happened to a cart, in order; `GET /events/stream?cart=` has it live."""
+    return await event_page(backends, settings, cursor=cursor, limit=limit, only=cart.id)
+
+
+async def _template(
+    backends: UsedBackends,
+    project: Project,
+    template: Annotated[str, Path(pattern=NAME, description="name")],
+) -> Template:
+    return await find_template(backends, template, project=project)
+
+
+_NamedTemplate = Annotated[Template, Depends(_template)]
+
+
+@router.get("/cart-templates")
+async def list_cart_templates(
+    backends: UsedBackends, project: Project, limit: Limit = 100, cursor: Cursor = None
+) -> Page[api.CartTemplate]:
+    """Carts that were applied, by name."""
+    after = decode_cursor("cart_templates", cursor, "")
+    found = [each for each in await backends.store.templates(project) if each.name > after]
+    # Templates with thousands of items take seconds to read, and leases are renewed on this loop.
+    return await asyncio.to_thread(
+        page,
+        found,
+        limit,
+        _template_answer,
+        lambda template: encode_cursor("cart_templates", template.name),
+    )
+
+
+@router.get("/cart-templates/{template}")
+async def show_cart_template(
+    template: _NamedTemplate, response: Response
+) -> api.CartTemplateDetail:
+    """One of them, with its document."""
+    response.headers["ETag"] = quote(template.digest)
+    return await asyncio.to_thread(_template_detail, template)
+
+
+@router.delete("/cart-templates/{template}", status_code=204)
+async def delete_cart_template(
+    actor: Editor, backends: UsedBackends, template: _NamedTemplate, if_match: IfMatch = ""
+) -> None:
+    """Forget it; carts that were made of it go on."""
+    require_match(if_match, template.digest)
+    await delete_template(backends, template, actor=actor.name)

@@ -1,0 +1,293 @@
+"""Jobs: list, look, hold, delete, and what is coming."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import Field, model_validator
+from starlette.responses import Response
+
+from rota.api import jobs as api
+from rota.api.answers import Page
+from rota.domain.errors import Invalid
+from rota.domain.job import Job
+from rota.domain.jobfile import read_job, to_yaml
+from rota.domain.lateness import Lateness
+from rota.domain.quantities import parse_duration
+from rota.domain.schedule import describe
+from rota.domain.spec import JobSpec
+from rota.operations import definitions, pauses
+from rota.operations.backends import Backends
+from rota.operations.pauses import Moved
+from rota.operations.previews import Outlook, next_starts, outlook
+from rota.operations.status import lateness
+from rota.operations.timetables import timetable
+from rota.ports.records import JobQuery
+from rota.server.gateway.answers import fill
+from rota.server.gateway.auth import Editor, Operator
+from rota.server.gateway.paging import Cursor, Limit, decode_cursor, encode_cursor, page
+from rota.server.gateway.parameters import (
+    Body,
+    Duration,
+    IfMatch,
+    NamedJob,
+    Project,
+    TimeText,
+    UsedBackends,
+    api_router,
+    quote,
+    read_pause,
+    require_match,
+    zone_of,
+)
+
+router = api_router("jobs")
+
+
+class PauseBody(Body):
+    """How long a pause lasts; without either, until the job is resumed."""
+
+    until: TimeText | None = None  # also 11:00: the next time that it is so late
+    length: Duration | None = Field(default=None, alias="for")
+
+    @model_validator(mode="after")
+    def _one_at_most(self) -> PauseBody:
+        if self.until is not None and self.length is not None:
+            raise ValueError("give either `until` or `for`")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """What a version of a job says about itself."""
+
+    description: str = ""
+    owner: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    type: str = ""
+    schedule: api.Schedule | None = None
+    follows: tuple[str, ...] = ()
+    unreadable: str = ""  # why this server cannot read it; "": it can
+
+
+def job_answer(job: Job, next_at: datetime | None) -> api.Job:
+    return fill(api.Job, job, **_worked_out(job, next_at))
+
+
+def _detail_answer(
+    job: Job, next_at: datetime | None, lateness: Lateness | None, followers: Sequence[str]
+) -> api.JobDetail:
+    document = dict(job.document)
+    return fill(
+        api.JobDetail,
+        job,
+        **_worked_out(job, next_at),
+        document=document,
+        yaml=to_yaml([document]),
+        lateness=None if lateness is None else fill(api.Lateness, lateness),
+        followed_by=tuple(followers),
+    )
+
+
+def _moved_answer(moved: Moved, next_at: datetime | None) -> api.MovedJob:
+    told = _worked_out(moved.job, next_at)
+    return fill(api.MovedJob, moved.job, **told, answered=_answered(moved.answered))
+
+
+def _upcoming_answer(job: Job, outlook: Outlook) -> api.Upcoming:
+    return fill(
+        api.Upcoming,
+        outlook,
+        times=tuple(_on_clocks(job, time) for time in outlook.times),
+        schedule=outlook.words,
+        clock_changes=tuple(fill(api.ClockChange, it) for it in outlook.clock_changes),
+        calendars=tuple(fill(api.CalendarEffect, it) for it in outlook.calendars),
+        answered=_answered(outlook.answered),
+    )
+
+
+def _answered(stretches: Iterable[object]) -> tuple[api.Answered, ...]:
+    return tuple(fill(api.Answered, stretch) for stretch in stretches)
+
+
+def _on_clocks(job: Job, time: datetime) -> datetime:
+    zone = zone_of(job)
+    return zone.local(time) if zone else time
+
+
+def _worked_out(job: Job, next_at: datetime | None) -> dict[str, Any]:
+    """The fields of an answer that are not those of a job."""
+    definition = _definition(job)
+    return {
+        "etag": job.digest,
+        "description": definition.description,
+        "owner": definition.owner,
+        "labels": definition.labels,
+        "type": definition.type,
+        "schedule": definition.schedule,
+        "follows": definition.follows,
+        "unreadable": definition.unreadable,
+        "next_at": _on_clocks(job, next_at) if next_at else None,
+        "set": job.set_name,
+        "status": _status(job, definition),
+    }
+
+
+def _status(job: Job, definition: _Definition) -> str:
+    if job.finished_at is not None:
+        return "finished"
+    if not job.enabled:
+        return "disabled"
+    if job.paused:
+        return "paused"
+    if definition.schedule is None and not definition.unreadable:
+        return "active" if definition.follows else "on demand"
+    if job.stuck_since is not None:
+        return "stuck"
+    return "active" if job.next_at is not None or job.waits else "finished"
+
+
+_MAX_KNOWN = 10_000
+_known: dict[tuple[str, int], _Definition] = {}  # a version never changes
+
+
+def _definition(job: Job) -> _Definition:
+    """Reading a document and describing its schedule takes a millisecond, too long for a list."""
+    key = (job.id, job.version)
+    if key not in _known:
+        if len(_known) >= _MAX_KNOWN:
+            _known.clear()
+        _known[key] = _read(job)
+    return _known[key]
+
+
+def _read(job: Job) -> _Definition:
+    """One job that a newer release wrote, or in a zone unknown here, must not hide the others."""
+    try:
+        return _describe(read_job(job.document), job.anchor)
+    except Invalid as error:
+        reasons = "; ".join(map(str, error.problems)) or str(error)
+    return _Definition(unreadable=reasons)
+
+
+def _describe(spec: JobSpec, anchor: datetime) -> _Definition:
+    return _Definition(
+        description=spec.description,
+        owner=spec.owner,
+        labels=spec.labels,
+        type=spec.type,
+        schedule=_schedule(spec, anchor),
+        follows=spec.after.jobs,
+    )
+
+
+def _schedule(spec: JobSpec, anchor: datetime) -> api.Schedule | None:
+    table = timetable(spec, anchor)
+    if spec.schedule is None or table is None:
+        return None
+    return fill(
+        api.Schedule,
+        spec.schedule,
+        words=describe(table),
+        kinds=table.kinds,
+        spread_seconds=table.spread_delay.total_seconds(),
+        jitter_seconds=spec.schedule.jitter.total_seconds(),
+    )
+
+
+@router.get("/jobs")
+async def list_jobs(
+    backends: UsedBackends,
+    project: Project,
+    name: Annotated[str | None, Query(max_length=200, description="may have `*`")] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Page[api.Job]:
+    """Jobs by name."""
+    query = JobQuery(
+        project=project,
+        name_like=name,
+        after_name=decode_cursor("jobs", cursor, ""),
+        limit=limit + 1,
+    )
+    found = await backends.store.jobs(query)
+    next_at = await next_starts(backends, found[:limit])
+    return page(
+        found,
+        limit,
+        lambda job: job_answer(job, next_at[job.id]),
+        lambda job: encode_cursor("jobs", job.name),
+    )
+
+
+@router.get("/jobs/{job}")
+async def show_job(backends: UsedBackends, job: NamedJob, response: Response) -> api.JobDetail:
+    """A job with its document, and how late its runs start."""
+    response.headers["ETag"] = quote(job.digest)
+    next_at = await next_starts(backends, [job])
+    followers = await backends.store.followers(job.project, [job.name])
+    late = await lateness(backends, job)
+    return _detail_answer(job, next_at[job.id], late, followers.get(job.name, ()))
+
+
+@router.delete("/jobs/{job}", status_code=204)
+async def delete_job(
+    actor: Editor, backends: UsedBackends, job: NamedJob, if_match: IfMatch = ""
+) -> None:
+    """Take a job out of service; live runs finish, history stays."""
+    require_match(if_match, job.digest)
+    await definitions.delete(backends, job, actor=actor.name)
+
+
+@router.post("/jobs/{job}:pause")
+async def pause_job(
+    actor: Operator, backends: UsedBackends, job: NamedJob, body: PauseBody | None = None
+) -> api.MovedJob:
+    """Nothing of the job starts until it is resumed, or until a time; due times are SKIPPED."""
+    now = await backends.store.now()
+    until = None if body is None else read_pause(job, body.until, now)
+    if body is not None and body.length is not None:
+        until = now + parse_duration(body.length)
+    moved = await pauses.pause(backends, job, actor=actor.name, until=until)
+    return await _moved(backends, moved)
+
+
+@router.post("/jobs/{job}:resume")
+async def resume_job(actor: Operator, backends: UsedBackends, job: NamedJob) -> api.MovedJob:
+    """End a pause; what fell into it is not caught up."""
+    return await _moved(backends, await pauses.resume(backends, job, actor=actor.name))
+
+
+@router.post("/jobs/{job}:skip")
+async def skip_next(actor: Operator, backends: UsedBackends, job: NamedJob) -> api.MovedJob:
+    """Leave out the next due time that would run: the ledger has it as SKIPPED."""
+    return await _moved(backends, await pauses.skip_next(backends, job, actor=actor.name))
+
+
+@router.post("/jobs/{job}:enable")
+async def enable_job(actor: Editor, backends: UsedBackends, job: NamedJob) -> api.MovedJob:
+    """Switch a job on."""
+    return await _moved(backends, await pauses.enable(backends, job, actor=actor.name))
+
+
+@router.post("/jobs/{job}:disable")
+async def disable_job(actor: Editor, backends: UsedBackends, job: NamedJob) -> api.MovedJob:
+    """Switch a job off: no due times, no triggers. What runs goes on."""
+    return await _moved(backends, await pauses.disable(backends, job, actor=actor.name))
+
+
+async def _moved(backends: Backends, moved: Moved) -> api.MovedJob:
+    next_at = await next_starts(backends, [moved.job])
+    return _moved_answer(moved, next_at[moved.job.id])
+
+
+@router.get("/jobs/{job}/upcoming")
+async def list_upcoming(
+    backends: UsedBackends, job: NamedJob, count: Annotated[int, Query(ge=1, le=100)] = 5
+) -> api.Upcoming:
+    """The next due times of a job, as far as they are known."""
+    return _upcoming_answer(job, await outlook(backends, job, count))

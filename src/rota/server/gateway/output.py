@@ -1,0 +1,203 @@
+"""What runs print: by windows, searched, raw, live."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from fastapi import Header, Query
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from rota.api import output as api
+from rota.domain.errors import Invalid
+from rota.domain.run import OutputSummary, Run
+from rota.domain.states import is_final
+from rota.operations import output
+from rota.operations.backends import Backends
+from rota.operations.following import AttemptBegan, AttemptPrinted, Followed, follow_run
+from rota.operations.output import OutputLine, OutputWindow
+from rota.server.gateway.answers import encode, fill
+from rota.server.gateway.paging import MAX_INTEGER, MAX_LIMIT, Limit
+from rota.server.gateway.parameters import NamedRun, UsedBackends, api_router
+from rota.server.gateway.runs import run_answer
+from rota.server.gateway.sse import (
+    KEEP_ALIVE,
+    STREAM_RESPONSES,
+    EventStream,
+    frame,
+    still_allowed,
+    while_allowed,
+)
+
+router = api_router("runs")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_Attempt = Annotated[
+    int | None, Query(ge=1, le=MAX_INTEGER, description="which attempt; the latest by default")
+]
+_Line = Annotated[int, Query(ge=0, le=MAX_INTEGER)]
+_Tail = Annotated[int | None, Query(ge=1, le=MAX_LIMIT, description="the last so many lines")]
+
+
+def _line_answer(line: OutputLine) -> api.LogLine:
+    record = line.record
+    return fill(
+        api.LogLine,
+        record,
+        n=line.number,
+        at=_EPOCH + timedelta(milliseconds=record.at_ms),
+        text=record.text.decode(errors="replace"),
+        continues=not record.ends_line,
+    )
+
+
+def window_answer(
+    run: str, attempt: int, window: OutputWindow, summary: OutputSummary
+) -> api.LogWindow:
+    return fill(
+        api.LogWindow,
+        window,
+        run=run,
+        attempt=attempt,
+        lines=tuple(map(_line_answer, window.lines)),
+        complete=window.is_complete,
+        truncated=summary.truncated,
+        output_state=summary.state,
+    )
+
+
+@router.get("/runs/{run}/log")
+async def show_log(
+    backends: UsedBackends,
+    run: NamedRun,
+    attempt: _Attempt = None,
+    first_line: _Line = 0,
+    limit: Limit = MAX_LIMIT,
+    tail: _Tail = None,
+) -> api.LogWindow:
+    """Some lines of a run's output."""
+    number = run.attempt if attempt is None else attempt
+    if number == 0:
+        nothing = OutputWindow((), 0, 0, is_complete=is_final(run.state))
+        return window_answer(run.id, 0, nothing, OutputSummary())
+    if tail is not None:
+        window = await output.tail(backends, run.id, number, tail)
+    else:
+        window = await output.read_window(backends, run.id, number, first_line, limit)
+    return window_answer(run.id, number, window, await _summary(backends, run, number))
+
+
+async def _summary(backends: Backends, run: Run, number: int) -> OutputSummary:
+    attempts = await backends.store.attempts(run.id)
+    found = (attempt.output for attempt in attempts if attempt.number == number)
+    return next(found, OutputSummary())
+
+
+@router.get("/runs/{run}/log:search")
+async def search_log(
+    backends: UsedBackends,
+    run: NamedRun,
+    q: Annotated[str, Query(min_length=1, max_length=1_000, description="plain text")],
+    attempt: _Attempt = None,
+    after_line: _Line = 0,
+    limit: Limit = 100,
+) -> api.LogMatches:
+    """Lines that contain a text, from a line on."""
+    number = run.attempt if attempt is None else attempt
+    if number == 0:
+        return api.LogMatches(matches=(), next_line=None)
+    found = await output.search(backends, run.id, number, q, after_line, limit)
+    return api.LogMatches(
+        matches=tuple(map(_line_answer, found.hits)),
+        next_line=None if found.is_exhausted else found.next_line,
+    )
+
+
+@router.get(
+    "/runs/{run}/log/raw",
+    response_class=StreamingResponse,
+    responses={200: {"description": "the bytes", "content": {"text/plain": {}}}},
+)
+async def raw_log(
+    backends: UsedBackends, run: NamedRun, attempt: _Attempt = None
+) -> StreamingResponse:
+    """What an attempt printed, byte for byte."""
+    number = run.attempt if attempt is None else attempt
+    data = _printed(backends, run, number)
+    # Asked for before the answer begins, so that what cannot be read is an error, not a torso.
+    first = await anext(data, b"")
+    return StreamingResponse(
+        _joined(first, data),
+        media_type="text/plain; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{run.id}-{number}.log"'},
+    )
+
+
+async def _printed(backends: Backends, run: Run, number: int) -> AsyncGenerator[bytes, None]:
+    if number > 0:
+        async with aclosing(output.raw(backends, run.id, number)) as printed:
+            async for data in printed:
+                yield data
+
+
+async def _joined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(rest):
+        yield first
+        async for data in rest:
+            yield data
+
+
+@router.get("/runs/{run}/log/stream", response_class=StreamingResponse, responses=STREAM_RESPONSES)
+async def stream_log(
+    request: Request,
+    backends: UsedBackends,
+    run: NamedRun,
+    attempt: _Attempt = None,
+    from_line: _Line = 0,
+    last_event_id: Annotated[str, Header(max_length=100)] = "",
+) -> EventStream:
+    """A run's output as it comes, from an attempt on, until the run has ended.
+
+    Events: `lines` (a window of the log), `attempt` (a new one began), `end` (the run).
+    """
+    start = attempt or max(run.attempt, 1)
+    if last_event_id:
+        start, from_line = _position(last_event_id)
+    followed = follow_run(backends, run, start, from_line)
+    return EventStream(while_allowed(_frames(backends, run, followed), still_allowed(request)))
+
+
+def _position(event_id: str) -> tuple[int, int]:
+    """Where a stream goes on: `2.140` is line 140 of attempt 2."""
+    attempt, _, line = event_id.partition(".")
+    if not (attempt.isdecimal() and line.isdecimal()) or int(attempt) < 1:
+        raise Invalid("this Last-Event-ID is of another stream", code="bad_cursor")
+    return int(attempt), int(line)
+
+
+async def _frames(
+    backends: Backends, run: Run, followed: AsyncGenerator[Followed, None]
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(followed):
+        async for each in followed:
+            yield await _frame(backends, run, each)
+
+
+async def _frame(backends: Backends, run: Run, followed: Followed) -> bytes:
+    match followed:
+        case None:
+            return KEEP_ALIVE
+        case AttemptBegan(number):
+            data = b'{"attempt":%d}' % number
+            return frame(data, event="attempt", event_id=f"{number}.0")
+        case AttemptPrinted(number, window):
+            if not window.lines and not window.is_last:
+                return KEEP_ALIVE
+            summary = await _summary(backends, run, number)
+            data = encode(window_answer(run.id, number, window, summary))
+            return frame(data, event="lines", event_id=f"{number}.{window.next_line}")
+        case Run():
+            return frame(encode(await run_answer(backends, followed)), event="end")

@@ -1,0 +1,238 @@
+"""What routes are given: backends, a project, what their paths name, times, entity tags, bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Path, Query, params
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from starlette.requests import Request
+
+from rota.domain.errors import Conflict, Invalid, Problem
+from rota.domain.job import Job
+from rota.domain.quantities import format_duration, parse_duration
+from rota.domain.run import Run
+from rota.domain.schedule.expressions import read_coming_instant, read_instant
+from rota.domain.schedule.zones import Zone, load_zone
+from rota.operations.backends import Backends
+from rota.operations.calendars import find_calendar
+from rota.operations.carts import find_cart
+from rota.operations.definitions import find_job
+from rota.operations.runs import find_run
+from rota.ports.carts import Cart
+from rota.ports.records import StoredCalendar
+from rota.server.gateway.auth import API
+from rota.server.gateway.problems import MEDIA_TYPE
+from rota.server.gateway.settings import GatewaySettings
+from rota.server.gateway.strictness import StrictRoute
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+_PROBLEM: dict[str, Any] = {
+    "description": "a problem",
+    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemReport"}}},
+}
+PROBLEMS: dict[int | str, dict[str, Any]] = {"4XX": _PROBLEM, "5XX": _PROBLEM}
+
+
+async def _backends(request: Request) -> Backends:
+    backends: Backends = request.app.state.backends
+    return backends
+
+
+async def _settings(request: Request) -> GatewaySettings:
+    settings: GatewaySettings = request.app.state.settings
+    return settings
+
+
+async def _project(
+    project: Annotated[str, Query(pattern=NAME, description="the project")] = "default",
+) -> str:
+    return project
+
+
+UsedBackends = Annotated[Backends, Depends(_backends)]
+Settings = Annotated[GatewaySettings, Depends(_settings)]
+Project = Annotated[str, Depends(_project)]
+IdempotencyKey = Annotated[
+    str,
+    Header(
+        alias="Idempotency-Key",
+        pattern=r"^[\x21-\x7e]{0,200}$",
+        description="the same key and body again give the same answer",
+    ),
+]
+
+
+async def _job(
+    request: Request,
+    project: Project,
+    job: Annotated[str, Path(max_length=200, description="name or id")],
+) -> Job:
+    return await find_job(await _backends(request), job, project=project)
+
+
+async def _run(
+    request: Request,
+    project: Project,
+    run: Annotated[str, Path(max_length=200, description="id, or a beginning only it has")],
+) -> Run:
+    return await find_run(await _backends(request), run, project=project)
+
+
+CalendarName = Annotated[str, Path(pattern=NAME, description="name")]
+
+
+async def _calendar(
+    backends: UsedBackends, project: Project, calendar: CalendarName
+) -> StoredCalendar:
+    return await find_calendar(backends, calendar, project=project)
+
+
+async def _cart(
+    backends: UsedBackends,
+    project: Project,
+    cart: Annotated[
+        str,
+        Path(pattern=NAME, description="id, a beginning only it has, or the name of the newest"),
+    ],
+) -> Cart:
+    return await find_cart(backends, cart, project=project)
+
+
+NamedCalendar = Annotated[StoredCalendar, Depends(_calendar)]
+NamedJob = Annotated[Job, Depends(_job)]
+NamedRun = Annotated[Run, Depends(_run)]
+NamedCart = Annotated[Cart, Depends(_cart)]
+
+
+class Router(APIRouter):
+    """Routes about one noun. The app finds them by their class, wherever in the gateway they are.
+
+    Paths are tried one by one: those of routers that are busy come first.
+    """
+
+    def __init__(
+        self,
+        noun: str,
+        *,
+        prefix: str = "",
+        dependencies: Sequence[params.Depends] = (),
+        is_busy: bool = False,
+    ) -> None:
+        super().__init__(
+            prefix=prefix,
+            tags=[noun],
+            route_class=StrictRoute,
+            responses=PROBLEMS,
+            dependencies=dependencies,
+        )
+        self.is_busy = is_busy
+
+
+def api_router(noun: str, *, is_busy: bool = False) -> Router:
+    """Routes of the API: every one takes a project, and a viewer unless it says `Needs`."""
+    return Router(noun, prefix=API, dependencies=[Depends(_project)], is_busy=is_busy)
+
+
+def open_router(noun: str, prefix: str = "") -> Router:
+    """Routes that see to their callers themselves, or take anyone's."""
+    return Router(noun, prefix=prefix)
+
+
+class Body(BaseModel):
+    """Something a caller says: a key it does not have is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _duration(text: str) -> str:
+    return format_duration(parse_duration(text))
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+
+
+# Times: with an offset, or on the clocks of the job that is named.
+_TIME = "ISO 8601; without an offset, on the clocks of the schedule's zone"
+
+TimeText = Annotated[
+    str, Field(max_length=100, description=_TIME, examples=["2026-06-01T22:00:00Z"])
+]
+FromQuery = Annotated[str | None, Query(alias="from", max_length=100, description=_TIME)]
+ToQuery = Annotated[str | None, Query(alias="to", max_length=100, description=_TIME)]
+
+
+def zone_named(name: str) -> Zone | None:
+    """None if this server does not know it: then a time needs an offset."""
+    try:
+        return load_zone(name)
+    except ValueError:
+        return None
+
+
+def read_times(
+    zone: Zone | None, written: Mapping[str, str | None], *, code: str = "invalid"
+) -> list[datetime | None]:
+    """The times of a request by their names, in that order; `Invalid` has all that is wrong."""
+    return _read(written, lambda text: read_instant(text, zone), code)
+
+
+def read_range(zone: Zone | None, start: str, end: str | None) -> tuple[datetime, datetime | None]:
+    """The times `from` and `to` of a request that must have the first."""
+    first, last = read_times(zone, {"from": start, "to": end})
+    assert first is not None, "it is given"
+    return first, last
+
+
+def read_pause(job: Job, until: str | None, now: datetime) -> datetime | None:
+    """The end of a pause, `11:00` for the next time that it is so late."""
+    zone = zone_of(job)
+    [end] = _read({"until": until}, lambda text: read_coming_instant(text, zone, now), "invalid")
+    return end
+
+
+def zone_of(job: Job) -> Zone | None:
+    return zone_named(str(job.document.get("timezone", "UTC")))
+
+
+def _read(
+    written: Mapping[str, str | None], read: Callable[[str], datetime], code: str
+) -> list[datetime | None]:
+    found: list[datetime | None] = []
+    problems: list[Problem] = []
+    for name, text in written.items():
+        try:
+            found.append(None if text is None else read(text))
+        except ValueError as error:
+            problems.append(Problem(str(error), name))
+    if problems:
+        count = "a time" if len(problems) == 1 else f"{len(problems)} times"
+        raise Invalid(f"{count} cannot be read", problems, code=code)
+    return found
+
+
+# Entity tags: a change is refused if the thing is no longer what its author saw.
+IfMatch = Annotated[
+    str, Header(alias="If-Match", max_length=200, description="the ETag that must still hold")
+]
+
+
+def quote(etag: str) -> str:
+    """The tag as the header ETag carries it."""
+    return f'"{etag}"'
+
+
+def unquote(if_match: str) -> str:
+    """The tag that If-Match names; "" if any will do."""
+    tag = if_match.strip().removeprefix("W/").strip('"')
+    return "" if tag == "*" else tag
+
+
+def require_match(if_match: str, etag: str) -> None:
+    """`Conflict` if the caller saw another version."""
+    if (wanted := unquote(if_match)) and wanted != etag:
+        raise Conflict(
+            "it changed since you looked at it", code="etag_mismatch", hint="look at it again"
+        )

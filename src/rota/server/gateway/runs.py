@@ -1,0 +1,352 @@
+"""Runs: trigger, list, look, explain, cancel, retry, resolve, hold, release, reprioritise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import Query
+from pydantic import Field
+from starlette.responses import Response
+
+from rota.api import runs as api
+from rota.api.answers import Page
+from rota.api.events import Event
+from rota.api.why import Holder, NotReason, Obstacle, OrderOfService, Reserved, Why
+from rota.domain.run import Attempt, Run
+from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
+from rota.domain.states import RunState
+from rota.operations import runs, why
+from rota.operations.backends import Backends
+from rota.operations.carts import find_cart
+from rota.operations.runs import hold, let_go, set_priority
+from rota.operations.submissions import trigger_batch
+from rota.operations.why import Explanation, in_short, see_run, see_runs
+from rota.ports.records import RunQuery
+from rota.server.gateway.answers import fill
+from rota.server.gateway.auth import API, Operator
+from rota.server.gateway.events import event_page
+from rota.server.gateway.filters import RunFilter, parse_filter
+from rota.server.gateway.paging import (
+    MAX_INTEGER,
+    Cursor,
+    Limit,
+    decode_cursor,
+    encode_cursor,
+    page,
+)
+from rota.server.gateway.parameters import (
+    Body,
+    IdempotencyKey,
+    NamedJob,
+    NamedRun,
+    Project,
+    Settings,
+    TimeText,
+    UsedBackends,
+    api_router,
+    read_times,
+    zone_of,
+)
+
+MAX_BATCH = 10_000
+_RESOLUTIONS = {
+    "completed": RunState.COMPLETED,
+    "failed": RunState.FAILED,
+    "retry": RunState.SCHEDULED,
+}
+_Priority = Annotated[int, Field(ge=LEAST_PRIORITY, le=GREATEST_PRIORITY)]
+_Term = Annotated[str | None, Query(max_length=1_000)]
+
+job_router = api_router("jobs", is_busy=True)  # triggering is the busiest of all calls
+router = api_router("runs", is_busy=True)
+
+
+class TriggerBody(Body):
+    """How a run is asked for."""
+
+    inputs: dict[str, Any] = Field(default_factory=dict)
+    at: TimeText | None = None  # not before; None: now
+    priority: _Priority | None = None  # None: the job's
+
+
+class BatchBody(Body):
+    """One run for each set of inputs."""
+
+    inputs: list[dict[str, Any]] = Field(min_length=1, max_length=MAX_BATCH)
+
+
+class PriorityBody(Body):
+    priority: _Priority  # 9 goes first
+
+
+class ResolveBody(Body):
+    """What became of an UNKNOWN run."""
+
+    outcome: Literal["completed", "failed", "retry"] = Field(alias="as")
+
+
+# Whoever shows a run takes it from one of the next three: here a stored state becomes the one that
+# people see.
+
+
+async def run_answer(backends: Backends, run: Run) -> api.Run:
+    """Show a run as it is seen."""
+    return _answer(await see_run(backends, run))
+
+
+async def run_detail(backends: Backends, run: Run) -> api.RunDetail:
+    """Show a run as it is seen, with its attempts."""
+    attempts = await backends.store.attempts(run.id)
+    late = await backends.store.late_results(run.id)
+    seen = await see_run(backends, run)
+    return fill(
+        api.RunDetail,
+        seen,
+        **_worked_out(seen),
+        attempts=tuple(map(_attempt_answer, attempts)),
+        late_results=tuple(fill(api.LateResult, result) for result in late),
+    )
+
+
+async def run_page(backends: Backends, query: RunQuery, limit: int) -> Page[api.Run]:
+    """Show a part of the runs of a query, also as far as that is about states."""
+    found = await see_runs(backends, replace(query, limit=limit + 1))
+    return page(found, limit, _answer, lambda run: encode_cursor("runs", run.seq))
+
+
+def _answer(seen: Run) -> api.Run:
+    return fill(api.Run, seen, **_worked_out(seen))
+
+
+def _worked_out(run: Run) -> dict[str, Any]:
+    """The fields of an answer that are not those of a run."""
+    return {
+        "reasons": tuple(fill(api.Reason, reason) for reason in run.reasons),
+        "waiting": in_short(run),
+        "duration_seconds": _seconds(run.started_at, run.ended_at),
+        "progress": None if run.progress is None else api.Progress(**run.progress),
+        "url": f"/runs/{run.id}",
+    }
+
+
+def _attempt_answer(attempt: Attempt) -> api.Attempt:
+    return fill(
+        api.Attempt,
+        attempt,
+        duration_seconds=_seconds(attempt.started_at, attempt.ended_at),
+        steps=tuple(fill(api.Step, step) for step in attempt.steps),
+        cpu_seconds=attempt.usage.cpu_seconds,
+        max_memory_bytes=attempt.usage.max_memory_bytes,
+        output=fill(api.OutputSummary, attempt.output),
+    )
+
+
+def _seconds(start: datetime | None, end: datetime | None) -> float | None:
+    return None if start is None or end is None else (end - start).total_seconds()
+
+
+def why_answer(explanation: Explanation) -> Why:
+    run, order = explanation.run, explanation.order
+    is_queued = run.state is RunState.QUEUED
+    return fill(
+        Why,
+        explanation,
+        run=run.id,
+        job=run.job,
+        state=run.state,
+        reasons=tuple(map(_obstacle_answer, explanation.obstacles)),
+        position=order.position if order and is_queued else None,
+        order=None if order is None else _order_answer(order),
+        not_reasons=tuple(fill(NotReason, each) for each in explanation.not_reasons),
+    )
+
+
+def _obstacle_answer(obstacle: why.Obstacle) -> Obstacle:
+    return fill(
+        Obstacle,
+        obstacle.reason,
+        holders=tuple(fill(Holder, holder) for holder in obstacle.holders),
+        before=obstacle.before,
+        waiting=obstacle.waiting,
+        next_at=obstacle.next_at,
+    )
+
+
+def _order_answer(order: why.OrderOfService) -> OrderOfService:
+    kept = order.reservation
+    return fill(OrderOfService, order, reservation=None if kept is None else fill(Reserved, kept))
+
+
+@job_router.get("/jobs/{job}/runs")
+async def list_history(
+    backends: UsedBackends, job: NamedJob, limit: Limit = 100, cursor: Cursor = None
+) -> Page[api.Run]:
+    """The runs of a job, newest first."""
+    before = decode_cursor("runs", cursor, MAX_INTEGER)
+    query = RunQuery(project=job.project, job_id=job.id, before_seq=before)
+    return await run_page(backends, query, limit)
+
+
+@job_router.post("/jobs/{job}/runs", status_code=202, responses={200: {"model": api.Run}})
+async def trigger_run(
+    actor: Operator,
+    backends: UsedBackends,
+    job: NamedJob,
+    response: Response,
+    body: TriggerBody | None = None,
+    idempotency_key: IdempotencyKey = "",
+) -> api.Run:
+    """Make a run of a job, now or at a time; 200 if the idempotency key was seen before."""
+    body = body or TriggerBody()
+    [at] = read_times(zone_of(job), {"at": body.at})
+    options = runs.TriggerOptions(body.inputs, at, body.priority, idempotency_key)
+    run, is_repeat = await runs.trigger(backends, job, options, actor=actor.name)
+    response.headers["Location"] = f"{API}/runs/{run.id}"
+    if is_repeat:
+        response.status_code = 200
+    return await run_answer(backends, run)
+
+
+@job_router.post("/jobs/{job}/runs:batch", status_code=202, responses={200: {"model": api.Batch}})
+async def trigger_runs(
+    actor: Operator,
+    backends: UsedBackends,
+    job: NamedJob,
+    response: Response,
+    body: BatchBody,
+    idempotency_key: IdempotencyKey = "",
+) -> api.Batch:
+    """Make one run of a job for each set of inputs, all or none."""
+    ids, is_repeat = await trigger_batch(
+        backends, job, body.inputs, actor=actor.name, idempotency_key=idempotency_key
+    )
+    if is_repeat:
+        response.status_code = 200
+    return api.Batch(runs=tuple(ids))
+
+
+@router.get("/runs")
+async def list_runs(
+    backends: UsedBackends,
+    project: Project,
+    where: Annotated[
+        str, Query(max_length=2_000, description="such as `state:failed job:nightly-* since:6h`")
+    ] = "",
+    state: _Term = None,
+    job: _Term = None,
+    trigger: _Term = None,
+    backfill: _Term = None,
+    cart: _Term = None,
+    since: _Term = None,
+    until: _Term = None,
+    active: _Term = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Page[api.Run]:
+    """Runs, newest first. `where` and the single terms must all hold."""
+    given = {
+        "state": state,
+        "job": job,
+        "trigger": trigger,
+        "backfill": backfill,
+        "cart": cart,
+        "since": since,
+        "until": until,
+        "active": active,
+    }
+    terms = [(key, value) for key, value in given.items() if value is not None]
+    wanted = parse_filter(where, terms, await backends.store.now())
+    before = decode_cursor("runs", cursor, MAX_INTEGER)
+    if wanted.states is not None and not wanted.states:
+        return Page(items=())
+    if wanted.cart is not None:
+        cart_named = await find_cart(backends, wanted.cart, project=project)
+        wanted = replace(wanted, cart=cart_named.id)
+    return await run_page(backends, _query(project, wanted, before), limit)
+
+
+def _query(project: str, wanted: RunFilter, before: int) -> RunQuery:
+    return RunQuery(
+        project=project,
+        job_like=wanted.job_like,
+        states=sorted(wanted.states or ()),
+        trigger=wanted.trigger,
+        backfill=wanted.backfill,
+        cart=wanted.cart,
+        since=wanted.since,
+        until=wanted.until,
+        before_seq=before,
+    )
+
+
+@router.get("/runs/{run}")
+async def show_run(backends: UsedBackends, run: NamedRun) -> api.RunDetail:
+    """A run with its attempts."""
+    return await run_detail(backends, run)
+
+
+@router.get("/runs/{run}/why")
+async def explain_run(backends: UsedBackends, run: NamedRun) -> Why:
+    """Where a run stands and what would move it on."""
+    return why_answer(await why.why(backends, run))
+
+
+@router.get("/runs/{run}/events")
+async def list_run_events(
+    backends: UsedBackends,
+    settings: Settings,
+    run: NamedRun,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Page[Event]:
+    """What happened to a run, in order."""
+    return await event_page(backends, settings, cursor=cursor, limit=limit, only=run.id)
+
+
+@router.post("/runs/{run}:cancel")
+async def cancel_run(actor: Operator, backends: UsedBackends, run: NamedRun) -> api.Run:
+    """Cancel a run that waits, or ask one that is live to stop."""
+    return await run_answer(backends, await runs.cancel(backends, run, actor=actor.name))
+
+
+@router.post("/runs/{run}:retry", status_code=202)
+async def retry_run(
+    actor: Operator, backends: UsedBackends, run: NamedRun, response: Response
+) -> api.Run:
+    """A new run like one that has ended, with the same inputs."""
+    new = await runs.retry(backends, run, actor=actor.name)
+    response.headers["Location"] = f"{API}/runs/{new.id}"
+    return await run_answer(backends, new)
+
+
+@router.post("/runs/{run}:resolve")
+async def resolve_run(
+    actor: Operator, backends: UsedBackends, run: NamedRun, body: ResolveBody
+) -> api.Run:
+    """Say what became of an UNKNOWN run."""
+    state = _RESOLUTIONS[body.outcome]
+    resolved = await runs.resolve(backends, run, state, actor=actor.name)
+    return await run_answer(backends, resolved)
+
+
+@router.post("/runs/{run}:hold")
+async def hold_run(actor: Operator, backends: UsedBackends, run: NamedRun) -> api.Run:
+    """Keep a run that waits from starting until it is released."""
+    return await run_answer(backends, await hold(backends, run, actor=actor.name))
+
+
+@router.post("/runs/{run}:release")
+async def release_run(actor: Operator, backends: UsedBackends, run: NamedRun) -> api.Run:
+    """End a hold: the run waits again like any other."""
+    return await run_answer(backends, await let_go(backends, run, actor=actor.name))
+
+
+@router.post("/runs/{run}:reprioritise")
+async def reprioritise_run(
+    actor: Operator, backends: UsedBackends, run: NamedRun, body: PriorityBody
+) -> api.Run:
+    """Give a run that waits another priority."""
+    moved = await set_priority(backends, run, body.priority, actor=actor.name)
+    return await run_answer(backends, moved)

@@ -1,0 +1,143 @@
+"""Workers, servers, shards, and how far behind the cluster is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import Path, Query
+
+from rota.api import workers as api
+from rota.api.answers import Page
+from rota.domain.quantities import format_duration
+from rota.domain.resources import Vector, format_amount
+from rota.domain.shards import Server
+from rota.operations import workers
+from rota.operations.backends import Backends
+from rota.operations.status import ClusterStatus, cluster_status
+from rota.ports.records import Session
+from rota.server.gateway.answers import fill
+from rota.server.gateway.auth import Operator
+from rota.server.gateway.parameters import UsedBackends, api_router
+
+WorkerName = Annotated[str, Path(max_length=200, description="name of a worker")]
+
+router = api_router("workers")
+cluster_router = api_router("cluster")
+
+
+def worker_answer(session: Session) -> api.Worker:
+    return fill(
+        api.Worker,
+        session,
+        state=_worker_state(session),
+        running=session.held,
+        resources=_amounts(session.resources, session.resources),
+        used=_amounts(session.resources, session.used),
+        lease=format_duration(session.lease),
+    )
+
+
+def _amounts(names: Iterable[str], amounts: Vector) -> dict[str, str]:
+    return {name: format_amount(name, amounts.get(name, 0)) for name in names}
+
+
+def _worker_state(session: Session) -> str:
+    if not session.alive:
+        return "gone"
+    if session.stopping:
+        return "stopping"
+    return "draining" if session.draining else "alive"
+
+
+def cluster_answer(status: ClusterStatus) -> api.Cluster:
+    overdue = status.now - status.oldest_due_at if status.oldest_due_at else timedelta(0)
+    return fill(
+        api.Cluster,
+        status,
+        servers=tuple(each for each in server_answers(status) if each.state != "gone"),
+        shards=len(status.shards),
+        shards_owned=sum(status.shards_of().values()),
+        overdue_seconds=overdue.total_seconds(),
+        queues=tuple(fill(api.PoolQueue, queue) for queue in status.queues),
+    )
+
+
+def server_answers(status: ClusterStatus) -> list[api.Server]:
+    """Every server of the last day."""
+    owned = status.shards_of()
+    return [_server_answer(each, owned.get(each.id, 0), status.now) for each in status.servers]
+
+
+def _server_answer(server: Server, shards: int, now: datetime) -> api.Server:
+    left = max(timedelta(0), server.expires_at - now)
+    return fill(
+        api.Server,
+        server,
+        state=_server_state(server, now),
+        lease=format_duration(server.lease),
+        lease_left_seconds=left.total_seconds(),
+        shards=shards,
+    )
+
+
+def _server_state(server: Server, now: datetime) -> str:
+    if not server.is_live(now):
+        return "gone"
+    return "stopping" if server.stopping else "alive"
+
+
+@router.get("/workers")
+async def list_workers(
+    backends: UsedBackends,
+    every: Annotated[bool, Query(alias="all", description="past sessions too")] = False,
+) -> Page[api.Worker]:
+    """Workers that are alive, the newest first."""
+    sessions = await backends.store.sessions(alive_only=not every)
+    return Page(items=tuple(map(worker_answer, sessions)))
+
+
+@router.post("/workers/{worker}/drain")
+async def drain_worker(
+    actor: Operator, backends: UsedBackends, worker: WorkerName
+) -> Page[api.Worker]:
+    """Let a worker finish what it holds and give it nothing new, also after a restart."""
+    await workers.drain(backends, worker, actor=actor.name)
+    return await _presences(backends, worker)
+
+
+@router.post("/workers/{worker}/resume")
+async def resume_worker(
+    actor: Operator, backends: UsedBackends, worker: WorkerName
+) -> Page[api.Worker]:
+    """Give a drained worker work again."""
+    await workers.undrain(backends, worker, actor=actor.name)
+    return await _presences(backends, worker)
+
+
+async def _presences(backends: Backends, worker: str) -> Page[api.Worker]:
+    sessions = await backends.store.sessions(alive_only=True)
+    return Page(items=tuple(worker_answer(each) for each in sessions if each.worker == worker))
+
+
+@cluster_router.get("/cluster")
+async def show_cluster(backends: UsedBackends) -> api.Cluster:
+    """Servers that are alive, shards, schedules that are overdue, and what waits for workers."""
+    return cluster_answer(await cluster_status(backends))
+
+
+@cluster_router.get("/servers")
+async def list_servers(
+    backends: UsedBackends,
+    every: Annotated[bool, Query(alias="all", description="those of the last day too")] = False,
+) -> Page[api.Server]:
+    """Servers that are alive, the newest first."""
+    found = server_answers(await cluster_status(backends))
+    return Page(items=tuple(each for each in found if every or each.state != "gone"))
+
+
+@cluster_router.get("/shards")
+async def list_shards(backends: UsedBackends) -> Page[api.Shard]:
+    """Shards by number, with their owners and epochs."""
+    return Page(items=tuple(fill(api.Shard, shard) for shard in await backends.store.shards()))
