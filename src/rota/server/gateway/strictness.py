@@ -13,6 +13,7 @@ from fastapi.params import Query
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from rota.domain.errors import Invalid, Problem
@@ -35,6 +36,13 @@ class StrictRoute(APIRoute):
             encode_answers(self)
         params = get_flat_params(self.dependant)
         self._known = [field.alias for field in params if isinstance(field.field_info, Query)]
+        self._beginning = path.partition("{")[0]
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        # Routes are tried one by one, and patterns take ten times as long as beginnings.
+        if not scope["path"].startswith(self._beginning):
+            return Match.NONE, {}
+        return super().matches(scope)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["query_string"]:
