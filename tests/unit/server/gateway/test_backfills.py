@@ -6,11 +6,17 @@ from typing import Any
 import httpx
 import pytest
 
-from rota.ports.records import Role
+from rota.domain.ids import JobId
+from rota.domain.states import RunState
+from rota.ports.records import JobQuery, Role, ScheduleMove, Unanswered
 from tests.unit.server.gateway.served import Served, job
 
 pytestmark = pytest.mark.anyio
+
+
 HOURLY = job(schedule="0 * * * *", priority=5)
+
+
 HOUR = timedelta(hours=1)
 
 
@@ -222,3 +228,47 @@ async def test_a_run_that_waits_for_its_turn_says_so(served: Served) -> None:
     )
     assert why["passed"] == ["time", "pause", "hold", "max_concurrency"]
     assert why["since"] == second["created_at"]
+
+
+async def test_the_ledger_answers_for_every_due_time_in_parts(served: Served) -> None:
+    plan = await served.apply(job(schedule="0 2 * * *"))
+    await _hold(served, plan["changes"][0]["job_id"], stretches=5)
+
+    first = (await served.get("jobs/tidy/ledger", params={"limit": "3"})).json()
+    second = (
+        await served.get("jobs/tidy/ledger", params={"limit": "3", "cursor": first["next_cursor"]})
+    ).json()
+
+    entries = first["items"] + second["items"]
+    assert [entry["count"] for entry in entries] == [1, 2, 3, 4, 5]
+    assert {(entry["state"], entry["cause"], entry["run"]) for entry in entries} == {
+        ("SKIPPED", "paused", None)
+    }
+    assert second["next_cursor"] is None
+
+
+async def _hold(served: Served, job_id: str, stretches: int) -> None:
+    """Pauses that left stretches of 1, 2, 3 … due times without a run."""
+    [known] = await served.backends.store.jobs(JobQuery(ids=[JobId(job_id)]))
+    start = known.anchor - timedelta(days=100)
+    move = ScheduleMove(
+        kind="resumed",
+        job_id=known.id,
+        expected_schedule_version=known.schedule_version,
+        expected_next_at=known.next_at,
+        enabled=True,
+        paused=False,
+        next_at=known.next_at,
+        held_from=None,
+        unanswered=[
+            Unanswered(
+                start + timedelta(days=10 * n),
+                start + timedelta(days=10 * n + n),
+                n + 1,
+                RunState.SKIPPED,
+                "paused",
+            )
+            for n in range(stretches)
+        ],
+    )
+    await served.backends.store.move_schedules([move], actor="test")

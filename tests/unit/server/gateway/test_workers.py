@@ -1,5 +1,3 @@
-"""Servers, shards, drains and worker tokens over REST."""
-
 from __future__ import annotations
 
 from datetime import timedelta
@@ -7,15 +5,43 @@ from datetime import timedelta
 import pytest
 
 from rota.domain.ids import SHARD_COUNT, ServerId, new_server_id
-from rota.operations.tokens import authenticate_worker
 from rota.ports.records import NewServer, Role
-from rota.server.gateway.app import create_app
-from rota.server.gateway.health import Readiness
-from rota.server.gateway.settings import GatewaySettings
 from rota.store import sessions
 from tests.unit.server.gateway.served import Served, job
 
 pytestmark = pytest.mark.anyio
+
+
+async def test_workers_are_listed_with_what_they_hold(served: Served) -> None:
+    await served.apply(job())
+    await served.trigger()
+    await (await served.worker("busy")).claim()
+    gone = await served.worker("gone")
+    await served.backends.store.end_session(gone.session)
+
+    alive = (await served.get("workers")).json()["items"]
+    every = (await served.get("workers", params={"all": "true"})).json()["items"]
+
+    assert [(each["worker"], each["state"], each["running"]) for each in alive] == [
+        ("busy", "alive", 1)
+    ]
+    assert alive[0]["lease"] == "30s"
+    assert {(each["worker"], each["state"]) for each in every} == {
+        ("busy", "alive"),
+        ("gone", "gone"),
+    }
+
+
+async def test_a_worker_is_shown_with_what_it_offers_and_what_is_in_use(served: Served) -> None:
+    worker = await served.worker(resources={"cpu": 4_000, "memory": 8 * 1024**3 * 1_000})
+    await served.apply(job(resources={"cpu": 1.5, "memory": "512MiB"}))
+    await served.trigger()
+    await worker.claim()
+
+    [shown] = (await served.get("workers")).json()["items"]
+
+    assert shown["resources"] == {"cpu": "4", "memory": "8GiB"}
+    assert shown["used"] == {"cpu": "1.5", "memory": "512MiB"}
 
 
 async def joined(served: Served, name: str, *roles: str) -> ServerId:
@@ -104,57 +130,3 @@ class TestDraining:
         await served.worker("one")
 
         assert (await served.post("workers/one/drain", Role.VIEWER)).status_code == 403
-
-
-class TestWorkerTokens:
-    async def test_new_one_shows_its_secret_once_and_lets_that_worker_in(
-        self, served: Served
-    ) -> None:
-        body = {"name": "fra-1", "pool": "fra", "expires_in": "90d"}
-
-        made = (await served.post("worker_tokens", json=body)).json()
-
-        listed = await served.get("worker_tokens")
-        identity = await authenticate_worker(served.backends, made["secret"])
-        assert (identity.name, identity.pool) == ("fra-1", "fra")
-        assert made["secret"] not in listed.text
-        [shown] = listed.json()["items"]
-        assert (shown["id"], shown["pool"], shown["created_by"]) == (made["id"], "fra", "admin")
-
-    async def test_it_opens_nothing_else(self, served: Served) -> None:
-        made = (await served.post("worker_tokens", json={"name": "fra-1"})).json()
-
-        caller = await served.browser({"Authorization": f"Bearer {made['secret']}"})
-
-        assert (await caller.get("/api/v1/whoami")).status_code == 401
-
-    async def test_revoked_one_is_worthless(self, served: Served) -> None:
-        made = (await served.post("worker_tokens", json={"name": "fra-1"})).json()
-
-        assert (await served.delete(f"worker_tokens/{made['id']}")).status_code == 204
-
-        [shown] = (await served.get("worker_tokens")).json()["items"]
-        assert shown["revoked_at"] is not None
-
-    async def test_only_admins_make_them(self, served: Served) -> None:
-        refused = await served.post("worker_tokens", Role.EDITOR, json={"name": "fra-1"})
-
-        assert refused.status_code == 403
-
-
-class TestHealth:
-    async def test_hindered_server_is_not_ready(self, served: Served) -> None:
-        readiness = Readiness(served.backends, hindrance=lambda: "it is stopping")
-        served.app.state.readiness = readiness
-
-        answer = await served.get("/readyz")
-
-        assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
-        assert "it is stopping" in answer.text
-
-    async def test_server_without_the_gateway_has_no_api(self, served: Served) -> None:
-        served.app = create_app(served.backends, GatewaySettings(), has_api=False)
-
-        assert (await served.get("/readyz")).status_code == 200
-        assert (await served.get("/metrics")).status_code == 200
-        assert (await served.get("jobs")).status_code == 404

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from rota.ports.queue import EVENTS
 from tests.unit.server.gateway.served import Served, job
+from tests.unit.server.gateway.streaming import streaming
 
 pytestmark = pytest.mark.anyio
 
@@ -126,3 +128,72 @@ async def test_what_is_still_on_the_worker_is_told(served: Served) -> None:
     assert (log["pending_bytes"], log["worker"]) == (8_000, detail["worker"])
     assert detail["state"] == "COMPLETED"
     assert detail["attempts"][0]["output"]["state"] == "pending"
+
+
+async def test_the_log_of_a_finished_run_is_streamed_to_its_end(served: Served) -> None:
+    await served.apply(job())
+    run_id = await served.run_through(printed=b"one\ntwo\n")
+
+    async with streaming(served, f"runs/{run_id}/log/stream") as stream:
+        lines, end = await stream.event(), await stream.event()
+
+    assert (lines["event"], lines["id"]) == ("lines", "1.2")
+    assert [line["text"] for line in lines["data"]["lines"]] == ["one", "two"]
+    assert end["event"] == "end"
+    assert end["data"]["state"] == "COMPLETED"
+
+
+async def test_lines_come_while_the_run_goes_on(served: Served) -> None:
+    await served.apply(job())
+    run = await served.trigger()
+    worker = await served.worker()
+    [work] = await worker.claim()
+
+    async with streaming(served, f"runs/{run['id']}/log/stream") as stream:
+        await stream.started()
+        await worker.prints(work, b"hello\n")
+        lines = await stream.event()
+        assert [line["text"] for line in lines["data"]["lines"]] == ["hello"]
+        assert lines["data"]["complete"] is False
+
+
+async def test_a_later_attempt_is_announced_and_followed(served: Served) -> None:
+    await served.apply(job(retry={"attempts": 2}))
+    run = await served.trigger()
+    worker = await served.worker()
+    [work] = await worker.claim()
+    await worker.finish(work, "FAILED", b"first\n")
+
+    async with streaming(served, f"runs/{run['id']}/log/stream") as stream:
+        first = await stream.event()
+        await served.backends.store.release_eligible(10)
+        [work] = await worker.claim()
+        await worker.finish(work, "COMPLETED", b"second\n")
+        served.backends.queue.announce(EVENTS)
+        began, second, end = [await stream.event() for _ in range(3)]
+
+    assert first["data"]["lines"][0]["text"] == "first"
+    assert (began["event"], began["data"]) == ("attempt", {"attempt": 2})
+    assert second["data"]["lines"][0]["text"] == "second"
+    assert end["data"]["state"] == "COMPLETED"
+
+
+async def test_a_log_stream_resumes_after_the_last_line_seen(served: Served) -> None:
+    await served.apply(job())
+    run_id = await served.run_through(printed=b"one\ntwo\nthree\n")
+    seen = {"Last-Event-ID": "1.2"}
+
+    async with streaming(served, f"runs/{run_id}/log/stream", seen) as stream:
+        lines = await stream.event()
+
+    assert [line["text"] for line in lines["data"]["lines"]] == ["three"]
+
+
+async def test_a_log_stream_begins_at_a_line(served: Served) -> None:
+    await served.apply(job())
+    run_id = await served.run_through(printed=b"one\ntwo\n")
+
+    async with streaming(served, f"runs/{run_id}/log/stream", attempt=1, from_line=1) as stream:
+        lines = await stream.event()
+
+    assert [line["text"] for line in lines["data"]["lines"]] == ["two"]

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from html.parser import HTMLParser
-from typing import Any
-
 import pytest
 
 from rota.domain.errors import Unavailable
 from rota.ports.records import Role
 from rota.server.gateway import metrics
+from rota.server.gateway.app import create_app
 from rota.server.gateway.health import Readiness
+from rota.server.gateway.settings import GatewaySettings
 from tests.unit.server.gateway.served import Served, job
 
 pytestmark = pytest.mark.anyio
@@ -87,78 +85,19 @@ async def test_too_many_series_lose_the_job_and_say_so(
     assert "rota_job_label_dropped 1.0" in lines
 
 
-async def test_the_job_file_schema_is_published(served: Served) -> None:
-    schema = (await served.get("schema", Role.VIEWER)).json()
+class TestHealth:
+    async def test_hindered_server_is_not_ready(self, served: Served) -> None:
+        readiness = Readiness(served.backends, hindrance=lambda: "it is stopping")
+        served.app.state.readiness = readiness
 
-    assert schema["$schema"].endswith("2020-12/schema")
+        answer = await served.get("/readyz")
 
+        assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
+        assert "it is stopping" in answer.text
 
-async def test_openapi_describes_every_route_with_its_role_and_problems(served: Served) -> None:
-    document = (await served.get("openapi.json", Role.VIEWER)).json()
+    async def test_server_without_the_gateway_has_no_api(self, served: Served) -> None:
+        served.app = create_app(served.backends, GatewaySettings(), has_api=False)
 
-    assert document["openapi"].startswith("3.1")
-    apply = document["paths"]["/api/v1/jobs:apply"]["post"]
-    assert apply["x-rota-role"] == "editor"
-    assert "application/yaml" in apply["requestBody"]["content"]
-    assert document["paths"]["/api/v1/login"]["post"]["security"] == []
-    assert document["paths"]["/livez"]["get"]["security"] == []
-    assert "ProblemReport" in document["components"]["schemas"]
-    for operation in operations(document):
-        assert {"4XX", "5XX"} <= operation["responses"].keys()
-        assert operation["description"]
-
-
-async def test_openapi_has_no_dangling_reference(served: Served) -> None:
-    document = (await served.get("openapi.json")).json()
-    known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
-
-    assert set(references(document)) <= known
-
-
-async def test_pages_load_nothing_and_run_nothing(served: Served) -> None:
-    for path in ("/", "/api/v1/docs"):
-        page = await served.get(path)
-
-        assert page.headers["content-type"] == "text/html; charset=utf-8"
-        assert not Loads.of(page.text)
-
-
-async def test_the_docs_page_lists_the_api(served: Served) -> None:
-    page = await served.get("docs")
-
-    assert "/api/v1/jobs/{job}/runs:batch" in page.text
-
-
-def operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for path in document["paths"].values():
-        yield from path.values()
-
-
-def references(value: object) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(value.get("$ref"), str):
-            yield value["$ref"]
-        for inner in value.values():
-            yield from references(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from references(inner)
-
-
-class Loads(HTMLParser):
-    """What a page would fetch or run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    @classmethod
-    def of(cls, text: str) -> list[str]:
-        parser = cls()
-        parser.feed(text)
-        return parser.found
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in {"script", "link", "img", "iframe", "style", "form"}:
-            self.found.append(tag)
-        self.found += [name for name, _ in attrs if name.startswith("on") or name == "src"]
+        assert (await served.get("/readyz")).status_code == 200
+        assert (await served.get("/metrics")).status_code == 200
+        assert (await served.get("jobs")).status_code == 404

@@ -2,41 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.server.gateway.served import Served, job
+from tests.unit.refused_schedules import REFUSED, Refused
+from tests.unit.server.gateway.served import YAML, Served, job_file
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_workers_are_listed_with_what_they_hold(served: Served) -> None:
-    await served.apply(job())
-    await served.trigger()
-    await (await served.worker("busy")).claim()
-    gone = await served.worker("gone")
-    await served.backends.store.end_session(gone.session)
-
-    alive = (await served.get("workers")).json()["items"]
-    every = (await served.get("workers", params={"all": "true"})).json()["items"]
-
-    assert [(each["worker"], each["state"], each["running"]) for each in alive] == [
-        ("busy", "alive", 1)
-    ]
-    assert alive[0]["lease"] == "30s"
-    assert {(each["worker"], each["state"]) for each in every} == {
-        ("busy", "alive"),
-        ("gone", "gone"),
-    }
-
-
-async def test_a_worker_is_shown_with_what_it_offers_and_what_is_in_use(served: Served) -> None:
-    worker = await served.worker(resources={"cpu": 4_000, "memory": 8 * 1024**3 * 1_000})
-    await served.apply(job(resources={"cpu": 1.5, "memory": "512MiB"}))
-    await served.trigger()
-    await worker.claim()
-
-    [shown] = (await served.get("workers")).json()["items"]
-
-    assert shown["resources"] == {"cpu": "4", "memory": "8GiB"}
-    assert shown["used"] == {"cpu": "1.5", "memory": "512MiB"}
 
 
 async def test_a_schedule_is_previewed_in_words_and_times_of_its_zone(served: Served) -> None:
@@ -93,3 +62,30 @@ async def test_an_impossible_schedule_is_refused(served: Served, params: dict[st
 
     assert answer.status_code == 422
     assert answer.json()["errors"]
+
+
+@pytest.mark.parametrize("refused", REFUSED, ids=str)
+@pytest.mark.parametrize("verb", ["validate", "apply"])
+async def test_a_file_is_refused_with_the_place_and_the_reason(
+    served: Served, refused: Refused, verb: str
+) -> None:
+    answer = await served.post(f"jobs:{verb}", content=job_file(refused.job), headers=YAML)
+
+    [error] = answer.json()["errors"]
+    assert answer.status_code == 422
+    assert refused.message in error["message"]
+    assert error["path"].startswith("jobs[0].")
+    assert (await served.get("jobs")).json()["items"] == []
+
+
+@pytest.mark.parametrize("refused", [r for r in REFUSED if r.is_whole_without_a_job], ids=str)
+async def test_a_preview_is_refused_with_the_reason(served: Served, refused: Refused) -> None:
+    expressions, zone = refused.preview
+
+    answer = await served.get(
+        "schedule/preview", params={"expression": expressions, "timezone": zone}
+    )
+
+    [error] = answer.json()["errors"]
+    assert answer.status_code == 422
+    assert refused.message in error["message"]
