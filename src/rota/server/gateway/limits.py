@@ -44,7 +44,7 @@ from rota.operations.limits import (
     save_declaration,
     set_weight,
 )
-from rota.ports.limits import KeyUse
+from rota.ports.limits import KeyUse, ProjectCounts
 from rota.server.gateway import paging
 from rota.server.gateway.answers import fill
 from rota.server.gateway.auth import Admin, Editor
@@ -163,22 +163,25 @@ def resource_answer(standing: Standing[Resource]) -> api.Resource:
     )
 
 
-def quota_answer(standing: Standing[Quota], *, jobs: int, queued: int) -> api.Quota:
-    """Show a quota that somebody has set, and what the project has of it."""
-    uses = standing.uses
+def _quota_answer(
+    project: str, counts: ProjectCounts, standing: Standing[Quota] | None
+) -> api.Quota:
+    """What a project may have, and has; without a standing, nobody has set a quota."""
+    quota = standing.declaration if standing else Quota(project)
+    uses = standing.uses if standing else {}
     running, minute, output = (
         uses.get(name) for name in (RUNNING_QUOTA, MINUTE_QUOTA, OUTPUT_QUOTA)
     )
     return fill(
         api.Quota,
-        standing.declaration,
-        jobs_now=jobs,
-        queued_now=queued,
-        use=None if running is None else _use_answer(running),
-        bucket=None if minute is None else _bucket_answer(minute, standing.now),
-        output=None if output is None else _bucket_answer(output, standing.now),
-        updated_by=standing.updated_by,
-        updated_at=standing.updated_at,
+        quota,
+        jobs_now=counts.jobs,
+        queued_now=counts.waiting,
+        use=_use_answer(running) if running else None,
+        bucket=_bucket_answer(minute, standing.now) if standing and minute else None,
+        output=_bucket_answer(output, standing.now) if standing and output else None,
+        updated_by=standing.updated_by if standing else None,
+        updated_at=standing.updated_at if standing else None,
     )
 
 
@@ -322,9 +325,7 @@ async def show_quota(backends: UsedBackends, project: Project) -> api.Quota:
     """The quota of the project, and what it has of it."""
     counts = await backends.store.project_counts(project)
     standing = await find_quota(backends, project)
-    if standing is None:
-        return api.Quota(project=project, jobs_now=counts.jobs, queued_now=counts.waiting)
-    return quota_answer(standing, jobs=counts.jobs, queued=counts.waiting)
+    return _quota_answer(project, counts, standing)
 
 
 @quota_router.put("/quota", responses={201: {"model": api.DeclarationChange}})

@@ -1,19 +1,53 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import msgspec
 import pytest
 
 from rota.api.answers import Answer, Instant, Page
+from rota.api.events import Event
 from rota.api.runs import RunDetail
 from rota.domain.states import RunState
+from rota.server import gateway
 from rota.server.gateway.answers import describe, encode, fill
 from tests.unit.server.gateway.served import Served, job
+
+MODULES = [
+    importlib.import_module(found.name)
+    for found in pkgutil.iter_modules(gateway.__path__, f"{gateway.__name__}.")
+    if not found.ispkg
+]
+# What a server always says alike, or only where a list goes on.
+CONSTANT: dict[type[Answer], set[str]] = {
+    Event: {"specversion", "datacontenttype"},
+    Page: {"next_cursor"},
+}
+
+
+def answers_written_in(module: ModuleType) -> Iterator[tuple[ast.Call, type[Answer]]]:
+    """Every call of a class of answers in the source of a module."""
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.Call):
+            kind = named(module, ast.unparse(node.func))
+            is_unpacked = any(keyword.arg is None for keyword in node.keywords)
+            if isinstance(kind, type) and issubclass(kind, Answer) and not is_unpacked:
+                yield node, kind
+
+
+def named(module: ModuleType, dotted: str) -> object:
+    value: object = module
+    for part in dotted.split("."):
+        value = getattr(value, part, None)
+    return value
 
 
 class Small(Answer, frozen=True, kw_only=True):
@@ -46,6 +80,15 @@ def test_answer_has_the_fields_of_its_names_and_no_others() -> None:
 def test_field_that_nobody_fills_is_an_error_although_it_has_a_default() -> None:
     with pytest.raises(AttributeError):
         fill(Small, object(), name="a", state="", at=None)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_answer_that_is_written_out_names_all_its_fields(module: ModuleType) -> None:
+    for call, kind in answers_written_in(module):
+        given = {keyword.arg for keyword in call.keywords}
+        left_out = set(kind.__struct_fields__) - given - CONSTANT.get(kind, set())
+
+        assert not left_out, f"{module.__name__}:{call.lineno}"
 
 
 def test_name_that_no_field_has_is_an_error() -> None:
