@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,8 @@ import pytest
 
 import rota
 import rota.testing
+from rota import api
+from rota.sdk import answers
 
 STUB = Path(rota.__file__).with_suffix(".pyi")
 
@@ -61,3 +65,15 @@ def test_sdk_imports_nothing_of_the_server() -> None:
 
     packages = {name.split(".")[1] for name in loaded if name.startswith("rota.")}
     assert packages == {"api", "sdk"}
+
+
+def test_every_answer_of_the_api_can_be_had_from_the_sdk() -> None:
+    described = {
+        kind.__name__
+        for found in pkgutil.iter_modules(api.__path__, f"{api.__name__}.")
+        for kind in vars(importlib.import_module(found.name)).values()
+        if isinstance(kind, type) and issubclass(kind, answers.Answer)
+    }
+
+    assert described <= set(answers.__all__)
+    assert all(hasattr(answers, name) for name in answers.__all__)
