@@ -49,7 +49,7 @@ from rota.server.gateway.settings import GatewaySettings
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-OPENAPI = ROOT / "tests" / "unit" / "gateway" / "openapi.json"
+OPENAPI = ROOT / "tests" / "unit" / "server" / "gateway" / "openapi.json"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # Options that every command with answers to print has; the page of the CLI tells them once.
