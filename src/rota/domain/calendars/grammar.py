@@ -18,7 +18,7 @@ from rota.domain.calendars.windows import (
     Window,
 )
 from rota.domain.ids import micros
-from rota.domain.schedule.cron import DAY, number
+from rota.domain.schedule.cron import DAY, number, upper
 from rota.domain.schedule.days import DayRule, Days, DayTerm, FromEnd, Weekdays, dates_of
 from rota.domain.schedule.local_times import DAY_SECONDS
 from rota.domain.schedule.sources import SECOND_MICROS
@@ -87,7 +87,7 @@ def parse_window(text: str) -> Window:
     """The window an entry stands for; a ValueError says what is wrong."""
     if len(text) > MAX_LENGTH:
         raise ValueError(f"{len(text)} characters, at most {MAX_LENGTH} are read")
-    normal = " ".join(text.upper().split())
+    normal = " ".join(upper(text).split())
     return _absolute(normal) if _ABSOLUTE.match(normal) else _recurring(normal)
 
 

@@ -1,12 +1,14 @@
 """Cron expressions: five fields, six with seconds first, the four of the short form, or `@daily`.
 
 Names, ranges, lists, steps, `L`, `W`, `#` and `?` as in Vixie and Quartz; weekday 0 and 7 are
-Sunday. `H` stands for a value that is stable per job, as in Jenkins.
+Sunday. Quartz's seventh field, the year, is read if it says nothing. `H` stands for a value that
+is stable per job, as in Jenkins.
 """
 
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -26,8 +28,10 @@ from rota.domain.wording import quoted
 
 Hash = Callable[[str], float]  # field name → a number in [0, 1) that never changes for a job
 
-MONTH_NAMES = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-WEEKDAY_NAMES = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_UPPER = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
+_MONTHS = "JANUARY FEBRUARY MARCH APRIL MAY JUNE JULY AUGUST SEPTEMBER OCTOBER NOVEMBER DECEMBER"
+_WEEKDAYS = "SUNDAY MONDAY TUESDAY WEDNESDAY THURSDAY FRIDAY SATURDAY"
+_SHORT_NAME = 3  # letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +51,27 @@ class Field:
 
     @property
     def range_text(self) -> str:
-        names = tuple(self.names)
+        names = [name for name in self.names if len(name) == _SHORT_NAME]
         return f"{self.low}–{self.high}" + (f" or {names[0]}–{names[-1]}" if names else "")
+
+
+def upper(text: str) -> str:
+    """Upper case for ASCII letters only: `str.upper` would turn `ſun` and `frı` into names."""
+    return text.translate(_UPPER)
+
+
+def _numbered(names: str, first: int) -> dict[str, int]:
+    """Numbers by name, in three letters and whole."""
+    whole = {name: value for value, name in enumerate(names.split(), first)}
+    return {name[:_SHORT_NAME]: value for name, value in whole.items()} | whole
 
 
 SECOND = Field("second", 0, 59, 59, 59)
 MINUTE = Field("minute", 0, 59, 59, 59)
 HOUR = Field("hour", 0, 23, 23, 23)
 DAY = Field("day", 1, 31, 31, 28)
-MONTH = Field("month", 1, 12, 12, 12, {name: n for n, name in enumerate(MONTH_NAMES, 1)})
-WEEKDAY = Field("weekday", 0, 7, 6, 6, {name: n for n, name in enumerate(WEEKDAY_NAMES)})
+MONTH = Field("month", 1, 12, 12, 12, _numbered(_MONTHS, 1))
+WEEKDAY = Field("weekday", 0, 7, 6, 6, _numbered(_WEEKDAYS, 0))
 
 
 def field_values(field: Field, text: str, stable_hash: Hash) -> tuple[int, ...]:
@@ -75,6 +90,10 @@ def split_terms(field: Field, text: str) -> list[str]:
 def term_values(field: Field, term: str, stable_hash: Hash) -> tuple[int, ...]:
     """The values of one term: `*`, `5`, `1-5`, `*/10`, `22-2`, `H`, `H(0-29)/10`."""
     body, slash, step_text = term.partition("/")
+    if slash and not body:
+        raise ValueError(
+            f"{field.name} {quoted(term)} has nothing before the slash: write {quoted('*' + term)}"
+        )
     step = _step(field, step_text) if slash else None
     if body.startswith("H"):
         return _hashed_values(field, body, step, stable_hash)
@@ -102,6 +121,10 @@ def _bounds(field: Field, body: str, *, is_open: bool) -> tuple[int, int]:
     if body == "*":
         return field.low, field.highest_value
     first_text, dash, last_text = body.partition("-")
+    if dash and not (first_text and last_text):
+        raise ValueError(
+            f"{field.name} {quoted(body)} is half a range: write first-last ({field.range_text})"
+        )
     first = number(field, first_text)
     if dash:
         return first, number(field, last_text)
@@ -109,16 +132,12 @@ def _bounds(field: Field, body: str, *, is_open: bool) -> tuple[int, int]:
 
 
 def _step(field: Field, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 4):
+    """A step of any length: one past the end of the range leaves its first value, as in cron."""
+    if not (text.isascii() and text.isdigit()):
         raise ValueError(f"{field.name} step {quoted(text)} is not a number")
     step = int(text)
     if step == 0:
         raise ValueError(f"{field.name} step 0 never moves on: the smallest step is 1")
-    if step > field.high:
-        raise ValueError(
-            f"{field.name} step {step} is longer than the field ({field.range_text}):"
-            " every so often regardless of the clock is an interval, such as 90m"
-        )
     return step
 
 
@@ -150,13 +169,16 @@ SHORTCUTS = {
     "@DAILY": "0 0 * * *",
     "@MIDNIGHT": "0 0 * * *",
     "@HOURLY": "0 * * * *",
+    "@MINUTELY": "* * * * *",
 }
 MAX_LENGTH = 1000
 MAX_TERMS = 194  # one for every value of every field: more only repeat themselves
 
 _HAS_HASH = re.compile(r"(?:^|[\s,])H")
-_FROM_END = re.compile(r"L(?:-([0-9]+))?")
+_FROM_END = re.compile(r"L(?:-([0-9]+))?(W)?")
 _WORKDAY = re.compile(r"([0-9]+)W")
+_TO_LAST_DAY = re.compile(r"([0-9]+)-L")
+_YEAR = re.compile(r"[0-9]{4}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +201,13 @@ def parse_cron(text: str, key: str) -> Cron:
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"{len(text)} characters, at most {MAX_LENGTH} are read")
-    normal = " ".join(text.upper().split())
+    normal = " ".join(upper(text).split())
     return _parse(normal, key if has_hash(normal) else "")
 
 
 def has_hash(text: str) -> bool:
     """Whether the meaning depends on the job, by `H`."""
-    return _HAS_HASH.search(text.upper()) is not None
+    return _HAS_HASH.search(upper(text)) is not None
 
 
 @lru_cache(maxsize=4096)
@@ -232,8 +254,15 @@ def _six_fields(written: list[str]) -> list[str]:
             return [*written, "*", "*"]
         case 5:
             return ["0", *written]
-        case 6:
+        case 6 if not _YEAR.fullmatch(written[-1]):
             return written
+        case 7 if written[-1] in ("*", "?"):
+            return written[:-1]
+        case 6 | 7:
+            raise ValueError(
+                f"year {quoted(written[-1])}: no field stands for the year;"
+                " leave it out and bound the schedule by starts and ends"
+            )
         case count:
             raise ValueError(
                 f"{count} fields: cron has 5 (minute hour day month weekday),"
@@ -259,13 +288,22 @@ def _day_terms(text: str, stable_hash: Hash) -> tuple[DayTerm, ...]:
 
 
 def _day_term(term: str, stable_hash: Hash) -> DayTerm:
-    if term == "LW":
-        return NearestWorkday(None)
     if match := _FROM_END.fullmatch(term):
-        return FromEnd(number(DAY, match[1]) if match[1] else 0)
+        return _from_end(term, match[1], is_workday=match[2] is not None)
+    if match := _TO_LAST_DAY.fullmatch(term):
+        raise ValueError(
+            f"day {quoted(term)}: write {match[1]}-31, days that a month does not have are left out"
+        )
     if match := _WORKDAY.fullmatch(term):
         return NearestWorkday(number(DAY, match[1]))
     return Days(tuple(sorted(term_values(DAY, term, stable_hash))))
+
+
+def _from_end(term: str, before: str | None, *, is_workday: bool) -> DayTerm:
+    if before is not None and not before.strip("0"):
+        raise ValueError(f"day {quoted(term)}: the last day is {'LW' if is_workday else 'L'}")
+    days_before = number(DAY, before) if before else 0
+    return NearestWorkday(None, days_before) if is_workday else FromEnd(days_before)
 
 
 def _weekday_terms(text: str, stable_hash: Hash) -> tuple[DayTerm, ...]:
@@ -280,6 +318,8 @@ def _weekday_term(term: str, stable_hash: Hash) -> DayTerm:
         raise ValueError('weekday "L" needs a day: 5L is the last Friday of the month')
     weekday, hash_sign, nth = term.partition("#")
     if hash_sign:
+        if nth == "L":
+            raise ValueError(f"weekday {quoted(term)}: the last one is written {weekday}L")
         if nth not in ("1", "2", "3", "4", "5"):
             raise ValueError(f"weekday {quoted(term)}: a month has at most 5 of each (#1–#5)")
         return NthWeekday(number(WEEKDAY, weekday) % 7, int(nth))

@@ -49,10 +49,11 @@ class NearestWorkday:
     """`15W`: the Monday to Friday nearest to the day, in the same month; `LW`: to the last day."""
 
     day: int | None  # None: the last of the month
+    days_before: int = 0  # `L-3W`: so many days before the last one; 0 with a day
 
     def in_month(self, month: Month) -> set[int]:
-        day = month.length if self.day is None else self.day
-        if day > month.length:
+        day = month.length - self.days_before if self.day is None else self.day
+        if not 1 <= day <= month.length:
             return set()
         if month.weekday(day) == _SATURDAY:
             return {day - 1 if day > 1 else day + 2}

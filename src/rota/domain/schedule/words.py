@@ -145,8 +145,10 @@ def _term_words(term: DayTerm) -> str:
             return "the last day"
         case FromEnd(before):
             return f"the last day but {before}"
-        case NearestWorkday(None):
+        case NearestWorkday(None, 0):
             return "the last workday"
+        case NearestWorkday(None, before):
+            return f"the workday nearest the last day but {before}"
         case NearestWorkday(day):
             return f"the workday nearest day {day}"
         case NthWeekday(weekday, nth):

@@ -55,6 +55,7 @@ def test_days_of_the_month_may_be_listed() -> None:
     [
         ("", "the days are missing"),
         ("12:00-13:00", "the days are missing"),
+        ("frı", 'there is no weekday "Frı": did you mean Fri?'),
         ("Satt", 'there is no weekday "Satt": did you mean Sat?'),
         ("Mon-Fry", 'there is no weekday "Fry": did you mean Friday?'),
         ("Sat,", 'there is no weekday "": write '),

@@ -25,6 +25,8 @@ from tests.unit.domain.schedule.builders import timetable, utc
         ("0 0 L 2 *", "at 00:00 on the last day of February, UTC"),
         ("0 0 L-3 * *", "at 00:00 on the last day but 3 of the month, UTC"),
         ("0 0 LW * *", "at 00:00 on the last workday of the month, UTC"),
+        ("0 0 L-3W * *", "at 00:00 on the workday nearest the last day but 3 of the month, UTC"),
+        ("0 */24 * * *", "every day at 00:00 UTC"),
         ("0 0 15W * *", "at 00:00 on the workday nearest day 15 of the month, UTC"),
         ("0 0 * * 5#2,1L", "at 00:00 on the second Friday and the last Monday of the month, UTC"),
         ("@yearly", "at 00:00 on day 1 of January, UTC"),
