@@ -56,6 +56,9 @@ REFUSED = (
     Refused("empty list", "must have 1 to 20 entries", []),
     Refused("empty text", "must not be empty", ""),
     Refused("too short an interval", "smallest interval is 100ms", "every 50ms"),
+    Refused("zone in the text", "timezone: Europe/London", "CRON_TZ=Europe/London 23 5 * * *"),
+    Refused("a year", "no field stands for the year", "0 0 12 * * ? 2027"),
+    Refused("words for two fields", "write ends: TIME", "every 10 seconds, until 2026-03-01"),
     Refused("200 terms", "terms, at most", ",".join(str(n % 60) for n in range(200)) + " * * * *"),
     Refused("year 10,000", "outside the years 1970 to 9999", "10000-01-01T00:00:00Z"),
     Refused(

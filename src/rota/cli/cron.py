@@ -27,7 +27,8 @@ Expressions = Annotated[
     tuple[str, ...],
     Parameter(
         name="EXPRESSION…",
-        help='Cron expression, interval, @daily or ISO time, in quotes: "0 2 * * *".',
+        allow_leading_hyphen=True,
+        help='Cron expression, interval, ISO time or words, in quotes: "0 2 * * *", "@daily".',
     ),
 ]
 Count = Annotated[

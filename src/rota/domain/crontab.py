@@ -15,7 +15,7 @@ from rota.domain.jobfile.text import MAX_BYTES
 from rota.domain.wording import quoted
 
 _ASSIGNMENT = re.compile(r"""(["']?)([A-Za-z_][A-Za-z0-9_]*)\1\s*=\s*(.*)""", re.ASCII)
-_ENTRY = re.compile(r"(@\S+|\S+(?:\s+\S+){4})\s+(\S.*)")
+_ENTRY = re.compile(r"(@every\s+[0-9]\S*|@\S+|\S+(?:\s+\S+){4})\s+(\S.*)")
 _COLUMN_HEADING = re.compile(r"m(in(ute)?)?\s+h(our)?\s+d(om|ay)", re.IGNORECASE)
 
 

@@ -61,9 +61,15 @@ _WHEN = (
     Field(
         "schedule",
         SCHEDULE,
-        "A cron expression, an interval, an ISO 8601 time, or a list of these; without it the job "
-        "runs on demand only.",
-        examples=("0 2 * * *", "every 10s", "2026-06-01T22:00:00+02:00", ["@daily", "0 12 * * 1"]),
+        "A cron expression, an interval, an ISO 8601 time, each also in the words that Rota "
+        "prints, or a list of these; without it the job runs on demand only.",
+        examples=(
+            "0 2 * * *",
+            "every 10s",
+            "every day at 02:00",
+            "2026-06-01T22:00:00+02:00",
+            ["@daily", "0 12 * * 1"],
+        ),
         shared=False,
     ),
     Field("timezone", Zone(), "The zone of the schedule.", "UTC", ("Europe/Berlin",)),

@@ -7,14 +7,8 @@ from datetime import datetime
 
 from rota.domain.errors import Invalid, Problem
 from rota.domain.ids import micros
-from rota.domain.schedule.expressions import DueSource, Setting, kind_of_text, parse_expression
-from rota.domain.schedule.sources import (
-    LAST_MICROS,
-    SECOND_MICROS,
-    Interval,
-    Kind,
-    distinct_intervals,
-)
+from rota.domain.schedule.expressions import DueSource, Form, Setting, form_of, parse_expression
+from rota.domain.schedule.sources import LAST_MICROS, SECOND_MICROS, Interval, distinct_intervals
 from rota.domain.schedule.timetable import Timetable, parts_of
 from rota.domain.schedule.zones import Zone, load_zone
 from rota.domain.spec import IntervalFrom, Schedule
@@ -57,8 +51,8 @@ def compile_schedule(schedule: Schedule, *, key: str, anchor: datetime) -> Timet
 
 def is_one_off(schedule: Schedule) -> bool:
     """Whether a schedule names single times only, without compiling it."""
-    kinds = [kind_of_text(text.strip()) for text in schedule.expressions]
-    return schedule.run_once or all(kind is Kind.ONCE for kind in kinds)
+    forms = [form_of(text) for text in schedule.expressions]
+    return schedule.run_once or all(form is Form.ONCE for form in forms)
 
 
 def expression_path(schedule: Schedule, index: int) -> str:
@@ -122,6 +116,6 @@ def _bound_problems(schedule: Schedule) -> Iterator[Problem]:
     if schedule.starts and schedule.ends and schedule.ends < schedule.starts:
         yield Problem("ends before it starts", path="ends")
     if schedule.interval_from is IntervalFrom.COMPLETION:
-        kinds = [kind_of_text(text.strip()) for text in schedule.expressions]
-        if kinds != [Kind.INTERVAL]:
+        forms = [form_of(text) for text in schedule.expressions]
+        if forms != [Form.INTERVAL]:
             yield Problem("completion needs exactly one interval", path="interval_from")

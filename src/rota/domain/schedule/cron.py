@@ -194,6 +194,21 @@ class Cron:
     is_elapsed: bool  # minute or hour starts with `*`: follows elapsed time through clock changes
 
 
+@dataclass(frozen=True, slots=True)
+class CronFields:
+    """The fields of an expression as written, and how they go together."""
+
+    second: str
+    minute: str
+    hour: str
+    day: str
+    month: str
+    weekday: str
+    either: bool  # a date matches by its day or its weekday: see `DayRule`
+    has_seconds: bool
+    is_elapsed: bool
+
+
 def parse_cron(text: str, key: str) -> Cron:
     """Reads an expression; a ValueError says what is wrong.
 
@@ -215,26 +230,37 @@ def _parse(text: str, key: str) -> Cron:
     written = _expand_shortcut(text).split(" ")
     second, minute, hour, day, month, weekday = _six_fields(written)
     _check_terms(written)
+    cron_fields = CronFields(
+        *(second, minute, hour, day, month, weekday),
+        either=not (_is_open(day) or _is_open(weekday)),
+        has_seconds=len(written) != 5,
+        is_elapsed=minute.startswith("*") or hour.startswith("*"),
+    )
+    return cron_of(text, cron_fields, key)
+
+
+def cron_of(text: str, written: CronFields, key: str) -> Cron:
+    """Understand the fields of an expression, each in upper case."""
 
     def stable_hash(field: str) -> float:
         return stable_fraction(key, "H", field)
 
     cron = Cron(
         text=text,
-        seconds=field_values(SECOND, second, stable_hash),
-        minutes=field_values(MINUTE, minute, stable_hash),
-        hours=field_values(HOUR, hour, stable_hash),
+        seconds=field_values(SECOND, written.second, stable_hash),
+        minutes=field_values(MINUTE, written.minute, stable_hash),
+        hours=field_values(HOUR, written.hour, stable_hash),
         days=DayRule(
-            months=field_values(MONTH, month, stable_hash),
-            day_terms=_day_terms(day, stable_hash),
-            weekday_terms=_weekday_terms(weekday, stable_hash),
-            either=not (_is_open(day) or _is_open(weekday)),
+            months=field_values(MONTH, written.month, stable_hash),
+            day_terms=_day_terms(written.day, stable_hash),
+            weekday_terms=_weekday_terms(written.weekday, stable_hash),
+            either=written.either,
         ),
-        has_seconds=len(written) != 5,
-        is_elapsed=minute.startswith("*") or hour.startswith("*"),
+        has_seconds=written.has_seconds,
+        is_elapsed=written.is_elapsed,
     )
     if dates_of(cron.days).is_empty():
-        raise ValueError(_never(day, month, weekday))
+        raise ValueError(_never(written.day, written.month, written.weekday))
     return cron
 
 
@@ -245,7 +271,7 @@ def _expand_shortcut(text: str) -> str:
         return SHORTCUTS[text]
     if text == "@REBOOT":
         raise ValueError("a start of the machine is not a time: trigger the job instead")
-    raise ValueError("not one of " + " ".join(SHORTCUTS).lower())
+    raise ValueError(f"not one of {' '.join(SHORTCUTS).lower()} or @every 5m")
 
 
 def _six_fields(written: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ from rota.domain.errors import Problem
 from rota.domain.ids import instant, micros
 from rota.domain.schedule.compilation import compile_schedule, expression_path
 from rota.domain.schedule.cron import has_hash, parse_cron
-from rota.domain.schedule.expressions import kind_of_text
+from rota.domain.schedule.expressions import Form, form_of
 from rota.domain.schedule.sources import SECOND_MICROS, Kind
 from rota.domain.schedule.timetable import Timetable
 from rota.domain.schedule.words import cron_words, describe
@@ -27,7 +27,7 @@ def warnings(schedule: Schedule, *, key: str = "") -> list[Problem]:
     return [
         Problem(_four_field_warning(text, key), expression_path(schedule, index), warning=True)
         for index, text in enumerate(schedule.expressions)
-        if len(text.split()) == 4 and kind_of_text(text.strip()) is None
+        if len(text.split()) == 4 and form_of(text) is Form.CRON
     ]
 
 
@@ -41,7 +41,7 @@ def hash_warnings(schedule: Schedule) -> list[Problem]:
             warning=True,
         )
         for index, text in enumerate(schedule.expressions)
-        if kind_of_text(text.strip()) is None and has_hash(text)
+        if form_of(text) is Form.CRON and has_hash(text)
     ]
 
 

@@ -1,17 +1,20 @@
-"""Reads one entry of `schedule`: a cron expression, an interval, or a time."""
+"""Reads one entry of `schedule`: a cron expression, an interval, or a time, also in words."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
+from enum import Enum, auto
 
 from rota.domain.ids import micros
-from rota.domain.quantities import parse_duration
+from rota.domain.schedule import cron
 from rota.domain.schedule.cron import parse_cron
-from rota.domain.schedule.sources import LAST_MICROS, SECOND_MICROS, Interval, Kind, Once
+from rota.domain.schedule.sentences import parse_sentence, refuse_other_fields
+from rota.domain.schedule.sources import LAST_MICROS, SECOND_MICROS, Interval, Once
+from rota.domain.schedule.words import UNIT_WORDS, read_amount
 from rota.domain.schedule.zoned_cron import LONGEST_GAP, ZonedCron
-from rota.domain.schedule.zones import Zone
+from rota.domain.schedule.zones import Zone, load_zone
 from rota.domain.spec import Dst, Gap
 from rota.domain.wording import quoted
 
@@ -70,11 +73,27 @@ def _time_of_day(text: str) -> time:
 SHORTEST_INTERVAL = timedelta(milliseconds=100)
 _MICROSECOND = timedelta(microseconds=1)
 _STARTS_LIKE_A_TIME = re.compile(r"[+-]?[0-9]{4,}-|[0-9]{8}(?:T|$)", re.ASCII | re.IGNORECASE)
-_AMOUNTS = re.compile(r"(?:[0-9.]+\s*(?:ms|[wdhms])\s*)+", re.ASCII | re.IGNORECASE)
-_EVERY = re.compile(r"every\s+", re.IGNORECASE)
+_AMOUNTS = re.compile(rf"(?:[0-9.]+\s*(?:ms|[wdhms]|{UNIT_WORDS})\s*)+", re.ASCII | re.IGNORECASE)
+_EVERY = re.compile(r"@?every\s+", re.ASCII | re.IGNORECASE)
+_ONCE_AT = re.compile(r"once\s+at\s+", re.ASCII | re.IGNORECASE)
+_IN_WORDS = re.compile(r"(?:every|at|whenever|once)\s", re.ASCII | re.IGNORECASE)
+# Every so often, but at certain times or on certain dates: that is a matter of the clock.
+_BY_THE_CLOCK = re.compile(r"\s(?:at|on|in|from)\s|[,;]", re.ASCII | re.IGNORECASE)
+_AFTER_RUN = re.compile(r"\safter\s+the\s+previous\s+run\s+ends", re.ASCII | re.IGNORECASE)
+_ZONE_BEFORE = re.compile(r"(?:CRON_)?TZ=(\S*)\s+(.*)", re.ASCII | re.IGNORECASE | re.DOTALL)
+_ZONE_AFTER = re.compile(r"(.*?)(?:,\s*([a-z]\S*)|,?\s+(utc))", re.ASCII | re.IGNORECASE)
 
 
 DueSource = ZonedCron | Interval | Once
+
+
+class Form(Enum):
+    """How an expression is written, by the look of it; what looks like nothing else is cron."""
+
+    CRON = auto()
+    SENTENCE = auto()  # the words for a cron expression
+    INTERVAL = auto()
+    ONCE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,35 +109,76 @@ class Setting:
 
 def parse_expression(text: str, setting: Setting) -> DueSource:
     """The due times of one expression; a ValueError says what is wrong."""
-    stripped = text.strip()
-    kind = kind_of_text(stripped)
-    if kind is Kind.ONCE:
-        return Once(_once(stripped, setting))
-    if kind is Kind.INTERVAL:
-        length = parse_interval(stripped) // _MICROSECOND
-        first = micros(setting.anchor) + (0 if setting.is_anchor_due else length)
-        return Interval(length, first)
-    return ZonedCron(parse_cron(stripped, setting.key), setting.zone, setting.dst)
+    alone, zone = _split_zone(text.strip())
+    if _IN_WORDS.match(alone) or _AFTER_RUN.search(alone):
+        refuse_other_fields(alone)
+    if zone:
+        _check_zone(zone, alone, setting.zone)
+    match _form(alone):
+        case Form.ONCE:
+            return Once(_once(_ONCE_AT.sub("", alone), setting))
+        case Form.INTERVAL:
+            length = parse_interval(alone) // _MICROSECOND
+            first = micros(setting.anchor) + (0 if setting.is_anchor_due else length)
+            return Interval(length, first)
+        case Form.SENTENCE:
+            return ZonedCron(parse_sentence(alone), setting.zone, setting.dst)
+        case Form.CRON:
+            return ZonedCron(parse_cron(alone, setting.key), setting.zone, setting.dst)
 
 
-def kind_of_text(text: str) -> Kind | None:
-    """ONCE or INTERVAL by the look of it; None for everything else, which must be cron."""
-    if _STARTS_LIKE_A_TIME.match(text):
-        return Kind.ONCE
+def form_of(text: str) -> Form:
+    """How a text is written, whether or not it can be read."""
+    return _form(_split_zone(text.strip())[0])
+
+
+def _form(text: str) -> Form:
+    if _STARTS_LIKE_A_TIME.match(text) or _ONCE_AT.match(text):
+        return Form.ONCE
     if text.startswith("@"):
-        return None
-    if _EVERY.match(text) or _AMOUNTS.fullmatch(text) or len(text.split()) <= 1:
-        return Kind.INTERVAL
-    return None
+        return Form.INTERVAL if _EVERY.match(text) else Form.CRON
+    if _IN_WORDS.match(text) and not _EVERY.match(text):
+        return Form.SENTENCE
+    if _EVERY.match(text):
+        return Form.SENTENCE if _BY_THE_CLOCK.search(text) else Form.INTERVAL
+    if _AMOUNTS.fullmatch(text) or len(text.split()) <= 1:
+        return Form.INTERVAL
+    return Form.CRON
+
+
+def _split_zone(text: str) -> tuple[str, str]:
+    """An expression without the zone that is written with it, and that zone; "": none is.
+
+    `CRON_TZ=Europe/London 23 5 * * *` comes from other schedulers, `every day at 02:00 UTC` from
+    Rota's own words.
+    """
+    if before := _ZONE_BEFORE.fullmatch(text):
+        return before[2], before[1]
+    after = _ZONE_AFTER.fullmatch(text) if _IN_WORDS.match(text) else None
+    if after is None or cron.upper(after[2] or "") in {
+        *cron.MONTH.names,
+        *cron.WEEKDAY.names,
+    }:
+        return text, ""
+    return after[1], after[2] or "UTC"
+
+
+def _check_zone(name: str, alone: str, zone: Zone) -> None:
+    """All expressions of a schedule are in its one zone, so an expression can only repeat it."""
+    if load_zone(name).name != zone.name:
+        raise ValueError(
+            f"names the zone {name}, but the schedule is in {zone.name}: write {quoted(alone)}"
+            f" and timezone: {name} (rota cron: --tz {name})"
+        )
 
 
 def parse_interval(text: str) -> timedelta:
-    """`30s`, `every 10s`, `PT1H`; not shorter than 100 ms."""
+    """`30s`, `every 10s`, `@every 5m`, `every 5 minutes`, `PT1H`; not shorter than 100 ms."""
     if not text:
         raise ValueError("nothing is written: put a cron expression, an interval or a time")
     prefix = _EVERY.match(text)
     try:
-        interval = parse_duration(text[prefix.end() :] if prefix else text)
+        interval = read_amount(text[prefix.end() :] if prefix else text)
     except ValueError as error:
         if prefix:
             raise

@@ -170,6 +170,8 @@ def test_comments_above_an_entry_describe_it() -> None:
         ("0\t2  * * MON-FRI x", "0 2 * * MON-FRI"),
         ("-*/10 * * * * x", "*/10 * * * *"),
         ("0 2 * * *\tx\r", "0 2 * * *"),
+        ("@every 5m x", "@every 5m"),
+        ("@minutely x", "@minutely"),
         ("0 */24 * * * x", "0 */24 * * *"),
         ("*/60 * * * * x", "*/60 * * * *"),
     ],
