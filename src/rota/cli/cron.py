@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, Token, UnknownOptionError
 from cyclopts.validators import Number
 
 from rota.cli import times
@@ -27,7 +27,7 @@ Expressions = Annotated[
     tuple[str, ...],
     Parameter(
         name="EXPRESSION…",
-        allow_leading_hyphen=True,
+        allow_leading_hyphen=True,  # "-1 * * * *" is a wrong schedule, not an unknown option
         help='Cron expression, interval, ISO time or words, in quotes: "0 2 * * *", "@daily".',
     ),
 ]
@@ -70,6 +70,7 @@ def explain(
     display: Display = DISPLAY,
 ) -> None:
     """Say in words when a schedule is due, and what a change of clocks does to it."""
+    _refuse_options(expression, "explain")
     explained = _explained(expression, setting, times.now(), count)
     if display.format in (Format.JSON, Format.JSONL, Format.YAML):
         print_data(display, _document(explained))
@@ -94,6 +95,7 @@ def next_(
     display: Display = DISPLAY,
 ) -> None:
     """Print the next due times, one a line, with their offset from UTC."""
+    _refuse_options(expression, "next")
     explained = _explained(expression, setting, times.now(), count)
     due_times = [time.at.isoformat() for time in explained.next]
     if display.format in (Format.JSON, Format.YAML):
@@ -104,6 +106,17 @@ def next_(
         remark = f"  {time.remark}" if time.remark and display.format is Format.TABLE else ""
         terminal.write(f"{text}{remark}")
     _warn(terminal, explained)
+
+
+def _refuse_options(expressions: tuple[str, ...], command: str) -> None:
+    """Refuse mistyped options, which the parser lets pass as words that begin with a hyphen."""
+    for word in expressions:
+        if word.startswith("-") and len(word.split()) == 1:
+            raise UnknownOptionError(
+                token=Token(value=word, source="cli"),
+                argument_collection=app[command].assemble_argument_collection(),
+                command_chain=("cron", command),
+            )
 
 
 def _explained(

@@ -187,6 +187,24 @@ def test_unknown_zone_and_impossible_time_are_told_together(rota: Console) -> No
     assert "minute 61 does not exist" in ended.err
 
 
+@pytest.mark.parametrize("command", ["next", "explain"])
+def test_schedule_that_begins_with_a_hyphen_is_no_option(rota: Console, command: str) -> None:
+    ended = rota("cron", command, "-1 * * * *", "--tz", "Europe/Berlin")
+
+    assert ended.code == 2
+    assert '"-1 * * * *": minute "-1" is half a range' in ended.err
+
+
+@pytest.mark.parametrize("command", ["next", "explain"])
+def test_mistyped_option_is_no_schedule(rota: Console, command: str) -> None:
+    ended = rota("cron", command, "0 2 * * *", "--tzz", "UTC")
+
+    assert ended.code == 2
+    assert "--tzz" in ended.err
+    assert "not a schedule" not in ended.err
+    assert f"rota cron {command} --help" in ended.err
+
+
 def test_crontab_becomes_a_valid_job_file(rota: Console) -> None:
     crontab = write("# nightly\n0 3 * * * /opt/backup.sh\n", "crontab")
 
