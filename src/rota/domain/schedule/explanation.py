@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
 from rota.domain.errors import Problem
 from rota.domain.ids import instant, micros
+from rota.domain.schedule import cron
 from rota.domain.schedule.compilation import compile_schedule, expression_path
 from rota.domain.schedule.cron import has_hash, parse_cron
-from rota.domain.schedule.expressions import Form, form_of
+from rota.domain.schedule.expressions import Form, form_of, split_zone
 from rota.domain.schedule.sources import SECOND_MICROS, Kind
 from rota.domain.schedule.timetable import Timetable
 from rota.domain.schedule.words import cron_words, describe
@@ -20,15 +23,66 @@ from rota.domain.spec import Fold, Schedule
 from rota.domain.wording import quoted
 
 _DAILY = "every day at "
+_FIELDS = (cron.MINUTE, cron.HOUR, cron.DAY, cron.MONTH, cron.WEEKDAY)
+_WITH_SECONDS = (cron.SECOND, *_FIELDS)
+_INTERVAL_UNITS = {"second": "s", "minute": "m", "hour": "h", "day": "d", "weekday": "d"}
+_STEP = re.compile(r"/([0-9]+)", re.ASCII)
+# A day in a term of the weekday field: neither the step after `/` nor the number after `#`.
+_WEEKDAY_NUMBER = re.compile(r"(?<![/#0-9])[0-9]+", re.ASCII)
+_SHORT_WEEKDAYS = tuple(cron.WEEKDAY.names)[:7]
 
 
 def warnings(schedule: Schedule, *, key: str = "") -> list[Problem]:
-    """What is worth a look in a valid schedule: four fields where five were likely meant."""
+    """What is worth a look in a valid schedule.
+
+    Four fields where five were likely meant, the weekdays of Quartz, and steps past the end of
+    their field.
+    """
     return [
-        Problem(_four_field_warning(text, key), expression_path(schedule, index), warning=True)
+        Problem(message, expression_path(schedule, index), hint=hint, warning=True)
         for index, text in enumerate(schedule.expressions)
-        if len(text.split()) == 4 and form_of(text) is Form.CRON
+        if form_of(text) is Form.CRON
+        for message, hint in _doubts(split_zone(text.strip())[0], key)
     ]
+
+
+def _doubts(text: str, key: str) -> Iterator[tuple[str, str]]:
+    """Messages about one cron expression, each with a hint or ""."""
+    written = cron.upper(text).split()
+    if len(written) == 4:
+        yield _four_field_warning(text, key), ""
+    if weekday := _quartz_weekday(written):
+        yield _quartz_warning(text, weekday, key), f"write names: {_as_quartz_meant(weekday)}"
+    yield from _step_warnings(text, written)
+
+
+def _quartz_weekday(written: list[str]) -> str:
+    """The weekday field with numbers of an expression that looks like Quartz, else ""."""
+    if len(written) < 5:
+        return ""
+    day, weekday = (written[-3], written[-1]) if len(written) < 7 else (written[3], written[5])
+    is_quartz = len(written) == 7 or day == "?"
+    numbers = _WEEKDAY_NUMBER.findall(weekday)
+    return weekday if is_quartz and numbers and "0" not in numbers else ""
+
+
+def _quartz_warning(text: str, weekday: str, key: str) -> str:
+    meaning = cron_words(parse_cron(text, key))
+    return f"{quoted(text)} is {meaning}: weekday 1 is Monday, not Sunday as in Quartz"
+
+
+def _as_quartz_meant(weekday: str) -> str:
+    return _WEEKDAY_NUMBER.sub(lambda number: _SHORT_WEEKDAYS[int(number[0]) - 1], weekday)
+
+
+def _step_warnings(text: str, written: list[str]) -> Iterator[tuple[str, str]]:
+    for field, term in zip(_FIELDS if len(written) == 5 else _WITH_SECONDS, written, strict=False):
+        for step in (int(number) for number in _STEP.findall(term)):
+            if step > field.size:
+                unit = _INTERVAL_UNITS.get(field.name)
+                hint = f"an interval counts regardless of the clock: every {step}{unit}"
+                message = f"{quoted(text)}: step {step} is longer than the {field.name} field"
+                yield f"{message}, only its first value is left", hint if unit else ""
 
 
 def hash_warnings(schedule: Schedule) -> list[Problem]:

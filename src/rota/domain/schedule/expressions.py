@@ -109,7 +109,7 @@ class Setting:
 
 def parse_expression(text: str, setting: Setting) -> DueSource:
     """The due times of one expression; a ValueError says what is wrong."""
-    alone, zone = _split_zone(text.strip())
+    alone, zone = split_zone(text.strip())
     if _IN_WORDS.match(alone) or _AFTER_RUN.search(alone):
         refuse_other_fields(alone)
     if zone:
@@ -129,7 +129,7 @@ def parse_expression(text: str, setting: Setting) -> DueSource:
 
 def form_of(text: str) -> Form:
     """How a text is written, whether or not it can be read."""
-    return _form(_split_zone(text.strip())[0])
+    return _form(split_zone(text.strip())[0])
 
 
 def _form(text: str) -> Form:
@@ -146,7 +146,7 @@ def _form(text: str) -> Form:
     return Form.CRON
 
 
-def _split_zone(text: str) -> tuple[str, str]:
+def split_zone(text: str) -> tuple[str, str]:
     """An expression without the zone that is written with it, and that zone; "": none is.
 
     `CRON_TZ=Europe/London 23 5 * * *` comes from other schedulers, `every day at 02:00 UTC` from

@@ -168,8 +168,50 @@ def test_a_warning_offers_only_what_is_valid() -> None:
     assert second.message.endswith('For at 02:30 on day 1 of January: "30 2 1 1 *"')
 
 
-def test_other_forms_bring_no_warning() -> None:
-    assert warnings(Schedule(("0 2 * * *", "0 0 2 * * *", "1 h 30 m", "@daily"))) == []
+@pytest.mark.parametrize(
+    ("expression", "message", "hint"),
+    [
+        (
+            "0 0 12 ? * 2-6 *",
+            '"0 0 12 ? * 2-6 *" is at 12:00:00 on Tuesday to Saturday:'
+            " weekday 1 is Monday, not Sunday as in Quartz",
+            "write names: MON-FRI",
+        ),
+        ("0 9 ? * 1", '"0 9 ? * 1" is at 09:00 on Monday: weekday 1 is', "write names: SUN"),
+        ("0 0 9 ? * 6#3", "on the third Saturday of the month", "write names: FRI#3"),
+        ("0 0 9 ? * 6L", "on the last Saturday of the month", "write names: FRIL"),
+        ("0 0 9 ? * 2/2", "on Tuesday, Thursday and Saturday", "write names: MON/2"),
+        ("0 0 9 1 * 2,7 *", "on day 1 of the month or on Tuesday", "write names: MON,SAT"),
+        (
+            "*/90 * * * *",
+            "step 90 is longer than the minute field, only its first value is left",
+            "an interval counts regardless of the clock: every 90m",
+        ),
+        ("0 */36 * * *", "step 36 is longer than the hour field", "every 36h"),
+        ("0 0 1 */13 *", "step 13 is longer than the month field", ""),
+    ],
+)
+def test_what_other_schedulers_mean_otherwise_is_accepted_with_a_warning(
+    expression: str, message: str, hint: str
+) -> None:
+    (warning,) = warnings(Schedule((expression,)))
+
+    assert warning.warning
+    assert message in warning.message
+    assert hint in warning.hint
+    assert bool(warning.hint) == bool(hint)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *("0 2 * * *", "0 0 2 * * *", "1 h 30 m", "@daily", "every day at 02:00", "H 2 * * 1-5"),
+        *("0 0 12 ? * MON-FRI *", "0 0 12 1 * ? *", "0 9 ? * 0", "0 9 ? * */2", "0 9 * * 1"),
+        *("*/60 * * * *", "0 */24 * * *", "0 0 */31 * *", "CRON_TZ=UTC 0 2 * *  *"),
+    ],
+)
+def test_other_forms_bring_no_warning(expression: str) -> None:
+    assert warnings(Schedule((expression,))) == []
 
 
 def test_one_off_schedules_are_told_by_their_text() -> None:
