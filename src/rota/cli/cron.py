@@ -186,8 +186,12 @@ def crontab(
         str | None, Parameter(name="--tz", help="Time zone of the crontab. Default: this host's.")
     ] = None,
     system: Annotated[
-        bool, Parameter(help="Its lines have a user column, as in /etc/crontab.")
-    ] = False,
+        bool | None,
+        Parameter(
+            negative="--no-system",
+            help="Its lines have a user column, as in /etc/crontab. Default: have a look.",
+        ),
+    ] = None,
 ) -> Exit:
     """Turn a crontab into a job file; lines that cannot be taken over are told."""
     source = read_text(file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,8 @@ from rota.domain.wording import quoted
 
 _ASSIGNMENT = re.compile(r"""(["']?)([A-Za-z_][A-Za-z0-9_]*)\1\s*=\s*(.*)""", re.ASCII)
 _ENTRY = re.compile(r"(@every\s+[0-9]\S*|@\S+|\S+(?:\s+\S+){4})\s+(\S.*)")
+# Users wherever a crontab comes from, and never programs.
+_SYSTEM_USERS = frozenset({"root", "nobody", "www-data"})
 _COLUMN_HEADING = re.compile(r"m(in(ute)?)?\s+h(our)?\s+d(om|ay)", re.IGNORECASE)
 
 
@@ -35,7 +37,7 @@ class Entry:
 class Reader:
     """Sorts lines into settings, comments and entries."""
 
-    system: bool
+    system: bool | None  # lines have a user column; None: none was noticed
     entries: list[Entry] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
@@ -95,6 +97,9 @@ class Reader:
             )
         elif not command:
             self._refuse(number, "there is no command after the user")
+        elif self.system is None and command.split()[0] in _SYSTEM_USERS:
+            message = f"{command.split()[0]} is a user, not a command"
+            self._refuse(number, message, "add --system if every line names its user")
         elif len(self.entries) >= MAX_JOBS:
             self._refuse(number, f"only the first {MAX_JOBS:,} entries are imported")
         else:
@@ -106,6 +111,29 @@ class Reader:
 
     def _refuse(self, number: int, message: str, hint: str = "") -> None:
         self.problems.append(Problem(message, line=number, hint=hint))
+
+
+def user_column(text: str, users: Container[str]) -> int | None:
+    """The line where a user column begins, if every entry has one; None: this is a user's crontab.
+
+    `users` are names that stand for a user rather than for a program.
+    """
+    lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1)]
+    entries = [
+        (number, match[2])
+        for number, line in lines
+        if not line.startswith("#")
+        and not _ASSIGNMENT.fullmatch(line)
+        and (match := _ENTRY.fullmatch(line))
+    ]
+    has_column = all(_names_a_user(command, users) for _, command in entries)
+    return entries[0][0] if entries and has_column else None
+
+
+def _names_a_user(command: str, users: Container[str]) -> bool:
+    user, _, rest = " ".join(command.split(None, 1)).partition(" ")
+    is_user = user in _SYSTEM_USERS or user in users
+    return is_user and rest != "" and not rest.startswith("-")
 
 
 def _unquoted(value: str) -> str:
@@ -189,20 +217,36 @@ class _Imported:
 
 
 def import_crontab(
-    text: str, *, timezone: str, system: bool = False, home: str = ""
+    text: str,
+    *,
+    timezone: str,
+    system: bool | None = None,
+    home: str = "",
+    users: Container[str] = (),
 ) -> CrontabImport:
     """Import a crontab of a host in `timezone`.
 
-    `system` says that lines have a user column, as in /etc/crontab. `home` is the folder cron
-    ran the commands in; "" when it is not known.
+    `system` says whether lines have a user column, as in /etc/crontab; None: look whether all
+    begin with one of `users`. `home` is the folder cron ran a user's commands in; "" when it is
+    not known.
     """
     if len(text) > MAX_BYTES:
         return CrontabImport(_file([], {}), (Problem("the crontab is larger than 4 MiB"),))
     reader = Reader(system)
+    if system is None and (first := user_column(text, users)):
+        reader.system = True
+        reader.problems.append(_user_column_problem(first))
     for number, line in enumerate(text.split("\n"), 1):
         reader.take(number, line.strip())
-    defaults = {"timezone": timezone} | ({"source": {"path": home}} if home else {})
+    in_home = {"source": {"path": home}} if home and not reader.system else {}
+    defaults = {"timezone": timezone} | in_home
     return _assemble(reader, defaults)
+
+
+def _user_column_problem(line: int) -> Problem:
+    message = "every line names a user before its command: read as a system crontab"
+    hint = "--system says so too; if these are commands: --no-system"
+    return Problem(message, line=line, hint=hint, warning=True)
 
 
 def _assemble(reader: Reader, defaults: dict[str, Any]) -> CrontabImport:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pwd
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -144,10 +146,18 @@ def _instant(text: str, timezone: str) -> datetime:
         raise Invalid("the time cannot be read", [Problem(str(error), "from")]) from error
 
 
-def import_crontab(text: str, *, timezone: str, system: bool) -> crontab.CrontabImport:
-    """A crontab as a job file; `system` says that its lines have a user column."""
-    home = "" if system else str(Path.home())
-    return crontab.import_crontab(text, timezone=timezone, system=system, home=home)
+def import_crontab(text: str, *, timezone: str, system: bool | None) -> crontab.CrontabImport:
+    """A crontab as a job file; `system` says whether it has a user column, None: have a look."""
+    users = _users_that_are_no_programs() if system is None else frozenset()
+    return crontab.import_crontab(
+        text, timezone=timezone, system=system, home=str(Path.home()), users=users
+    )
+
+
+def _users_that_are_no_programs() -> frozenset[str]:
+    """Users of this machine; not `git` or `mail`, which a crontab of one's own may run."""
+    names = {user.pw_name for user in pwd.getpwall()}
+    return frozenset(name for name in names if shutil.which(name) is None)
 
 
 def host_timezone() -> str:

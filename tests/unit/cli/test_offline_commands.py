@@ -224,6 +224,18 @@ def test_crontab_line_that_is_left_out_is_told(rota: Console) -> None:
     assert "- run: /bin/y" in ended.out
 
 
+def test_user_column_of_a_system_crontab_is_noticed(rota: Console) -> None:
+    crontab = write("17 * * * * root run-parts /etc/cron.hourly\n", "crontab")
+
+    noticed, denied = (rota("import", "crontab", crontab, *word) for word in ([], ["--no-system"]))
+
+    assert noticed.code == 0
+    assert "crontab:1  warning: every line names a user" in noticed.err
+    assert "- name: run-parts" in noticed.out
+    assert "- name: root" in denied.out
+    assert rota("import", "crontab", crontab, "--system").out == noticed.out
+
+
 def test_schema_is_the_job_file_s(rota: Console) -> None:
     assert rota("schema").json["title"] == "Rota job file"
 

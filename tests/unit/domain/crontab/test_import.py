@@ -8,9 +8,19 @@ from rota.domain.crontab import CrontabImport, import_crontab
 from rota.domain.jobfile import read_file
 from rota.domain.spec import JobSpec
 
+USERS = {"root", "shop"}
+SYSTEM_CRONTAB = """\
+    SHELL=/bin/sh
+    # m h dom mon dow user  command
+    17 *    * * *   root    cd / && run-parts --report /etc/cron.hourly
+    @daily          shop    /srv/shop/report.sh
+    """
 
-def imported(text: str, *, system: bool = False, home: str = "") -> CrontabImport:
-    return import_crontab(dedent(text), timezone="Europe/Berlin", system=system, home=home)
+
+def imported(text: str, *, system: bool | None = False, home: str = "") -> CrontabImport:
+    return import_crontab(
+        dedent(text), timezone="Europe/Berlin", system=system, home=home, users=USERS
+    )
 
 
 def jobs(text: str, *, system: bool = False, home: str = "") -> list[JobSpec]:
@@ -36,7 +46,7 @@ def script(text: str) -> str:
     return run
 
 
-def remarks(text: str, *, system: bool = False) -> list[str]:
+def remarks(text: str, *, system: bool | None = False) -> list[str]:
     problems = imported(text, system=system).problems
     return [f"{'warning' if it.warning else 'error'} {it}" for it in problems]
 
@@ -234,6 +244,52 @@ def test_what_cannot_be_taken_over_is_reported_with_its_line(text: str, remark: 
 
 def test_switching_mail_off_needs_no_remark() -> None:
     assert remarks('MAILTO=""\n0 1 * * * x') == []
+
+
+def test_user_column_is_noticed() -> None:
+    result = imported(SYSTEM_CRONTAB, system=None, home="/home/ann")
+
+    first, second = (entry.spec for entry in read_file(result.text, name="crontab").jobs)
+    assert (first.name, second.name) == ("run-parts", "report")
+    assert second.steps[0].run == "/srv/shop/report.sh"
+    assert (first.path, second.path) == ("", "")
+    assert str(result.problems[0]) == (
+        "3  every line names a user before its command: read as a system crontab"
+        " — --system says so too; if these are commands: --no-system"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 1 * * * shop /bin/a\n0 2 * * * /bin/b",
+        "0 1 * * * shop",
+        "0 1 * * * shop --all",
+        "0 1 * * * git pull",
+        "# 0 1 * * * root /bin/a",
+        "",
+    ],
+)
+def test_lines_that_run_commands_have_no_user_column(text: str) -> None:
+    assert imported(text, system=None).text == imported(text, system=False).text
+
+
+@pytest.mark.parametrize("line", ["0 1 * * * root /bin/a", "@daily root"])
+def test_root_is_never_a_command(line: str) -> None:
+    text = f"{line}\n0 2 * * * deploy /bin/b"
+
+    assert remarks(text, system=None) == [
+        "error 1  root is a user, not a command — add --system if every line names its user"
+    ]
+    assert "name: root" not in imported(text, system=None).text
+
+
+def test_crontab_is_taken_as_it_is_said_to_be() -> None:
+    text = "0 1 * * * root /bin/a"
+
+    assert imported(text, system=False).problems == ()
+    assert "- run: root /bin/a" in imported(text, system=False).text
+    assert "- run: /bin/a" in imported(text, system=True).text
 
 
 def test_system_line_without_command_is_refused() -> None:
