@@ -45,6 +45,21 @@ def test_every_problem_of_a_file_is_told_with_its_place(rota: Console) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("slip", "told"),
+    [
+        ("schedule: */5 * * * *", 'jobs.yaml:3:15  not valid YAML: a value without quotes'),
+        ("schedule: */5 * * * *", 'put it in quotes: schedule: "*/5 * * * *"'),
+        ("owner: hello: world", 'put it in quotes: owner: "hello: world"'),
+    ],
+)  # fmt: skip
+def test_value_that_needs_quotes_is_told_to(rota: Console, slip: str, told: str) -> None:
+    ended = rota("validate", write(f"jobs:\n  - name: a\n    {slip}\n    steps: [{{run: x}}]\n"))
+
+    assert ended.code == 6
+    assert told in ended.err
+
+
 def test_one_bad_file_among_good_ones_makes_the_check_fail(rota: Console) -> None:
     good = write("jobs: [{name: a, steps: [{run: x}]}]", "good.yaml")
 

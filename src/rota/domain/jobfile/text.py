@@ -83,6 +83,14 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U000100
 _SURROGATE_PAIR = re.compile(
     r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE
 )
+_LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+# A key and its value on one line, the value in no quotes and neither a list nor a mapping.
+_PLAIN_VALUE = re.compile(
+    r"""\s*(?:-\s+)*+(?P<key>[A-Za-z_][\w.-]*:\s+)?+(?P<value>[^\s"'\[{|>#].*?)(?:\s+\#.*)?""",
+    re.ASCII,
+)
+_FLOW_VALUE = re.compile(r"(?<=[:,\[] )[*@][^,\]}]*")  # inside [ ] or { }
+_LONGEST_LINE = 200  # that is looked at, and shown again
 
 
 class Place(NamedTuple):
@@ -112,11 +120,12 @@ def parse_text(text: str) -> Source:
     _refuse_oversize(text)
     _refuse_unprintable(text)
     tree = _Tree()
+    parsed = _join_surrogates(text)
     try:
-        for event in yaml.parse(_join_surrogates(text), Loader=yaml.CSafeLoader):
+        for event in yaml.parse(parsed, Loader=yaml.CSafeLoader):
             tree.take(event)
     except yaml.MarkedYAMLError as error:
-        raise _syntax_error(error) from error
+        raise _syntax_error(error, parsed) from error
     except yaml.YAMLError as error:
         raise unreadable(f"not valid YAML: {error}") from error
     return tree.source()
@@ -154,14 +163,38 @@ def _join_surrogates(text: str) -> str:
     return _SURROGATE_PAIR.sub(join, text)
 
 
-def _syntax_error(error: yaml.MarkedYAMLError) -> Invalid:
+def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> Invalid:
     mark = error.problem_mark or error.context_mark
-    place = Place(mark.line + 1, mark.column + 1) if mark else None
     words = error.problem or error.context or "unexpected text"
+    if error.context_mark and error.context == "while scanning an alias":
+        # The parser complains about what follows the star, but it is the star that is wrong.
+        mark, words = error.context_mark, 'a value without quotes cannot begin with "*"'
+    place = Place(mark.line + 1, mark.column + 1) if mark else None
     hint = "indent with spaces, not tabs" if "tab" in words.split() else ""
     if "cannot start any token" in words:
         hint = "indent with spaces, and quote a text that begins with a special character"
-    return unreadable(f"not valid YAML: {words}", place, hint)
+    return unreadable(f"not valid YAML: {words}", place, _quoting_hint(text, place) or hint)
+
+
+def _quoting_hint(text: str, place: Place | None) -> str:
+    """How to write the value that the parser stumbled over; "" if it was not over a plain value."""
+    lines = _LINE_END.split(text)
+    if place is None or place.line > len(lines):  # the end of the text is past its last line
+        return ""
+    line = lines[place.line - 1]
+    if len(line) > _LONGEST_LINE:
+        return ""
+    found = _PLAIN_VALUE.fullmatch(line)
+    if found and found.start("value") < place.column:
+        return f"put it in quotes: {found['key'] or ''}{_in_quotes(found['value'])}"
+    in_flow = _FLOW_VALUE.match(line, place.column - 1)
+    return f"put it in quotes: {_in_quotes(in_flow[0].rstrip())}" if in_flow else ""
+
+
+def _in_quotes(value: str) -> str:
+    if '"' in value or "\\" in value:
+        return "'" + value.replace("'", "''") + "'"
+    return f'"{value}"'
 
 
 class _OpenList:

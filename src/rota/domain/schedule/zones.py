@@ -29,6 +29,34 @@ _LAST_PROBE = LAST_SECOND - 2 * 86_400  # local time must not pass the year 9999
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]{0,31}(?:/[A-Za-z0-9_+-]{1,31}){0,2}")
 # Files of the system's tz folder that are not zones: leap-second variants, the host's own zone.
 _NOT_ZONES = re.compile(r"(?:right|posix)/.*|localtime|posixrules|Factory")
+_ABBREVIATION = re.compile(r"[A-Z]{2,5}[0-9+-]*")
+# Zones without a place: near in letters to what is hours away. Etc/GMT+1 is even behind UTC.
+_OFFSET = re.compile(r"[A-Z0-9+-]+|Etc/GMT.*")
+# Zones whose clocks are called so at some time of the year, where that is not itself an IANA name.
+ABBREVIATIONS = {
+    "Europe/London": "BST",
+    "Europe/Lisbon": "WEST",
+    "Europe/Berlin": "CEST",
+    "Europe/Helsinki": "EEST",
+    "Europe/Moscow": "MSK",
+    "Africa/Johannesburg": "SAST",
+    "Asia/Karachi": "PKT",
+    "Asia/Kolkata": "IST",
+    "Asia/Shanghai": "CST",
+    "Asia/Hong_Kong": "HKT",
+    "Asia/Tokyo": "JST",
+    "Asia/Seoul": "KST",
+    "Australia/Perth": "AWST",
+    "Australia/Adelaide": "ACST ACDT",
+    "Australia/Sydney": "AEST AEDT",
+    "Pacific/Auckland": "NZST NZDT",
+    "America/Halifax": "AST ADT",
+    "America/New_York": "EDT",
+    "America/Chicago": "CST CDT",
+    "America/Denver": "MDT",
+    "America/Los_Angeles": "PST PDT",
+    "America/Anchorage": "AKST AKDT",
+}
 
 
 class Period(NamedTuple):
@@ -141,9 +169,14 @@ def load_zone(name: str) -> Zone:
 def _suggestion(name: str) -> str:
     if not name or len(name) > 64:
         return ": write an IANA name such as Europe/Berlin"
+    if same := [zone for zone, often in ABBREVIATIONS.items() if name.upper() in often.split()]:
+        return f": zones have the names of places, such as {' or '.join(same)}"
     wanted = name.lower().replace(" ", "_")
     known = _known_names()
-    near = get_close_matches(wanted, known, n=1, cutoff=0.7)
+    near = [wanted] if wanted in known else []
+    if not _ABBREVIATION.fullmatch(name):
+        places = [it for it in known if not _OFFSET.fullmatch(known[it])]
+        near = near or get_close_matches(wanted, places, n=1, cutoff=0.7)
     return f": did you mean {known[near[0]]}?" if near else ": write an IANA name such as UTC"
 
 
@@ -151,5 +184,5 @@ def _suggestion(name: str) -> str:
 def _known_names() -> dict[str, str]:
     """Zone names by what people type: in lower case, whole or only the city."""
     names = sorted(name for name in available_timezones() if not _NOT_ZONES.fullmatch(name))
-    cities = {name.rpartition("/")[2].lower(): name for name in names}
+    cities = {it.rpartition("/")[2].lower(): it for it in names if not _OFFSET.fullmatch(it)}
     return cities | {name.lower(): name for name in names}

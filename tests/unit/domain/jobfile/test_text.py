@@ -155,6 +155,51 @@ def test_unsupported_text_is_refused_with_its_place(text: str, message: str) -> 
     assert message in fault(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "jobs:\n  - name: a\n    schedule: */5 * * * *\n",
+            '3:15  not valid YAML: a value without quotes cannot begin with "*"'
+            ' — put it in quotes: schedule: "*/5 * * * *"',
+        ),
+        ("schedule:\n  - */5 * * * *", "2:5  not valid YAML: a value without quotes cannot"),
+        ("schedule:\n  - */5 * * * *", 'put it in quotes: "*/5 * * * *"'),
+        ("jobs: [{schedule: */5 * * * *, name: a}]", 'put it in quotes: "*/5 * * * *"'),
+        ("schedule: @daily", "1:11  not valid YAML: found character that cannot start"),
+        ("schedule: @daily", 'put it in quotes: schedule: "@daily"'),
+        (
+            "steps:\n  - run: echo hello: world  # greet",
+            "2:20  not valid YAML: mapping values are not allowed in this context"
+            ' — put it in quotes: run: "echo hello: world"',
+        ),
+        ("a: b\r\nrun: echo x: y\r\n", 'put it in quotes: run: "echo x: y"'),
+        ("steps:\n  - echo a: b: c", 'put it in quotes: "echo a: b: c"'),
+        ('run: echo "it\'s": x', "put it in quotes: run: 'echo \"it''s\": x'"),
+    ],
+)
+def test_value_that_needs_quotes_is_shown_in_them(text: str, message: str) -> None:
+    assert message in fault(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- name: a\n   steps: []",
+        "- name: a\n   run: x",
+        'run: "x" y\nb: 1',
+        "run: [ -f x ] && y",
+        "a: |x\n  y",
+        "a: 1\n\tb: 2",
+        "run: echo" + " x" * 200 + ": y",
+        "run: echo" + " " * 2_000_000 + ": y",
+    ],
+    ids=lambda text: text[:12],
+)
+def test_other_slips_are_not_told_to_need_quotes(text: str) -> None:
+    assert "put it in quotes" not in fault(text)
+
+
 def test_quoted_merge_key_is_an_ordinary_key() -> None:
     assert parse("'<<': 1") == {"<<": 1}
 

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from rota.domain.schedule.zones import LAST_SECOND, Zone, load_zone
+from rota.domain.schedule.zones import ABBREVIATIONS, LAST_SECOND, Zone, load_zone
 from tests.unit.domain.memory import bytes_kept_by
 from tests.unit.domain.schedule.builders import local_times, timetable, utc
 
@@ -71,6 +72,18 @@ def test_a_change_is_remembered_past_the_edge_of_what_is_loaded_at_once() -> Non
         "2016-04-03 02:55+10:30",
         "2016-04-04 02:55+09:30",
     ]
+
+
+@pytest.mark.parametrize(
+    ("zone", "name"),
+    [(zone, name) for zone, names in ABBREVIATIONS.items() for name in names.split()],
+)
+def test_abbreviation_is_answered_with_a_zone_that_uses_it(zone: str, name: str) -> None:
+    shown = {datetime(2026, month, 1, tzinfo=ZoneInfo(zone)).strftime("%Z") for month in (1, 7)}
+
+    assert name in shown
+    with pytest.raises(ValueError, match=zone):
+        load_zone(name)
 
 
 def test_many_years_are_visited_in_bounded_memory() -> None:
