@@ -38,7 +38,9 @@ def parse_duration(text: str) -> timedelta:
     stripped = text.strip()
     if len(stripped) > _MAX_LENGTH:
         raise ValueError(f"a duration has at most {_MAX_LENGTH} characters")
-    match = _PLAIN.fullmatch(stripped.lower()) or _ISO.fullmatch(stripped.upper())
+    # Upper case makes ASCII letters of others, such as the s of "PT1ſ".
+    plain = stripped if stripped.isascii() else ""
+    match = _PLAIN.fullmatch(plain.lower()) or _ISO.fullmatch(plain.upper())
     parts = match.groupdict() if match else {}
     amounts = {unit: Decimal(number) for unit, number in parts.items() if number}
     if not amounts:

@@ -46,6 +46,22 @@ def test_every_problem_of_a_file_is_told_with_its_place(rota: Console) -> None:
 
 
 @pytest.mark.parametrize(
+    "schedule",
+    [
+        *("0 */24 * * *", "*/60 * * * *", "0 0 12 * * ? *", "@every 5m", "@minutely"),
+        *("0 9 * * friday", "0 9 1 january *", "0 9 L-1W * *"),
+        *("every 5 minutes", "every 10 seconds", "every day at 02:00", "every day at 02:00 UTC"),
+    ],
+)
+def test_schedules_that_people_bring_along_are_valid(rota: Console, schedule: str) -> None:
+    ended = rota(
+        "validate", write(f"jobs: [{{name: a, schedule: '{schedule}', steps: [{{run: x}}]}}]")
+    )
+
+    assert (ended.code, ended.err) == (0, "")
+
+
+@pytest.mark.parametrize(
     ("slip", "told"),
     [
         ("schedule: */5 * * * *", 'jobs.yaml:3:15  not valid YAML: a value without quotes'),
