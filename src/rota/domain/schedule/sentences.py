@@ -26,7 +26,9 @@ _TIMES_AND_DATES = re.compile(r"(.+?)(?: ((?:ON|IN) .+))?")
 _JOINT = re.compile(r", | AND ")
 _OR = re.compile(r" (OR|IF ALSO) (?=ON )")
 _AND_ON = re.compile(r" AND (?=ON )")
-_CLAUSE = re.compile(r"ON (?:DAYS? )?(.+?)(?: (?:OF|IN) (.+))?")
+_CLAUSE = re.compile(r"ON (?:DAYS? |(?![0-9]))(.+?)(?: (?:OF|IN) (.+))?")
+_NUMBERS = re.compile(r"([0-9]+)(?: TO ([0-9]+))?")
+_NAMES = re.compile(r"([A-Z]{3,})(?: TO ([A-Z]{3,}))?")
 _NTH = {"FIRST": "#1", "SECOND": "#2", "THIRD": "#3", "FOURTH": "#4", "FIFTH": "#5", "LAST": "L"}
 # What a term of the day field, and one of the weekday field, is called in words.
 _DAY_TERMS: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -148,7 +150,7 @@ def _at_clocks(texts: list[str]) -> _Times:
     hours = sorted({clock.hour for clock in clocks})
     minutes = sorted({clock.minute for clock in clocks})
     seconds = sorted({clock.second for clock in clocks})
-    is_mixed = "" in hours and len(hours) > 1
+    is_mixed = any("" in parts and len(parts) > 1 for parts in (hours, seconds))
     if is_mixed or clocks != {_Clock(*parts) for parts in product(hours, minutes, seconds)}:
         raise ValueError(
             "no single expression has these times alone: write a list, each time for itself"
@@ -209,7 +211,15 @@ def _step(count: str | None, size: int, whole: str) -> int:
 
 def _listed(text: str) -> str:
     """`1 to 5, 8 and 9` as a field of cron."""
-    return ",".join(_JOINT.split(text)).replace(" TO ", "-")
+    return ",".join(_range(words) for words in _JOINT.split(text))
+
+
+def _range(words: str) -> str:
+    """`1 to 5` or `Monday to Friday` as a term of cron; what cron knows besides is not in words."""
+    match = _NUMBERS.fullmatch(words) or _NAMES.fullmatch(words)
+    if not match:
+        raise ValueError(f"{quoted(words.lower())} is neither a number nor a name")
+    return match[1] if match[2] is None else f"{match[1]}-{match[2]}"
 
 
 _SPAN = r"FROM (?P<first>\S+) TO (?P<last>\S+)"
@@ -254,7 +264,10 @@ def _dates(text: str) -> _Dates:
 
 def _side(text: str) -> _Dates:
     """What stands on one side of an `or`: days, or weekdays with and without their number."""
-    clauses = [match for part in _AND_ON.split(text) if (match := _CLAUSE.fullmatch(part))]
+    parts = _AND_ON.split(text)
+    clauses = [match for part in parts if (match := _CLAUSE.fullmatch(part))]
+    if len(clauses) < len(parts):
+        raise ValueError('numbers are days: write "on day 5", "on days 1 to 7"')
     terms = [term for clause in clauses for term in _JOINT.split(clause[1])]
     months = _same_months("*" if it[2] in (None, "THE MONTH") else _listed(it[2]) for it in clauses)
     days = [day for term in terms if (day := _day_term(term))]
@@ -280,4 +293,4 @@ def _day_term(words: str) -> str:
 def _weekday_term(words: str) -> str:
     if match := _NTH_WEEKDAY.fullmatch(words):
         return match[2] + _NTH[match[1]]
-    return words.replace(" TO ", "-")
+    return _range(words)
