@@ -47,7 +47,7 @@ VALIDATOR = Draft202012Validator(json_schema())
 PRINTABLE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 DURATIONS = st.integers(1, 3_600_000).map(lambda number: f"{number}ms")
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
-VARIABLES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)
+VARIABLES = st.from_regex(r"(?!ROTA_)[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)
 ENVS = st.dictionaries(VARIABLES, PRINTABLE | st.integers(-999, 999) | st.booleans(), max_size=3)
 
 

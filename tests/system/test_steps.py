@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from rota.sdk.client import Client
-from testkit.processes import processes_of
+from testkit.processes import RotaUp, processes_of
 from testkit.waiting import boottime
-from tests.system.jobs import execute, log_of
+from tests.system.jobs import apply, execute, job, log_of, settle
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -225,6 +227,19 @@ class TestSurroundings:
         )
 
         assert log_of(client, run.id) == "red round\nred flat\n"
+
+    def test_what_rota_tells_is_true_for_jobs_that_were_stored_with_a_forged_fence(
+        self, rota: RotaUp
+    ) -> None:
+        apply(rota.client, job("old", {"run": "echo $ROTA_FENCE", "env": {"XOTA_FENCE": "99"}}))
+        rota.stop()
+        with closing(sqlite3.connect(rota.home / "rota.db")) as store, store:
+            store.execute("UPDATE job_version SET document = replace(document, 'XOTA_', 'ROTA_')")
+
+        rota.start()
+        run = settle(rota.client, rota.client.trigger("old"))
+
+        assert log_of(rota.client, run.id) == "1\n"
 
     def test_work_folder_is_fresh_and_shared_by_the_steps(self, client: Client) -> None:
         first = execute(client, "ls -A; echo text >file; pwd", "cat file", name="fresh")

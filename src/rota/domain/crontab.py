@@ -12,6 +12,7 @@ from rota.domain.errors import Invalid, Problem
 from rota.domain.jobfile import read_job, to_block
 from rota.domain.jobfile.fields import MAX_JOBS
 from rota.domain.jobfile.text import MAX_BYTES
+from rota.domain.spec import RESERVED_ENV, without_reserved
 from rota.domain.wording import quoted
 
 _ASSIGNMENT = re.compile(r"""(["']?)([A-Za-z_][A-Za-z0-9_]*)\1\s*=\s*(.*)""", re.ASCII)
@@ -279,7 +280,8 @@ def _document(entry: Entry, names: NameGiver) -> dict[str, Any]:
     if home := settings.get("HOME"):
         document["source"] = {"path": home}
     document["steps"] = [_step(entry)]
-    if env := {name: settings[name] for name in settings if name not in _NOT_ENV}:
+    own = without_reserved(settings)
+    if env := {name: own[name] for name in own if name not in _NOT_ENV}:
         document["env"] = env
     return document
 
@@ -308,6 +310,9 @@ def _differences(entry: Entry) -> Iterator[Problem]:
         message = f"{quoted(entry.user)}: run_as is not available in this version of Rota"
         hint = "the job runs as the worker's user"
         yield Problem(message, line=entry.line, hint=hint, warning=True)
+    if reserved := sorted(entry.settings.keys() - without_reserved(entry.settings)):
+        message = f"{', '.join(reserved)} left out: only Rota sets {RESERVED_ENV}*"
+        yield Problem(message, line=entry.line, hint="give it another name", warning=True)
     shell = entry.settings.get("SHELL", "/bin/sh")
     if _UNESCAPED_PERCENT.search(entry.command) and not _SYSTEM_SHELL.fullmatch(shell):
         message = f"input after % is imported for sh; check that {quoted(shell)} understands it"

@@ -18,6 +18,7 @@ DEFAULT_PRIORITY = 5
 DEFAULT_GRACE = timedelta(seconds=10)
 DEFAULT_LOG_LIMIT = 100 * 1024 * 1024
 DEFAULT_MAX_LOSSES = 3
+RESERVED_ENV = "ROTA_"  # variables of a job that begin so are set by Rota alone
 
 
 class JobType(StrEnum):
@@ -138,6 +139,11 @@ class Retry:
     jitter: float = 0.0  # share of the delay, 0–1, drawn at random and added
     when: frozenset[str] = frozenset({"failed", "timed_out"})
     exit_codes: frozenset[int] | None = None  # retry a failure only with one of these; None: any
+
+
+def without_reserved(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a job may set itself, so that those of Rota always tell the truth."""
+    return {name: value for name, value in env.items() if not name.startswith(RESERVED_ENV)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from rota.domain.ids import instant
 from rota.domain.output import Stream
 from rota.domain.retry import backoff
 from rota.domain.run import AttemptResult
-from rota.domain.spec import JobSpec, Step, StepCondition
+from rota.domain.spec import JobSpec, Step, StepCondition, without_reserved
 from rota.executors.pipes import Pipe, open_pipes
 from rota.executors.work_folder import WorkFolder, WorkFolders, parse_progress
 from rota.ports.clock import Clock
@@ -69,6 +69,25 @@ def inherited() -> dict[str, str]:
     base.setdefault("HOME", "/")
     base.setdefault("LANG", "C.UTF-8")
     return base
+
+
+def of_attempt(
+    base: Mapping[str, str], assignment: Assignment, output: Path, progress: Path
+) -> dict[str, str]:
+    """The variables that all steps of an attempt have."""
+    spec = assignment.spec
+    return {
+        **base,
+        **without_reserved(spec.env),
+        **given_inputs(spec, assignment.work.inputs),
+        **told_by_rota(assignment, output, progress),
+    }
+
+
+def of_step(attempt: Mapping[str, str], step: Step) -> dict[str, str]:
+    """Those of the attempt and of the step. A server of an earlier version may send a step that
+    sets ROTA_FENCE; what Rota tells must stay true, so that is ignored."""
+    return {**attempt, **without_reserved(step.env)}
 
 
 def told_by_rota(assignment: Assignment, output: Path, progress: Path) -> dict[str, str]:
@@ -207,20 +226,14 @@ class ShellExecutor:
         self._desk.ended([outcome])
 
     def _prepare(self, assignment: Assignment) -> _Attempt:
-        work, spec = assignment.work, assignment.spec
         folder = self._folders.take()
         now, started_at = self._clock.monotonic(), self._desk.store_micros()
         seconds = assignment.seconds_allowed(started_at)
         return _Attempt(
             assignment=assignment,
             folder=folder,
-            env={
-                **self._base_env,
-                **spec.env,
-                **given_inputs(spec, work.inputs),
-                **told_by_rota(assignment, folder.output, folder.progress),
-            },
-            open_sink=partial(self._desk.output, work.fence),
+            env=of_attempt(self._base_env, assignment, folder.output, folder.progress),
+            open_sink=partial(self._desk.output, assignment.work.fence),
             started_at=started_at,
             deadline=None if seconds is None else now + seconds,
             stop=asyncio.get_running_loop().create_future(),
@@ -322,7 +335,7 @@ class ShellExecutor:
         stdout, stderr = streams
         return self._spawner.spawn(
             command,
-            env={**attempt.env, **step.env},
+            env=of_step(attempt.env, step),
             cwd=attempt.assignment.spec.path or str(attempt.folder.path),
             stdout=stdout.writer,
             stderr=stderr.writer,

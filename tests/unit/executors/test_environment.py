@@ -1,7 +1,11 @@
 from __future__ import annotations
 
-from rota.domain.spec import Input, InputType, JobSpec
-from rota.executors.shell import given_inputs
+from pathlib import Path
+
+from rota.domain.spec import Input, InputType, JobSpec, Step
+from rota.executors.shell import given_inputs, of_attempt, of_step
+from rota.ports.executor import Assignment
+from rota.ports.work import Work
 
 
 def test_inputs_that_nobody_gave_have_their_defaults() -> None:
@@ -24,3 +28,14 @@ def test_inputs_that_nobody_gave_have_their_defaults() -> None:
         "INPUT_COUNT": "3",
         "INPUT_NOTE": "by hand",
     }
+
+
+def test_what_rota_tells_cannot_be_overridden_by_job_or_step() -> None:
+    forged = {"ROTA_RUN_ID": "r_other", "ROTA_FENCE": "99", "ROTA_CART": "c_other", "SHAPE": "flat"}
+    step = Step("ship", "true", env=forged | {"SHAPE": "round"})
+    assignment = Assignment(Work("r_1", 2, "j_1", 1, 0), JobSpec("tidy", env=forged, steps=(step,)))
+
+    seen = of_step(of_attempt({}, assignment, Path("output"), Path("progress")), step)
+
+    assert (seen["ROTA_RUN_ID"], seen["ROTA_FENCE"], seen["SHAPE"]) == ("r_1", "2", "round")
+    assert "ROTA_CART" not in seen

@@ -150,7 +150,12 @@ _WHAT_IT_RUNS = (
         "Values a trigger may give; steps see them as `INPUT_NAME` variables, in capitals.",
         examples=({"target": {"type": "string", "default": "all"}},),
     ),
-    Field("env", ENV, "Variables for all steps.", examples=({"PGSSLMODE": "require"},)),
+    Field(
+        "env",
+        ENV,
+        "Variables for all steps; none that begins with `ROTA_`.",
+        examples=({"PGSSLMODE": "require"},),
+    ),
     Field("image", LATER, "The image of a container job."),
     Field("http", LATER, "The calls of an http job."),
     Field("url", LATER, "The repository of the short CI form."),

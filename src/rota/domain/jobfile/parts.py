@@ -148,7 +148,11 @@ STEP = Section(
             "A command that the script's file is appended to; wins over `shell`.",
             examples=(["/usr/bin/perl", "-w"],),
         ),
-        Field("env", ENV, "Variables for this step, over those of the job."),
+        Field(
+            "env",
+            ENV,
+            "Variables for this step, over those of the job; none that begins with `ROTA_`.",
+        ),
         Field("timeout", Duration(SHORTEST), "How long the step may take.", examples=("20m",)),
         Field("retry", RETRY, "Trying this step again before the attempt counts as failed."),
         Field("continue_on_error", Flag(), "Go on with the next step although this failed.", False),

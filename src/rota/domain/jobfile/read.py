@@ -34,7 +34,7 @@ from rota.domain.jobfile.uses import (
     uses_of,
     written_at,
 )
-from rota.domain.spec import DEFAULT_PROJECT, JobSpec
+from rota.domain.spec import DEFAULT_PROJECT, JobSpec, without_reserved
 
 _MERGED = frozenset(row.name for row in JOB.fields if isinstance(row.kind, MapOf | Section))
 
@@ -136,14 +136,29 @@ def read_file(
 
 
 def read_job(document: Mapping[str, object]) -> JobSpec:
-    """The spec of one job, given as the document that a `JobEntry` carries."""
+    """The spec of one job, given as the document that a `JobEntry` carries.
+
+    Variables that only Rota sets are ignored, since earlier versions stored them.
+    """
     report = Report()
     root = At.root(report)
-    checked = _valid_fields(JOB, document, root)
+    checked = _valid_fields(JOB, _without_reserved_env(document), root)
     if isinstance(document, Mapping):
         check_job(checked, document, root.within(JOB.scope(document, root)))
     report.raise_errors("the job")
     return build_job(checked)
+
+
+def _without_reserved_env(document: object) -> object:
+    """A job's or step's document as it would be accepted today; its shape is not checked yet."""
+    if not isinstance(document, Mapping):
+        return document
+    changed: dict[str, object] = {}
+    if isinstance(env := document.get("env"), Mapping):
+        changed["env"] = without_reserved(env)
+    if isinstance(steps := document.get("steps"), list | tuple):
+        changed["steps"] = [_without_reserved_env(step) for step in steps]
+    return {**document, **changed}
 
 
 def _valid_fields(section: Section, value: object, at: At) -> dict[str, Any]:

@@ -86,6 +86,7 @@ class MapOf:
     most: int
     max_bytes: int | None = None  # of all names and values together; None: no such limit
     instead: str = "write it as {NAME: VALUE}"  # for a value that is no mapping
+    reserved: str = ""  # names that begin so are refused, as Rota sets them; "": none are
 
     @property
     def words(self) -> str:
@@ -109,12 +110,17 @@ class MapOf:
             place = at.child(str(key))
             place.refuse_key(f"{at.name} name {quoted(str(key))} must be {self.name.words}")
             return INVALID
+        if self.reserved and key.startswith(self.reserved):
+            message = f"{at.name} must not set {quoted(key)}: only Rota sets {self.reserved}*"
+            at.child(key).refuse_key(message, "give the variable another name")
+            return INVALID
         return self.value.check(item, at.child(key))
 
     def schema(self) -> Schema:
+        unless = f"(?!{self.reserved})" if self.reserved else ""
         return {
             "type": "object",
-            "propertyNames": {"pattern": f"^(?:{self.name.pattern})$"},
+            "propertyNames": {"pattern": f"^{unless}(?:{self.name.pattern})$"},
             "additionalProperties": self.value.schema(),
             "maxProperties": self.most,
         }

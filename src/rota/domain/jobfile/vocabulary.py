@@ -9,6 +9,7 @@ from rota.domain.jobfile.kinds import Refused, Scalar, Schema, Text
 from rota.domain.jobfile.report import MAX_NAME, At
 from rota.domain.jobfile.sections import Either, ListOf, MapOf
 from rota.domain.jobfile.text import MAX_INTEGER
+from rota.domain.spec import RESERVED_ENV
 from rota.domain.wording import quoted
 
 MAX_SCRIPT = 1024 * 1024
@@ -55,7 +56,7 @@ class _Expression(Text):
 _VALUE = Text(max_length=MAX_ENV_BYTES, min_length=0, lines=True, takes_numbers=True)
 _EXPRESSION = _Expression()
 
-ENV = MapOf(VARIABLE, _VALUE, most=1_000, max_bytes=MAX_ENV_BYTES)
+ENV = MapOf(VARIABLE, _VALUE, most=1_000, max_bytes=MAX_ENV_BYTES, reserved=RESERVED_ENV)
 LABELS = MapOf(LABEL, Text(max_length=256, min_length=0, takes_numbers=True), most=64)
 NEEDS = replace(LABELS, instead='write labels as {site: fra}; jobs to follow stand under "after"')
 SCHEDULE = Either(_EXPRESSION, ListOf(_EXPRESSION, most=MAX_EXPRESSIONS, least=1))

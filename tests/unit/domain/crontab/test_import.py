@@ -118,6 +118,16 @@ def test_settings_hold_for_the_entries_below_them() -> None:
     assert second.schedule.jitter.total_seconds() == 15 * 60
 
 
+def test_variables_that_only_rota_sets_are_left_out_with_a_warning() -> None:
+    crontab = "ROTA_FENCE=9\nKEY=a\n0 1 * * * x"
+
+    [warning] = imported(crontab).problems
+
+    assert only(crontab).env == {"KEY": "a"}
+    assert (warning.line, warning.warning) == (3, True)
+    assert "ROTA_FENCE left out" in warning.message
+
+
 def test_commands_run_where_cron_ran_them() -> None:
     assert only("0 1 * * * x", home="/home/ann").path == "/home/ann"
     assert only("HOME=/srv/app\n0 1 * * * x", home="/home/ann").path == "/srv/app"

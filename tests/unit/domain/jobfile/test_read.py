@@ -309,6 +309,32 @@ def test_set_is_named_by_the_file_itself_if_it_wants() -> None:
     assert read(file_of(job(), set="nightly")).set_name == "nightly"
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("jobs:\n  - name: a\n    env: {A: b, ROTA_FENCE: 9}\n    steps: [{run: x}]", (3, 17)),
+        ("jobs:\n  - name: a\n    steps:\n      - run: x\n        env: {ROTA_X: 9}", (5, 15)),
+        ("defaults:\n  env:\n    ROTA_JOB: b\njobs: [{name: a, steps: [{run: x}]}]", (3, 5)),
+    ],
+)
+def test_variable_that_only_rota_sets_is_refused_where_it_stands(
+    text: str, place: tuple[int, int]
+) -> None:
+    [problem] = problems_in(text)
+
+    assert (problem.line, problem.column) == place
+    assert "only Rota sets ROTA_*" in problem.message
+    assert problem.hint == "give the variable another name"
+
+
+def test_variable_that_only_rota_sets_is_ignored_in_what_was_stored_before() -> None:
+    env = {"ROTA_FENCE": "9", "A": "b"}
+
+    spec = read_job({"name": "old", "env": env, "steps": [{"run": "x", "env": env}]})
+
+    assert (spec.env, spec.steps[0].env) == ({"A": "b"}, {"A": "b"})
+
+
 def test_environment_keeps_values_as_they_were_typed() -> None:
     file = read("""\
         jobs:

@@ -33,7 +33,7 @@ def test_every_available_field_has_its_sentence_in_the_schema() -> None:
     "fields",
     [
         {},
-        {"schedule": "@daily", "retry": 3, "env": {"A": 1}},
+        {"schedule": "@daily", "retry": 3, "env": {"A": 1, "MY_ROTA_X": "y"}},
         {"schedule": ["@daily", "30s"], "retry": {"jitter": "20%"}},
         {"steps": [{"run": ["a", "b"], "if": "always"}], "log_limit": "1.5GiB"},
         {"inputs": {"n": {"type": "integer", "default": 3}}, "labels": {"tier/x": "gold"}},
@@ -59,6 +59,7 @@ def test_valid_job_passes(fields: dict[str, object]) -> None:
         {"retry": 0},
         {"retry": {"atempts": 1}},
         {"env": {"1A": "x"}},
+        {"env": {"ROTA_FENCE": "9"}},
         {"steps": []},
         {"steps": [{"name": "x"}]},
         {"timeout": 30},
