@@ -6,15 +6,17 @@ import asyncio
 import itertools
 import os
 import socket
+import stat
 import struct
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+import structlog
 
-from rota.domain.errors import NotFound, RotaError, Unavailable
+from rota.domain.errors import Denied, NotFound, RotaError, Unavailable
 from rota.ports.link import WorkerDesk
 from rota.ports.work import (
     Beat,
@@ -82,6 +84,8 @@ async def read_frame(reader: asyncio.StreamReader) -> Frame:
         raise ConnectionError("the connection ended") from error
 
 
+log = structlog.get_logger()
+
 _ANSWER_SECONDS = 10.0
 _NOTHING = msgspec.Raw(encode(None))
 
@@ -95,15 +99,28 @@ class LocalLink:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
         self._orders: asyncio.Queue[Order | None] = asyncio.Queue()
+        self._end: RotaError = Unavailable("the connection to the server is gone")
         self._pump = asyncio.ensure_future(self._receive_all())
 
     @classmethod
     async def connect(cls, path: Path) -> LocalLink:
-        """`Unavailable` if no server listens there."""
+        """`Unavailable` if no server listens there, `Denied` if it is another user's."""
         try:
-            return cls(*await asyncio.open_unix_connection(path, limit=MAX_FRAME))
+            with _own_folder(path.parent) as folder:
+                address = _address(folder, path.name)
+                reader, writer = await asyncio.open_unix_connection(address, limit=MAX_FRAME)
         except OSError as error:
             raise Unavailable(f"no server listens at {path}: {error.strerror}") from error
+        peer = _peer_of(writer)
+        if not peer.is_trusted:
+            writer.close()
+            raise Denied(
+                f"the process {peer.pid} that listens at {path} belongs to uid {peer.uid},"
+                f" not to uid {os.geteuid()}",
+                code="foreign_server",
+                hint="end that process, then start the server of this data folder again",
+            )
+        return cls(reader, writer)
 
     async def register(self, hello: Hello) -> Welcome:
         answer: Welcome = await self._ask("register", hello)
@@ -152,7 +169,7 @@ class LocalLink:
         self._waiting[number] = (verb, future)
         try:
             if self._pump.done():
-                raise Unavailable("the connection to the server is gone")
+                raise self._end
             self._writer.write(packed(Frame(number, verb, msgspec.Raw(encode(body)))))
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await self._writer.drain()
@@ -166,13 +183,17 @@ class LocalLink:
         try:
             while True:
                 self._accept(await read_frame(self._reader))
-        except OSError as error:
+        except (OSError, Denied) as error:
+            broken = Unavailable(f"the connection broke: {error}")
+            self._end = error if isinstance(error, Denied) else broken
             for _, future in self._waiting.values():
                 if not future.done():
-                    future.set_exception(Unavailable(f"the connection broke: {error}"))
+                    future.set_exception(self._end)
             self._orders.put_nowait(None)
 
     def _accept(self, frame: Frame) -> None:
+        if frame.number == ORDER and frame.error is not None:
+            raise _refusal(frame.error)
         if frame.number == ORDER:
             self._orders.put_nowait(ORDERS.decode(frame.body))
             return
@@ -187,7 +208,8 @@ class LocalLink:
 
 def _refusal(error: tuple[str, str, str]) -> RotaError:
     code, message, kind = error
-    return (NotFound if kind == "NotFound" else Unavailable)(message, code=code)
+    kinds: dict[str, type[RotaError]] = {"NotFound": NotFound, "Denied": Denied}
+    return kinds.get(kind, Unavailable)(message, code=code)
 
 
 class LocalLinkServer:
@@ -201,12 +223,12 @@ class LocalLinkServer:
         self._is_closing = False
 
     async def open(self) -> None:
-        self._path.unlink(missing_ok=True)
-        previous = os.umask(0o177)
+        """Listen in a folder that is made for it. `Denied` if that folder is another user's."""
         try:
-            self._server = await asyncio.start_unix_server(self._serve, self._path, limit=MAX_FRAME)
-        finally:
-            os.umask(previous)
+            listener = _bind(self._path)
+        except OSError as error:
+            raise Unavailable(f"{self._path} cannot be made: {error.strerror}") from error
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=MAX_FRAME)
 
     async def close(self) -> None:
         self._is_closing = True
@@ -222,8 +244,11 @@ class LocalLinkServer:
         assert task is not None
         self._connections.add(task)
         try:
-            if _is_same_user(writer):
+            peer = _peer_of(writer)
+            if peer.is_trusted:
                 await _Conversation(self._desk, reader, writer).run()
+            else:
+                await _turn_away(peer, writer)
         except asyncio.CancelledError:
             if not self._is_closing:  # asyncio itself would log it: nobody awaits a connection
                 raise
@@ -232,13 +257,76 @@ class LocalLinkServer:
             writer.close()
 
 
-def _is_same_user(writer: asyncio.StreamWriter) -> bool:
+class _Peer(NamedTuple):
+    """The process at the other end, as the kernel noted it when it connected or listened."""
+
+    pid: int
+    uid: int
+    gid: int
+
+    @property
+    def is_trusted(self) -> bool:
+        return self.uid in (os.geteuid(), 0)
+
+
+def _peer_of(writer: asyncio.StreamWriter) -> _Peer:
     connection: socket.socket = writer.get_extra_info("socket")
-    credentials = connection.getsockopt(
-        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+    layout = "3i"
+    size = struct.calcsize(layout)
+    return _Peer(
+        *struct.unpack(layout, connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
     )
-    _, uid, _ = struct.unpack("3i", credentials)
-    return uid in (os.geteuid(), 0)
+
+
+async def _turn_away(peer: _Peer, writer: asyncio.StreamWriter) -> None:
+    """Tell a process of another user that it gets nothing here; nothing it says is read."""
+    log.warning("link.foreign_process", pid=peer.pid, uid=peer.uid)
+    message = f"this server is for workers of uid {os.geteuid()}, not of uid {peer.uid}"
+    error = ("foreign_worker", message, Denied.__name__)
+    with suppress(OSError):
+        writer.write(packed(Frame(ORDER, "", _NOTHING, error)))
+        await writer.drain()
+
+
+def _bind(path: Path) -> socket.socket:
+    """A socket at this path. A mode for it alone would not do: it has none until it is bound."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with _own_folder(path.parent) as folder:
+            os.fchmod(folder, 0o700)
+            with suppress(FileNotFoundError):  # of a server that was killed
+                os.unlink(path.name, dir_fd=folder)
+            listener.bind(_address(folder, path.name))
+            os.chmod(path.name, 0o600, dir_fd=folder)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+@contextmanager
+def _own_folder(path: Path) -> Iterator[int]:
+    """The folder of a socket, open. `Denied` if another user owns it or may change it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        mode = stat.S_IMODE(status.st_mode)
+        if status.st_uid not in (os.geteuid(), 0) or mode & 0o022:
+            raise Denied(
+                f"{path} is not safe for a socket: uid {status.st_uid} owns it, mode {mode:04o}",
+                code="unsafe_folder",
+                hint=f"remove {path}, and start the server of this data folder again",
+            )
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _address(folder: int, name: str) -> str:
+    """A socket in an open folder. The kernel takes 107 bytes of a path, and a data folder may have
+    a longer one; nor can anybody exchange the folder after it was checked."""
+    return f"/proc/self/fd/{folder}/{name}"
 
 
 class _Conversation:
