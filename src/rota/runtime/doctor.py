@@ -19,14 +19,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from rota.clock import SystemClock
-from rota.domain.errors import NotFound, RotaError
+from rota.domain.errors import Denied, NotFound, RotaError
 from rota.domain.ids import instant
 from rota.domain.quantities import format_duration
 from rota.guardian import guardian_command
 from rota.runtime.backends import ask_for_nothing, needing_extra, open_blobs
 from rota.runtime.config import host_of, port_of
 from rota.runtime.setting_values import POSTGRES_SCHEMES, without_secrets
-from rota.runtime.settings import FILES, Settings, client_file, worker_socket
+from rota.runtime.settings import FILES, Settings, check_home, client_file, worker_socket
 from rota.sdk import token_calls
 from rota.sdk.errors import Invalid, RotaApiError, Unreachable
 from rota.sdk.exchange import Request, read, request_for
@@ -264,6 +264,11 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "data folder", Verdict.PROBLEM, f"{existing} is not writable", "set ROTA_HOME"
         )
+        return
+    try:
+        check_home(home)
+    except Denied as error:
+        yield Finding("data folder", Verdict.PROBLEM, error.message, error.hint)
         return
     free = shutil.disk_usage(existing).free
     message = f"{home}, {free // 2**20} MiB free"

@@ -15,7 +15,7 @@ from rota.clock import SystemClock
 from rota.runtime import supervision
 from rota.runtime.machine import Machine
 from rota.runtime.server import Running, Server, stop_on_signals
-from rota.runtime.settings import DEFAULT_GRPC_LISTEN, ServerRole, Settings
+from rota.runtime.settings import DEFAULT_GRPC_LISTEN, ServerRole, Settings, secure_home
 from rota.runtime.supervision import told_alone
 
 OnReady = Callable[[Running], None]
@@ -27,12 +27,15 @@ _SWITCH_SECONDS = 0.0001
 
 def run_machine(settings: Settings, files: Sequence[Path], on_ready: OnReady) -> None:
     """`rota up`: a server with all roles and a worker; errors of the start are raised."""
+    secure_home(settings.home)
     everything = replace(settings, roles=tuple(ServerRole))
     _run(settings, on_ready, lambda: Server(everything, files, Machine(settings, SystemClock())))
 
 
 def run_server(settings: Settings, on_ready: OnReady) -> None:
     """`rota server`: one of any number of servers; errors of the start are raised."""
+    if settings.needs_home:
+        secure_home(settings.home)
     listening = replace(settings, grpc_listen=settings.grpc_listen or DEFAULT_GRPC_LISTEN)
     _run(settings, on_ready, lambda: Server(listening))
 

@@ -17,39 +17,34 @@ from rota.operations.backends import Backends
 from rota.ports.clock import Clock
 from rota.ports.link import WorkerDesk
 from rota.ports.records import Role
-from rota.runtime.settings import Settings, client_file, worker_socket
+from rota.runtime.settings import (
+    Settings,
+    client_file,
+    read_private,
+    token_file,
+    worker_socket,
+    write_private,
+)
 from rota.runtime.worker import GuardedWorker
 
 
 async def write_client_file(backends: Backends, settings: Settings, url: str) -> None:
     """Let the CLI and SDK of the same user find this server; keeps a token that still works."""
-    path = client_file(settings.home)
-    secret = await _kept_token(backends, settings.home / "local.token")
-    temporary = path.with_suffix(".new")
-    _write(temporary, json.dumps({"url": url, "token": secret, "pid": os.getpid()}))
-    temporary.replace(path)
+    secret = await _kept_token(backends, token_file(settings.home))
+    note = json.dumps({"url": url, "token": secret, "pid": os.getpid()})
+    write_private(client_file(settings.home), note)
 
 
 async def _kept_token(backends: Backends, path: Path) -> str:
     with contextlib.suppress(OSError, Denied):
-        secret = _read(path)
+        secret = read_private(path)
         await tokens.authenticate(backends, secret)
         return secret
     _, secret = await tokens.create_token(
         backends.store, name="local", role=Role.ADMIN, actor="rota up"
     )
-    _write(path, secret)
+    write_private(path, secret)
     return secret
-
-
-def _read(path: Path) -> str:
-    return path.read_text("utf-8").strip()
-
-
-def _write(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
 
 
 class Machine:
@@ -64,7 +59,6 @@ class Machine:
     async def door(self, desk: WorkerDesk) -> AsyncIterator[None]:
         """Where workers of this machine connect."""
         home = self._settings.home
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
         link = LocalLinkServer(desk, worker_socket(home))
         await link.open()
         try:

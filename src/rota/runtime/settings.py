@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
+import pwd
 import socket
-import tempfile
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 
+from rota.domain.errors import Denied, Unavailable
 from rota.domain.lease import DEFAULT_LEASE, LONE_SERVER_LEASE, SERVER_LEASE
 from rota.guardian import NamespaceWish
 
@@ -79,6 +80,11 @@ class Settings:
         """The folder of blobs that are files."""
         address = self.blobs or f"{FILES}{self.home.absolute()}/blobs"
         return Path(address.removeprefix(FILES))
+
+    @property
+    def needs_home(self) -> bool:
+        """Whether a server keeps its store or its blobs in the data folder."""
+        return not self.store or not self.blobs
 
     @property
     def renewed_within(self) -> timedelta:
@@ -149,18 +155,20 @@ MEANINGS: Mapping[str, str] = {
 }
 
 
-_LONGEST_SOCKET_PATH = 100  # the kernel takes 107 bytes
+# What Rota itself keeps directly in the data folder. Other files there may be anybody's business:
+# in a container it is also the home folder of the jobs' user.
+_KEPT = (
+    *("rota.db", "rota.db-wal", "rota.db-shm", "rota.db-journal", "rota.lock"),
+    *("client.json", "local.token", "run", "workers", "blobs"),
+)
+_CHANGEABLE_BY_OTHERS = 0o022
+_PRIVATE_FOLDER = 0o700
+_PRIVATE_FILE = 0o600
 
 
 def worker_socket(home: Path) -> Path:
     """Where workers of this machine reach the server of this data folder."""
-    path = home.absolute() / "worker.sock"
-    if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
-        return path
-    digest = hashlib.blake2b(os.fsencode(path), digest_size=8).hexdigest()
-    folder = Path(tempfile.gettempdir()) / f"rota-{os.geteuid()}-{digest}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder / "worker.sock"
+    return home.absolute() / "run" / "worker.sock"
 
 
 def client_file(home: Path) -> Path:
@@ -168,6 +176,110 @@ def client_file(home: Path) -> Path:
     return home / "client.json"
 
 
+def token_file(home: Path) -> Path:
+    """The token of the client file, kept from one start to the next."""
+    return home / "local.token"
+
+
 def worker_folder(home: Path, worker: str) -> Path:
     """What a worker of this machine keeps between starts."""
     return home / "workers" / worker
+
+
+def secure_home(home: Path) -> None:
+    """Make the data folder, or check the one that is there.
+
+    `Denied` if another user owns or may change it or what Rota keeps in it; `Unavailable` if it
+    cannot be made.
+    """
+    _make_private(home)
+    check_home(home)
+
+
+def secure_worker_folder(home: Path, worker: str) -> Path:
+    """The same for the folder of a worker."""
+    folder = worker_folder(home, worker)
+    secure_home(home)
+    _make_private(folder.parent)
+    _make_private(folder)
+    _refuse_foreign(folder)
+    return folder
+
+
+def check_home(home: Path) -> None:
+    """The same for a data folder that need not be there; nothing is changed."""
+    for path in (home, *(home / name for name in _KEPT)):
+        if os.path.lexists(path):
+            _refuse_foreign(path)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file by one that only its owner can read, whole or not at all."""
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.unlink(missing_ok=True)  # of a server that was killed; a link itself, not its target
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, _PRIVATE_FILE)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    temporary.replace(path)
+
+
+def read_private(path: Path) -> str:
+    """The text of a file that `write_private` wrote; `OSError` also if it is a link."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(descriptor, encoding="utf-8") as file:
+        return file.read().strip()
+
+
+def _make_private(folder: Path) -> None:
+    # Each folder by itself: `parents` makes those above with the modes that the umask allows.
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(
+            f"the data folder {folder} cannot be used: {error.strerror}",
+            hint="make it writable, free some space, or set ROTA_HOME to another folder",
+        ) from error
+
+
+def _refuse_foreign(path: Path) -> None:
+    for status in _stats(path):
+        if status.st_uid not in (os.geteuid(), 0):
+            raise Denied(
+                f"{path} is not used: it belongs to {_user(status.st_uid)}, {_mode(status)}, and"
+                f" this is {_user(os.geteuid())}",
+                code="unsafe_home",
+                hint="set ROTA_HOME to a folder of your own, or remove this one if nobody needs it",
+            )
+        if _is_changeable_by_others(status):
+            raise Denied(
+                f"{path} is not used: others than its owner {_user(status.st_uid)} may change it,"
+                f" {_mode(status)}",
+                code="unsafe_home",
+                hint=f"if you trust what is in it: chmod go-w {path}",
+            )
+
+
+def _stats(path: Path) -> Iterator[os.stat_result]:
+    """Of the path itself, and of what it leads to if it is a link."""
+    status = path.lstat()
+    yield status
+    if stat.S_ISLNK(status.st_mode) and path.exists():
+        yield path.stat()
+
+
+def _is_changeable_by_others(status: os.stat_result) -> bool:
+    # The mode of a link means nothing, and who may replace it is told by its folder.
+    return not stat.S_ISLNK(status.st_mode) and bool(status.st_mode & _CHANGEABLE_BY_OTHERS)
+
+
+def _mode(status: os.stat_result) -> str:
+    return f"mode {stat.S_IMODE(status.st_mode):04o}"
+
+
+def _user(uid: int) -> str:
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except KeyError:
+        return f"uid {uid}"

@@ -11,7 +11,7 @@ from rota.operations import tokens
 from rota.ports.records import Role
 from rota.ports.store import Store
 from rota.runtime.backends import open_store
-from rota.runtime.settings import Settings
+from rota.runtime.settings import Settings, secure_home
 
 Made = tuple[str, str]  # id, secret
 
@@ -45,6 +45,8 @@ def create_for_worker(
 
 
 async def _in_store(settings: Settings, make: Callable[[Store], Awaitable[Made]]) -> Made:
+    if not settings.store:
+        secure_home(settings.home)
     store = await open_store(settings, exclusive=False)
     try:
         return await make(store)

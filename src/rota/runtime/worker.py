@@ -27,7 +27,7 @@ from rota.ports.link import WorkerLink
 from rota.runtime import supervision
 from rota.runtime.backends import needing_extra
 from rota.runtime.config import host_of, is_loopback
-from rota.runtime.settings import Settings, worker_folder, worker_socket
+from rota.runtime.settings import Settings, check_home, secure_worker_folder, worker_socket
 from rota.runtime.supervision import told_alone
 
 _NOTE = "namespace.json"
@@ -198,7 +198,7 @@ class GuardedWorker:
 
     async def run(self) -> None:
         """Keep one worker alive until `stop`. `Denied` or `Invalid` if it is refused for good."""
-        folder = worker_folder(self._settings.home, self._settings.name)
+        folder = secure_worker_folder(self._settings.home, self._settings.name)
         lock = _lock(folder, self._settings.name)
         pause = _FIRST_PAUSE
         try:
@@ -300,7 +300,6 @@ def _labels(settings: Settings) -> dict[str, str]:
 
 
 def _lock(folder: Path, worker: str) -> int:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -329,6 +328,7 @@ def _check(settings: Settings) -> None:
             code="no_worker_token",
             hint=f"set ROTA_WORKER_TOKEN to what `rota worker token create {settings.name}` shows",
         )
+    check_home(settings.home)
     if not settings.server and not worker_socket(settings.home).exists():
         raise Unavailable(
             f"no server runs on the data folder {settings.home.absolute()}",
