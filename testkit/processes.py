@@ -165,11 +165,14 @@ def environment(home: Path, **settings: str) -> dict[str, str]:
     }
 
 
-def run_rota(*words: str, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def run_rota(
+    *words: str, environ: Mapping[str, str], cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """A command to its end; it must not take long."""
     return subprocess.run(
         [str(ROTA), *words],
         env=dict(environ),
+        cwd=cwd,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

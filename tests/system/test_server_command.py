@@ -241,8 +241,33 @@ class TestTls:
             return "far" in run_rota("worker", "list", environ=environ).stdout
 
         eventually(has_worker, within=timedelta(seconds=30))
-        untrusting = run_rota(
-            "worker", "list", environ={k: v for k, v in environ.items() if k != "ROTA_TLS_CA"}
-        )
+        del environ["ROTA_TLS_CA"]
+        untrusting = run_rota("worker", "list", environ=environ)
         assert untrusting.returncode == 7
         assert "certificate" in untrusting.stderr
+
+    def test_authorities_of_the_current_folder_do_not_vouch_for_a_server_named_elsewhere(
+        self, site: Start, tmp_path: Path
+    ) -> None:
+        made = make_certificate(tmp_path)
+        here: Site = site(tls_cert=str(made.certificate), tls_key=str(made.key))
+        here.server.url = here.server.url.replace("http:", "https:")
+        here.server.launch()
+        environ = here.server.environ | {
+            "HOME": str(tmp_path / "me"),
+            "ROTA_URL": here.server.url,
+            "ROTA_TOKEN": here.token,
+        }
+        (tmp_path / "me" / ".config" / "rota").mkdir(parents=True)
+        theirs, ours = tmp_path / "folder", tmp_path / "me" / ".config" / "rota"
+        theirs.mkdir()
+        settings = f'tls_ca = "{made.certificate}"\n'
+
+        (ours / "rota.toml").write_text(settings)
+        eventually(lambda: run_rota("worker", "list", environ=environ).returncode == 0)
+        (ours / "rota.toml").rename(theirs / "rota.toml")
+        untrusting = run_rota("worker", "list", environ=environ, cwd=theirs)
+
+        assert untrusting.returncode == 7
+        assert "certificate" in untrusting.stderr
+        assert "ROTA_TLS_CA" in untrusting.stderr

@@ -72,7 +72,9 @@ class Remote(Display):
 
     url: Annotated[
         str | None,
-        Parameter(metavar="URL", help="The server. Default: ROTA_URL, or the one on this machine."),
+        Parameter(
+            metavar="URL", help="The server. Default: setting url, or the one on this machine."
+        ),
     ] = None
     project: Annotated[
         str | None, Parameter(metavar="NAME", help="The project. Default: default.")

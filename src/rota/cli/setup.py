@@ -63,7 +63,7 @@ def show(
 ) -> None:
     """Show every setting; all of them take effect with the next start."""
     with told_as_failures():
-        _, settings = config.load_with_origins()
+        settings = config.shown_with_origins()
     if display.format in (Format.JSON, Format.JSONL, Format.YAML):
         print_data(display, [_document(setting) for setting in settings])
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
@@ -17,15 +16,22 @@ from rota.domain.lease import MAX_LEASE, MIN_LEASE
 from rota.domain.quantities import format_duration
 from rota.runtime.setting_values import READERS, shown
 from rota.runtime.settings import MEANINGS, Settings
+from rota.sdk.errors import RotaApiError
+from rota.sdk.server import (
+    FROM_FILE,
+    PREFIX,
+    SETTINGS_FILES,
+    Connection,
+    from_environment,
+    read_settings_file,
+    resolve,
+)
 
-_FILES = (Path("rota.toml"), Path("~/.config/rota/rota.toml"), Path("/etc/rota/rota.toml"))
-_PREFIX = "ROTA_"
 _CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
-_FROM_FILE = "_FILE"  # ROTA_TOKEN_FILE: read the value from that file
 _MAX_SERVER_LEASE = timedelta(minutes=5)  # nobody wants schedules to wait longer for a dead server
 # Not settings, but what Rota tells jobs and its own processes: `rota` may well be called by a job.
 _TOLD_BY_ROTA = frozenset(
-    f"{_PREFIX}{name}"
+    f"{PREFIX}{name}"
     for name in (
         *("RUN_ID", "JOB", "PROJECT", "DUE_AT", "ATTEMPT", "FENCE", "CART", "ITEM"),
         *("OUTPUT", "PROGRESS", "GUARD_KEY", "GUARDIAN_FD", "GUARDIAN_KILL_FD"),
@@ -75,6 +81,30 @@ def load_with_origins(
     ]
 
 
+def shown_with_origins(environ: Mapping[str, str] | None = None) -> list[Origin]:
+    """The same for people; server and token are those that the CLI and SDK would use."""
+    _, settings = load_with_origins(environ=environ)
+    try:
+        found = resolve(environ=environ)
+    except RotaApiError:  # a note of `rota up` that cannot be used: `rota doctor` tells about it
+        return settings
+    used = _connection(found)
+    return [used.get(setting.name, setting) for setting in settings]
+
+
+def _connection(found: Connection) -> dict[str, Origin]:
+    shown_as: dict[str, Origin] = {}
+    if found.url is not None:
+        shown_as["url"] = Origin("url", shown("url", found.url.text), found.url.origin)
+    if found.token is not None:
+        is_sent = "(set, but not sent to this url)" if found.is_withheld else "(set)"
+        shown_as["token"] = Origin("token", is_sent, found.token.origin)
+    if found.ignored is not None and found.url is not None:
+        origin = f"{found.ignored.origin}, not for the url of {found.url.origin}"
+        shown_as["tls_ca"] = Origin("tls_ca", found.ignored.text, origin)
+    return shown_as
+
+
 def _flag_layer(flags: Mapping[str, Any] | None) -> dict[str, tuple[Any, str]]:
     return {name: (value, "flag") for name, value in (flags or {}).items() if value is not None}
 
@@ -85,34 +115,34 @@ def _environment_layer(
     layer: dict[str, tuple[Any, str]] = {}
     problems += _unknown_variables(environ)
     for name in MEANINGS:
-        variable = _variable(name)
-        if variable in environ:
-            layer[name] = environ[variable], variable
-        elif (path := environ.get(variable + _FROM_FILE)) is not None:
-            try:
-                layer[name] = Path(path).read_text("utf-8").strip(), variable + _FROM_FILE
-            except OSError as error:
-                problems.append(Problem(f"{path}: {error.strerror}", path=variable + _FROM_FILE))
+        try:
+            told = from_environment(name, environ)
+        except (OSError, ValueError) as error:
+            variable = _variable(name) + FROM_FILE
+            problems.append(Problem(f"{environ[variable]}: {_reason(error)}", path=variable))
+        else:
+            if told is not None:
+                layer[name] = told
     return layer
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
     settings = [_variable(name) for name in MEANINGS]
-    known = {*settings, *(variable + _FROM_FILE for variable in settings), *_TOLD_BY_ROTA}
-    names = {variable.removeprefix(_PREFIX) for variable in known}
+    known = {*settings, *(variable + FROM_FILE for variable in settings), *_TOLD_BY_ROTA}
+    names = {variable.removeprefix(PREFIX) for variable in known}
     return [
         Problem(
             "unknown setting",
             path=variable,
-            hint=_nearest(variable.removeprefix(_PREFIX), names, prefix=_PREFIX),
+            hint=_nearest(variable.removeprefix(PREFIX), names, prefix=PREFIX),
         )
         for variable in sorted(environ)
-        if variable.startswith(_PREFIX) and variable not in known
+        if variable.startswith(PREFIX) and variable not in known
     ]
 
 
 def _variable(name: str) -> str:
-    return _PREFIX + name.upper()
+    return PREFIX + name.upper()
 
 
 def _nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
@@ -122,12 +152,9 @@ def _nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
 
 def _file_layer(problems: list[Problem]) -> dict[str, tuple[Any, str]]:
     layer: dict[str, tuple[Any, str]] = {}
-    for path in reversed(_FILES):
-        path = path.expanduser()
-        if not path.is_file():
-            continue
+    for path in reversed(_files()):
         try:
-            content = tomllib.loads(path.read_text("utf-8"))
+            content = read_settings_file(path)
         except (OSError, ValueError) as error:
             problems.append(Problem(f"cannot be read: {error}", path=str(path)))
             continue
@@ -142,7 +169,15 @@ def _file_layer(problems: list[Problem]) -> dict[str, tuple[Any, str]]:
 
 def config_files() -> list[Path]:
     """Where settings files are looked for, the strongest first."""
-    return [path.expanduser().absolute() for path in _FILES]
+    return [path.absolute() for path in _files()]
+
+
+def _files() -> list[Path]:
+    return [path.expanduser() for path in SETTINGS_FILES.values()]
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
 
 
 def cloud_credentials(environ: Mapping[str, str] | None = None) -> Mapping[str, str]:

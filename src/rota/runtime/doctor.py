@@ -11,10 +11,11 @@ import sqlite3
 import subprocess
 import sys
 import zoneinfo
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,9 +29,9 @@ from rota.runtime.config import host_of, port_of
 from rota.runtime.setting_values import POSTGRES_SCHEMES, without_secrets
 from rota.runtime.settings import FILES, Settings, check_home, client_file, worker_socket
 from rota.sdk import token_calls
-from rota.sdk.errors import Invalid, RotaApiError, Unreachable
+from rota.sdk.errors import Denied, Invalid, RotaApiError, Unreachable
 from rota.sdk.exchange import Request, read, request_for
-from rota.sdk.server import Server, find_server
+from rota.sdk.server import Server, find_server, refuse_withheld, resolve
 from rota.sdk.transport import Transport
 from rota.store.drivers import StoreInspection
 from rota.store.sqlite.connection import OLDEST_SQLITE
@@ -56,22 +57,28 @@ _ANSWER_SECONDS = 3.0
 _READY = Request("GET", "/readyz", {}, None, is_repeatable=True)
 
 
-def look_at_api(settings: Settings) -> Iterator[Finding]:
-    """Whether the server of ROTA_URL is ready, and whom it takes us for."""
+def look_at_api(environ: Mapping[str, str] | None = None) -> Iterator[Finding]:
+    """Whether the server that the settings name is ready, and whom it takes us for."""
     try:
-        server = find_server(settings.url, settings.token, _as_environment(settings))
+        server = find_server(environ=environ)
         transport = Transport(server, _ANSWER_SECONDS)
         yield _readiness(server, transport)
         yield _caller(server, transport)
         transport.close()
     except (Invalid, Unreachable) as error:
         yield Finding("server", Verdict.PROBLEM, error.message, error.hint)
+    except Denied as error:
+        yield Finding("token", Verdict.PROBLEM, error.message, error.hint)
 
 
-def _as_environment(settings: Settings) -> dict[str, str]:
-    """What the CLI goes by besides, wherever it was set."""
-    authorities = {"ROTA_TLS_CA": str(settings.tls_ca)} if settings.tls_ca else {}
-    return {"ROTA_HOME": str(settings.home), **authorities}
+def look_at_token(environ: Mapping[str, str] | None = None) -> Iterator[Finding]:
+    """Whether a token is withheld from the server of the data folder; nothing is asked."""
+    try:
+        refuse_withheld(resolve(environ=environ))
+    except Denied as error:
+        yield Finding("token", Verdict.PROBLEM, error.message, error.hint)
+    except (Invalid, Unreachable):  # said by whoever looks at the data folder
+        return
 
 
 def _readiness(server: Server, transport: Transport) -> Finding:
@@ -233,8 +240,8 @@ _GUARDIAN_SECONDS = 10
 _SERVER_SECONDS = 2
 
 
-def run(settings: Settings) -> list[Finding]:
-    """All findings; nothing is changed."""
+def run(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Finding]:
+    """All findings; nothing is changed. `environ` is what the CLI and SDK would go by."""
     checks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
         _python,
         _folder,
@@ -243,7 +250,7 @@ def run(settings: Settings) -> list[Finding]:
         look_at_blobs,
         look_at_rpc,
         _zones,
-        _server,
+        partial(_server, environ=environ),
         _guardian,
     )
     return [finding for check in checks for finding in check(settings)]
@@ -286,10 +293,11 @@ def _zones(settings: Settings) -> Iterator[Finding]:
         yield Finding("time zones", Verdict.PROBLEM, "no tz database", "pip install tzdata")
 
 
-def _server(settings: Settings) -> Iterator[Finding]:
+def _server(settings: Settings, environ: Mapping[str, str] | None) -> Iterator[Finding]:
     if settings.url:
-        yield from look_at_api(settings)
+        yield from look_at_api(environ)
         return
+    yield from look_at_token(environ)
     path = client_file(settings.home)
     try:
         note = json.loads(path.read_text("utf-8"))

@@ -59,8 +59,7 @@ class JobDecorator(Protocol):
 class App:
     """Functions under one name. Making one, and decorating, does nothing but remember.
 
-    The server and its token are looked for at the first submit: ROTA_URL and ROTA_TOKEN, else
-    what `rota up` noted in ROTA_HOME.
+    The server and its token are looked for at the first submit, as `Client` does.
     """
 
     def __init__(self, name: str = "app") -> None:

@@ -55,8 +55,8 @@ def _method(call: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
 class Client:
     """Speaks to a Rota server; finds it and the token by itself where it can.
 
-    That is: the arguments, else ROTA_URL and ROTA_TOKEN, else what `rota up` noted in ROTA_HOME.
-    Threads may share one.
+    That is: the arguments, else ROTA_URL and ROTA_TOKEN, else rota.toml, else what `rota up` noted
+    in ROTA_HOME. `Denied` if the token must not go to that server. Threads may share one.
     """
 
     def __init__(

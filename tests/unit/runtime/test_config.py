@@ -18,7 +18,8 @@ from rota.runtime.settings import MEANINGS, Settings
 
 @pytest.fixture(autouse=True)
 def _no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "_FILES", (tmp_path / "rota.toml",))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
 
 
 def complaints(**environ: str) -> list[str]:

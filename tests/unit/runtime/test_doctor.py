@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from rota.queue import nats_connection
+from rota.runtime import config
 from rota.runtime.doctor import Finding, Verdict, run
 from rota.runtime.settings import Settings
 from rota.store.sqlite.opening import open_sqlite
@@ -92,13 +93,14 @@ def test_note_that_makes_no_sense_is_told(settings: Settings, text: str) -> None
 
 
 class TestServerOfTheCommandLine:
-    def findings(self, settings: Settings) -> dict[str, Finding]:
-        return {found.subject: found for found in run(settings)}
+    def findings(self, settings: Settings, **variables: str) -> dict[str, Finding]:
+        environ = {"ROTA_HOME": str(settings.home), **variables}
+        return {found.subject: found for found in run(config.load(environ=environ), environ)}
 
     def test_ready_server_and_valid_token(self, settings: Settings) -> None:
         with AnsweringServer() as server:
             server.on("GET /whoami", document({"name": "me", "role": "admin"}))
-            found = self.findings(replace(settings, url=server.url, token="rota_x"))
+            found = self.findings(settings, ROTA_URL=server.url, ROTA_TOKEN="rota_x")
 
         assert (found["token"].verdict, found["token"].message) == (Verdict.OK, "me, admin")
         assert server.url in found["server"].message
@@ -109,7 +111,7 @@ class TestServerOfTheCommandLine:
         with AnsweringServer() as server:
             server.on("GET /whoami", document({"name": "local", "role": "admin"}))
             leave_note(settings, url=server.url, token="rota_left", pid=os.getpid())
-            found = self.findings(replace(settings, url=f"{server.url}/"))["token"]
+            found = self.findings(settings, ROTA_URL=f"{server.url}/")["token"]
 
         assert found.message == "local, admin"
         assert "Bearer rota_left" in server.asked[-1].headers.values()
@@ -119,7 +121,7 @@ class TestServerOfTheCommandLine:
             server.on(
                 "GET /whoami", problem(401, detail="this token is not valid", hint="make one")
             )
-            found = self.findings(replace(settings, url=server.url))["token"]
+            found = self.findings(settings, ROTA_URL=server.url)["token"]
 
         assert (found.verdict, found.message, found.advice) == (
             Verdict.PROBLEM,
@@ -128,11 +130,32 @@ class TestServerOfTheCommandLine:
         )
 
     def test_server_that_is_away(self, settings: Settings) -> None:
-        found = self.findings(replace(settings, url="http://127.0.0.1:1"))
+        found = self.findings(settings, ROTA_URL="http://127.0.0.1:1")
 
         assert found["server"].verdict is Verdict.PROBLEM
         assert "no answer from http://127.0.0.1:1" in found["server"].message
         assert "token" not in found
+
+    def test_token_of_a_file_is_used(self, settings: Settings, tmp_path: Path) -> None:
+        (tmp_path / "token").write_text("rota_filed\n")
+        with AnsweringServer() as server:
+            server.on("GET /whoami", document({"name": "me", "role": "viewer"}))
+            variables = {"ROTA_URL": server.url, "ROTA_TOKEN_FILE": str(tmp_path / "token")}
+            found = self.findings(settings, **variables)["token"]
+
+        assert found.message == "me, viewer"
+        assert "Bearer rota_filed" in server.asked[-1].headers.values()
+
+    def test_token_that_is_withheld_from_the_server_of_this_folder_is_told(
+        self, settings: Settings, listening: str
+    ) -> None:
+        leave_note(settings, url=listening, token="rota_left", pid=os.getpid())
+
+        found = self.findings(settings, ROTA_TOKEN="rota_x")
+
+        assert found["token"].verdict is Verdict.PROBLEM
+        assert "the token of ROTA_TOKEN is not sent" in found["token"].message
+        assert f"set ROTA_URL={listening}" in found["token"].advice
 
 
 class TestBackends:
