@@ -27,7 +27,14 @@ from rota.guardian import guardian_command
 from rota.runtime.backends import ask_for_nothing, needing_extra, open_blobs
 from rota.runtime.config import host_of, port_of
 from rota.runtime.setting_values import POSTGRES_SCHEMES, without_secrets
-from rota.runtime.settings import FILES, Settings, check_home, client_file, worker_socket
+from rota.runtime.settings import (
+    FILES,
+    Settings,
+    check_home,
+    client_file,
+    exchangeable_at,
+    worker_socket,
+)
 from rota.sdk import token_calls
 from rota.sdk.errors import Denied, Invalid, RotaApiError, Unreachable
 from rota.sdk.exchange import Request, read, request_for
@@ -276,6 +283,10 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         check_home(home)
     except Denied as error:
         yield Finding("data folder", Verdict.PROBLEM, error.message, error.hint)
+        return
+    if where := exchangeable_at(home):
+        message = f"{where}: another folder could be put in place of {home}"
+        yield Finding("data folder", Verdict.WARNING, message, "set ROTA_HOME to a safer place")
         return
     free = shutil.disk_usage(existing).free
     message = f"{home}, {free // 2**20} MiB free"

@@ -213,6 +213,20 @@ def check_home(home: Path) -> None:
             _refuse_foreign(path)
 
 
+def exchangeable_at(home: Path) -> str:
+    """Which folder above lets another user put another data folder in place of this one; "": none.
+
+    That is no reason to refuse: root in a container often works in a folder of somebody outside.
+    """
+    for folder in home.absolute().parents:
+        status = folder.stat() if folder.exists() else None
+        if status and status.st_uid not in (os.geteuid(), 0):
+            return f"{folder} belongs to {_user(status.st_uid)}"
+        if status and status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+            return f"{folder} may be changed by everybody"
+    return ""
+
+
 def write_private(path: Path, text: str) -> None:
     """Replace a file by one that only its owner can read, whole or not at all."""
     temporary = path.with_name(f"{path.name}.new")

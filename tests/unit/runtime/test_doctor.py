@@ -92,6 +92,16 @@ def test_note_that_makes_no_sense_is_told(settings: Settings, text: str) -> None
     assert "client.json" in found.message
 
 
+def test_folder_above_that_everybody_may_change_is_told(settings: Settings) -> None:
+    settings.home.parent.chmod(0o777)
+
+    [found] = [each for each in run(settings) if each.subject == "data folder"]
+
+    assert found.verdict is Verdict.WARNING
+    assert str(settings.home.parent) in found.message
+    assert "ROTA_HOME" in found.advice
+
+
 class TestServerOfTheCommandLine:
     def findings(self, settings: Settings, **variables: str) -> dict[str, Finding]:
         environ = {"ROTA_HOME": str(settings.home), **variables}

@@ -13,6 +13,7 @@ from rota.domain.errors import Denied, Unavailable
 from rota.runtime.settings import (
     check_home,
     client_file,
+    exchangeable_at,
     read_private,
     secure_home,
     secure_worker_folder,
@@ -123,6 +124,23 @@ class TestForeign:
         os.chown(home / "notes.txt", SOMEBODY, SOMEBODY)
 
         secure_home(home)
+
+
+def test_folder_above_that_everybody_may_change_is_named(home: Path) -> None:
+    assert exchangeable_at(home) == ""
+
+    home.parent.chmod(0o777)
+    assert exchangeable_at(home) == f"{home.parent} may be changed by everybody"
+
+    home.parent.chmod(0o1777)
+    assert exchangeable_at(home) == ""
+
+
+@pytest.mark.usefixtures("give_away")
+def test_folder_above_of_another_user_is_named(home: Path) -> None:
+    os.chown(home.parent, SOMEBODY, SOMEBODY)
+
+    assert str(SOMEBODY) in exchangeable_at(home)
 
 
 @pytest.mark.parametrize("bits", [0o720, 0o702, 0o777])
