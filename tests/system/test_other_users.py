@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import socket
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -85,20 +89,41 @@ def test_secrets_can_be_read_by_their_owner_alone(rota: RotaUp) -> None:
     }
 
 
+@pytest.fixture
+def lurking(home: Path) -> Iterator[tuple[Path, socket.socket]]:
+    """A temporary folder of all users, where one waits for the worker of a data folder with a
+    long path: where its socket would have to be if that were told by the path alone."""
+    wanted = os.fsencode(long_path(home) / "worker.sock")
+    digest = hashlib.blake2b(wanted, digest_size=8).hexdigest()
+    with tempfile.TemporaryDirectory() as shared, socket.socket(socket.AF_UNIX) as listener:
+        folder = Path(shared, f"rota-{os.geteuid()}-{digest}")
+        folder.mkdir()
+        listener.bind(str(folder / "worker.sock"))
+        listener.listen()
+        listener.setblocking(False)
+        yield Path(shared), listener
+
+
+def long_path(home: Path) -> Path:
+    """More than the 107 bytes that the kernel takes for a socket."""
+    return home.with_name("long" * 40) / "home"
+
+
 def test_worker_of_a_data_folder_with_a_long_path_meets_its_own_server(
-    home: Path, tmp_path: Path
+    home: Path, lurking: tuple[Path, socket.socket]
 ) -> None:
-    """The kernel takes 107 bytes for a socket's path: it must not go where others can wait."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    rota = RotaUp(home.parent / ("long" * 40) / "home", environ={"TMPDIR": str(shared)})
+    shared, listener = lurking
+    rota = RotaUp(long_path(home), environ={"TMPDIR": str(shared)})
     rota.home.parent.mkdir()
+    before = list(shared.rglob("*"))
     try:
         rota.start()
         apply(rota.client, job("there", "true"))
 
         assert settle(rota.client, rota.client.trigger("there")).state == "COMPLETED"
         assert (rota.home / "run" / "worker.sock").is_socket()
-        assert not any(each.name.startswith("rota-") for each in shared.iterdir())
     finally:
         rota.close()
+    assert list(shared.rglob("*")) == before
+    with pytest.raises(BlockingIOError):
+        listener.accept()
