@@ -1,6 +1,6 @@
 """Lengths of time and amounts of bytes as people write them.
 
-`30s`, `1h30m`, `200ms`, or ISO 8601 `PT1H30M`; `100MiB`, `64KB`, `512B`.
+`30s`, `1h30m`, ISO 8601 `PT1H30M`, in words `1 hour 30 minutes`; `100MiB`, `64KB`, `512B`.
 """
 
 from __future__ import annotations
@@ -114,3 +114,52 @@ def format_size(size: int) -> str:
         if size and size % _UNITS[unit.upper()] == 0:
             return f"{size // _UNITS[unit.upper()]}{unit}"
     return f"{size}B"
+
+
+_NAMED_UNITS = (
+    ("day", timedelta(days=1)),
+    ("hour", timedelta(hours=1)),
+    ("minute", timedelta(minutes=1)),
+    ("second", timedelta(seconds=1)),
+    ("millisecond", timedelta(milliseconds=1)),
+    ("microsecond", timedelta(microseconds=1)),
+)
+_SHORT_UNITS = {
+    "w": "week",
+    "d": "day",
+    "h": "hour hr",
+    "m": "minute min",
+    "s": "second sec",
+    "ms": "millisecond",
+}
+_SHORT = {word: short for short, words in _SHORT_UNITS.items() for word in words.split()}
+UNIT_WORDS = rf"(?:{'|'.join(_SHORT)}|microsecond)s?"
+_WORDED = re.compile(rf"(?:({'|'.join(_SHORT)})s?)\b", re.ASCII)
+_BARE_UNIT = re.compile(rf"(?:{'|'.join(_SHORT)})", re.ASCII)
+_MICROSECONDS = re.compile(r"(.*?)([0-9]{1,3})\s*microseconds?", re.ASCII)
+
+
+def amount(duration: timedelta) -> str:
+    """`10 seconds`, `1 hour 30 minutes`."""
+    parts = []
+    for unit, length in _NAMED_UNITS:
+        count, duration = divmod(duration, length)
+        if count:
+            parts.append(f"{count} {unit}" + ("s" if count > 1 else ""))
+    return " ".join(parts)
+
+
+def read_amount(text: str) -> timedelta:
+    """Reads what `amount` writes, and what `parse_duration` reads; `hour` is one hour.
+
+    A ValueError says what is wrong.
+    """
+    plain = text.strip().lower() if text.isascii() else text
+    if _BARE_UNIT.fullmatch(plain):
+        plain = f"1 {plain}"
+    finest = timedelta(0)
+    if match := _MICROSECONDS.fullmatch(plain):
+        plain, finest = match[1] or "0s", timedelta(microseconds=int(match[2]))
+    short = _WORDED.sub(lambda unit: _SHORT[unit[1]], plain)
+    # Nothing in words: the complaint shall quote what was written.
+    return parse_duration(text if short == plain and not finest else short) + finest

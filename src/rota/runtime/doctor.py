@@ -20,7 +20,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from rota.clock import SystemClock
-from rota.domain.errors import Denied, NotFound, RotaError
+from rota.domain.errors import Denied as UntrustedHome
+from rota.domain.errors import NotFound, RotaError
 from rota.domain.ids import instant
 from rota.domain.quantities import format_duration
 from rota.guardian import guardian_command
@@ -281,7 +282,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         return
     try:
         check_home(home)
-    except Denied as error:
+    except UntrustedHome as error:
         yield Finding("data folder", Verdict.PROBLEM, error.message, error.hint)
         return
     if where := exchangeable_at(home):

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, time, timedelta
 from enum import Enum, auto
 
 from rota.domain.ids import micros
+from rota.domain.quantities import UNIT_WORDS, read_amount
 from rota.domain.schedule import cron
 from rota.domain.schedule.cron import parse_cron
 from rota.domain.schedule.sentences import parse_sentence, refuse_other_fields
 from rota.domain.schedule.sources import LAST_MICROS, SECOND_MICROS, Interval, Once
-from rota.domain.schedule.words import UNIT_WORDS, read_amount
 from rota.domain.schedule.zoned_cron import LONGEST_GAP, ZonedCron
 from rota.domain.schedule.zones import Zone, load_zone
 from rota.domain.spec import Dst, Gap

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import assert_never
 
 from rota.domain.ids import instant
-from rota.domain.quantities import parse_duration
+from rota.domain.quantities import amount
 from rota.domain.schedule.cron import Cron
 from rota.domain.schedule.days import (
     DayRule,
@@ -24,28 +23,6 @@ from rota.domain.schedule.sources import LAST_MICROS, Interval, Once
 from rota.domain.schedule.timetable import Timetable
 from rota.domain.schedule.zoned_cron import ZonedCron
 from rota.domain.schedule.zones import Zone
-
-_UNITS = (
-    ("day", timedelta(days=1)),
-    ("hour", timedelta(hours=1)),
-    ("minute", timedelta(minutes=1)),
-    ("second", timedelta(seconds=1)),
-    ("millisecond", timedelta(milliseconds=1)),
-    ("microsecond", timedelta(microseconds=1)),
-)
-_SHORT_UNITS = {
-    "w": "week",
-    "d": "day",
-    "h": "hour hr",
-    "m": "minute min",
-    "s": "second sec",
-    "ms": "millisecond",
-}
-_SHORT = {word: short for short, words in _SHORT_UNITS.items() for word in words.split()}
-UNIT_WORDS = rf"(?:{'|'.join(_SHORT)}|microsecond)s?"
-_WORDED = re.compile(rf"(?:({'|'.join(_SHORT)})s?)\b", re.ASCII)
-_BARE_UNIT = re.compile(rf"(?:{'|'.join(_SHORT)})", re.ASCII)
-_MICROSECONDS = re.compile(r"(.*?)([0-9]{1,3})\s*microseconds?", re.ASCII)
 
 
 def listed(words: Sequence[str], last: str = "and") -> str:
@@ -64,32 +41,6 @@ def ranges(values: Sequence[int], name: Callable[[int], str] = str) -> str:
         else:
             words += [name(value) for value in range(first, last + 1)]
     return listed(words)
-
-
-def amount(duration: timedelta) -> str:
-    """`10 seconds`, `1 hour 30 minutes`."""
-    parts = []
-    for unit, length in _UNITS:
-        count, duration = divmod(duration, length)
-        if count:
-            parts.append(f"{count} {unit}" + ("s" if count > 1 else ""))
-    return " ".join(parts)
-
-
-def read_amount(text: str) -> timedelta:
-    """Reads what `amount` writes, and what `parse_duration` reads; `hour` is one hour.
-
-    A ValueError says what is wrong.
-    """
-    plain = text.strip().lower() if text.isascii() else text
-    if _BARE_UNIT.fullmatch(plain):
-        plain = f"1 {plain}"
-    finest = timedelta(0)
-    if match := _MICROSECONDS.fullmatch(plain):
-        plain, finest = match[1] or "0s", timedelta(microseconds=int(match[2]))
-    short = _WORDED.sub(lambda unit: _SHORT[unit[1]], plain)
-    # Nothing in words: the complaint shall quote what was written.
-    return parse_duration(text if short == plain and not finest else short) + finest
 
 
 def every(duration: timedelta) -> str:
