@@ -13,7 +13,8 @@ from rota.cli.exits import CommandFailed, Exit
 from rota.cli.failures import FileRefused
 from rota.sdk.app import load_app
 
-_STANDARD_INPUT = "-"
+STANDARD_INPUT = "-"
+_STANDARD_INPUT_LABEL = "<stdin>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +27,16 @@ class NamedText:
     has_lines: bool = True  # that people can look up
     items: tuple[Mapping[str, object], ...] = ()  # of the files that its carts name
 
+    @property
+    def argument(self) -> str:
+        """How a command line names it."""
+        return STANDARD_INPUT if self.label == _STANDARD_INPUT_LABEL else self.label
+
 
 def read_text(path: Path) -> NamedText:
     """The file's text; a failure that says why it cannot be read."""
-    if str(path) == _STANDARD_INPUT:
-        return NamedText("<stdin>", "stdin", sys.stdin.read())
+    if str(path) == STANDARD_INPUT:
+        return NamedText(_STANDARD_INPUT_LABEL, "stdin", _read_standard_input())
     try:
         return NamedText(str(path), path.stem, path.read_text("utf-8"))
     except FileNotFoundError:
@@ -40,6 +46,15 @@ def read_text(path: Path) -> NamedText:
         raise CommandFailed(f"{path}: {error.strerror}", code=Exit.INVALID_FILE) from error
     except UnicodeDecodeError:
         message = f"{path} is not UTF-8 text"
+        raise CommandFailed(message, code=Exit.INVALID_FILE) from None
+
+
+def _read_standard_input() -> str:
+    """Files are UTF-8 whatever the locale says, so this is too."""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError:
+        message = f"{_STANDARD_INPUT_LABEL} is not UTF-8 text"
         raise CommandFailed(message, code=Exit.INVALID_FILE) from None
 
 

@@ -211,12 +211,7 @@ def backfill(job: JobReference, /, *, wanted: Range, remote: Remote = REMOTE) ->
 
 
 @app.command(usage="rota job export [OPTIONS] [JOB…]")
-def export(
-    jobs: JobReferences = (),
-    /,
-    *,
-    remote: Remote = REMOTE,
-) -> None:
+def export(*jobs: JobReferences, remote: Remote = REMOTE) -> None:
     """Print jobs, with what they use, as a job file that `rota apply` reads back.
 
     All jobs if none is named.

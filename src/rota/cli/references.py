@@ -70,7 +70,7 @@ JobReference = Annotated[
     str, Parameter(help="Name, id or address of a job.", completer=complete_jobs)
 ]
 JobReferences = Annotated[
-    tuple[str, ...],
+    str,
     Parameter(name="JOB…", help="Names, ids or addresses of jobs.", completer=complete_jobs),
 ]
 RunReference = Annotated[
@@ -92,9 +92,10 @@ ActiveRunReference = Annotated[
     ),
 ]
 ActiveRunReferences = Annotated[
-    tuple[str, ...],
+    str,
     Parameter(
         name="RUN…",
+        required=True,
         help="Ids or addresses of runs, or names of jobs with one active run.",
         completer=complete_runs,
     ),

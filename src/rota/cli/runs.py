@@ -321,7 +321,7 @@ def why(run: LatestRunReference, /, *, remote: Remote = REMOTE) -> None:
 
 
 @app.command
-def cancel(runs: ActiveRunReferences, /, *, destroying: Destroying = DESTROYING) -> None:
+def cancel(*runs: ActiveRunReferences, destroying: Destroying = DESTROYING) -> None:
     """Cancel runs; what is running is asked to stop, then killed after its grace."""
     terminal = destroying.terminal()
     with destroying.connect() as client:
