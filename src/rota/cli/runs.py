@@ -27,13 +27,16 @@ from rota.cli.options import (
 )
 from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs, write_table
 from rota.cli.references import (
-    ActiveRunReference,
     ActiveRunReferences,
+    EndedRunReference,
     LatestRunReference,
-    RunReference,
+    UnknownRunReference,
+    WaitingRunReference,
     active_run,
-    run_id,
+    run_or_ended,
     run_or_latest,
+    unknown_run,
+    waiting_run,
 )
 from rota.cli.terminal import MANY, Terminal
 from rota.cli.watching import step_line
@@ -45,24 +48,24 @@ from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 
 
-def hold(run: ActiveRunReference, /, *, writing: Writing = WRITING) -> None:
+def hold(run: WaitingRunReference, /, *, writing: Writing = WRITING) -> None:
     """Keep a run that waits from starting until it is released."""
     with writing.connect() as client:
-        found = active_run(client, run)
+        found = waiting_run(client, run)
         if not _is_rehearsed(writing, client, found, "hold"):
             _steer(writing, client, steering_calls.hold_run(found))
 
 
-def release(run: ActiveRunReference, /, *, writing: Writing = WRITING) -> None:
+def release(run: WaitingRunReference, /, *, writing: Writing = WRITING) -> None:
     """End a hold: the run waits again like any other."""
     with writing.connect() as client:
-        found = active_run(client, run)
+        found = waiting_run(client, run)
         if not _is_rehearsed(writing, client, found, "release"):
             _steer(writing, client, steering_calls.release_run(found))
 
 
 def reprioritise(
-    run: ActiveRunReference,
+    run: WaitingRunReference,
     priority: Annotated[
         WholeNumber,
         Parameter(name="PRIORITY", validator=Number(gte=0, lte=9), help="0 to 9; 9 goes first."),
@@ -73,7 +76,7 @@ def reprioritise(
 ) -> None:
     """Give a run that waits another priority."""
     with writing.connect() as client:
-        found = active_run(client, run)
+        found = waiting_run(client, run)
         if not _is_rehearsed(writing, client, found, f"give priority {priority} to"):
             _steer(writing, client, steering_calls.reprioritise_run(found, priority))
 
@@ -347,7 +350,7 @@ def cancel(*runs: ActiveRunReferences, destroying: Destroying = DESTROYING) -> N
 
 @app.command
 def retry(
-    run: RunReference,
+    run: EndedRunReference,
     /,
     *,
     watch: Annotated[bool, Parameter(name=["--watch", "-w"], help="Follow the new run.")] = False,
@@ -359,11 +362,12 @@ def retry(
     """Run it again: a new run with the same inputs."""
     terminal = writing.terminal()
     with writing.connect() as client:
-        old = run_id(client, run)
+        old = run_or_ended(client, run)
         if writing.dry_run:
             terminal.tell(f"would retry {old}, {client.get_run(old).state.lower()} now")
             return Exit.DONE
         new = ask(client, calls.retry_run(old))
+        terminal.tell(f"retrying {old}")
         if watch:
             return watch_run(client, new.value.id, writing, timeout=timeout)
     print_one(
@@ -377,7 +381,7 @@ def retry(
 
 @app.command
 def resolve(
-    run: RunReference,
+    run: UnknownRunReference,
     /,
     *,
     as_: Annotated[
@@ -387,7 +391,7 @@ def resolve(
 ) -> None:
     """Say how an unknown run ended, or that it shall be tried again."""
     with writing.connect() as client:
-        found = run_id(client, run)
+        found = unknown_run(client, run)
         if writing.dry_run:
             state = client.get_run(found).state.lower()
             writing.terminal().tell(f"would resolve {found} as {as_}; it is {state} now")

@@ -94,7 +94,7 @@ class Job(Answer, frozen=True, kw_only=True):
     last_state: str | None = None  # None: never run
     last_ended_at: datetime | None = None
     expected_seconds: float | None = None
-    status: str = ""  # active, stuck, paused, disabled, finished, on demand
+    status: str = ""  # active, stuck, paused, disabled, finished, on demand, deleted
 
 
 class Answered(Answer, frozen=True, kw_only=True):

@@ -82,6 +82,12 @@ class SqlStore(JoinedVerbs, CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, Wai
     async def move_schedules(self, moves: Sequence[port.ScheduleMove], *, actor: str) -> port.Wakes:
         return await self._write(lambda now: defining.move(now, moves, actor, self._book))
 
+    async def names_of_jobs(self, project: str, like: str, limit: int) -> list[str]:
+        return await self._driver.read(lambda _: reading.names_of_jobs(project, like, limit))
+
+    async def deleted_job(self, project: str, name_or_id: str) -> Job | None:
+        return await self._driver.read(lambda _: reading.deleted_job(project, name_or_id))
+
     async def documents(
         self, refs: Sequence[tuple[JobId, int]]
     ) -> dict[tuple[JobId, int], Mapping[str, Any]]:

@@ -149,3 +149,15 @@ def advance(server: Server, cart: str) -> None:
     """Let the cart do what it can, which a keeper does elsewhere."""
     while server.do(server.backends.store.advance_cart(CartId(cart), None)).has_more:
         pass
+
+
+@pytest.mark.parametrize("verb", ["submit", "plan", "delete"])
+def test_mistyped_definition_gets_the_nearest_one(
+    rota: Console, server: Server, fleet: str, verb: str
+) -> None:
+    rota("apply", fleet)
+
+    ended = rota("cart", verb, "fleeet")
+
+    assert ended.code == 3
+    assert 'did you mean "fleet"?' in ended.err

@@ -30,7 +30,7 @@ from rota.server.gateway.paging import (
 from rota.server.gateway.shapes.job import LedgerShape
 from rota.server.gateway.shapes.models import Listing
 from rota.server.gateway.shapes.run import BatchBody, BatchShape, RunShape, TriggerBody
-from rota.server.gateway.wiring import IdempotencyKey, NamedJob, UsedBackends, api_router
+from rota.server.gateway.wiring import IdempotencyKey, NamedJob, PastJob, UsedBackends, api_router
 
 router = api_router("jobs")
 _EVER = instant(0)
@@ -40,9 +40,9 @@ _OVERLAP = 1  # stretches that reach into a part of the ledger from before it
 
 @router.get("/jobs/{job}/runs")
 async def list_history(
-    backends: UsedBackends, job: NamedJob, limit: Limit = 100, cursor: Cursor = None
+    backends: UsedBackends, job: PastJob, limit: Limit = 100, cursor: Cursor = None
 ) -> Listing[RunShape]:
-    """The runs of a job, newest first."""
+    """The runs of a job, newest first; also of one that was deleted."""
     query = RunQuery(
         project=job.project,
         job_id=job.id,
@@ -113,12 +113,12 @@ class _Range:
 @router.get("/jobs/{job}/ledger")
 async def list_ledger(
     backends: UsedBackends,
-    job: NamedJob,
+    job: PastJob,
     wanted: Annotated[_Range, Depends()],
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Listing[LedgerShape]:
-    """What became of each due time of a job, by time."""
+    """What became of each due time of a job, by time; also of one that was deleted."""
     start, end = wanted.bounds(job)
     if cursor:
         start = instant(decode_cursor("ledger", cursor, 0))

@@ -25,7 +25,7 @@ from rota.server.gateway.shapes.log import LogWindow
 from rota.server.gateway.shapes.models import Answer, Listing
 from rota.server.gateway.shapes.plan import SubmissionShape
 from rota.server.gateway.shapes.run import RunShape
-from rota.server.gateway.wiring import IdempotencyKey, NamedJob, UsedBackends, api_router
+from rota.server.gateway.wiring import IdempotencyKey, PastJob, UsedBackends, api_router
 
 router = api_router("shortcuts")
 
@@ -57,29 +57,28 @@ async def submit_job(
 
 @router.get("/retrieve_history_execution/{job}")
 async def show_history(
-    backends: UsedBackends, job: NamedJob, limit: Limit = 100, cursor: Cursor = None
+    backends: UsedBackends, job: PastJob, limit: Limit = 100, cursor: Cursor = None
 ) -> Listing[RunShape]:
-    """The runs of a job, newest first."""
+    """The runs of a job, newest first; also of one that was deleted."""
     return await list_history(backends, job, limit, cursor)
 
 
 @router.get("/last_execution_logs/{job}")
 async def show_last_log(
     backends: UsedBackends,
-    job: NamedJob,
+    job: PastJob,
     tail: Annotated[int | None, Query(ge=1, le=MAX_LIMIT)] = None,
 ) -> LogWindow:
     """What the newest run of a job printed."""
     run = await _last_run(backends, job)
     if run is None:
-        raise NotFound(
-            f"job {job.name} has never run", code="never_run", hint=f"rota trigger {job.name}"
-        )
+        hint = "" if job.deleted_at else f"rota trigger {job.name}"
+        raise NotFound(f"job {job.name} has never run", code="never_run", hint=hint)
     return await show_log(backends, run, tail=tail)
 
 
 @router.get("/job_status/{job}")
-async def show_status(backends: UsedBackends, job: NamedJob) -> JobStatus:
+async def show_status(backends: UsedBackends, job: PastJob) -> JobStatus:
     """A job and how it last went."""
     run = await _last_run(backends, job)
     next_at = await next_starts(backends, [job])

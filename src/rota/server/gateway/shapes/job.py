@@ -21,7 +21,7 @@ from rota.server.gateway.instants import TimeText, zone_of
 from rota.server.gateway.shapes.models import Answer, Body, Duration
 from rota.server.gateway.shapes.preview import ClockChangeShape
 
-Status = Literal["active", "stuck", "paused", "disabled", "finished", "on demand"]
+Status = Literal["active", "stuck", "paused", "disabled", "finished", "on demand", "deleted"]
 
 
 class ScheduleShape(Answer):
@@ -224,6 +224,8 @@ def _fields(job: Job, next_at: datetime | None) -> dict[str, Any]:
 
 
 def _status(job: Job, definition: _Definition) -> Status:
+    if job.deleted_at is not None:
+        return "deleted"
     if job.finished_at is not None:
         return "finished"
     if not job.enabled:
