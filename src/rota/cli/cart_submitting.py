@@ -15,7 +15,7 @@ from rota.cli import times
 from rota.cli.asking import Answered, ask
 from rota.cli.cart_views import plan_lines, write_planned
 from rota.cli.cart_watching import watch
-from rota.cli.exits import CommandFailed, Exit
+from rota.cli.exits import CommandFailed, Exit, Rehearsed
 from rota.cli.failures import FileRefused, counted
 from rota.cli.files import NamedText, nearest_file, read_text
 from rota.cli.options import Destroying, Duration, Format, Instant, Remote
@@ -282,7 +282,7 @@ def submit_cart(cart: str, choices: Submission, options: Destroying) -> Exit:
             terminal.tell(source.note)
         if options.dry_run:
             _tell_plan(terminal, source.plan(client).value)
-            return Exit.DONE
+            raise Rehearsed(changes=True)
         was_asked = _has_consent(terminal, client, source, options)
         submitted = source.submit(client)
         if choices.watch or (was_asked and _is_watched(choices, options)):

@@ -23,7 +23,7 @@ from cyclopts import (
 
 from rota import __version__
 from rota.cli.commands import COMMANDS
-from rota.cli.exits import CommandFailed, Exit
+from rota.cli.exits import CommandFailed, Exit, Rehearsed
 from rota.cli.failures import exit_of, explain_failure
 from rota.cli.files import STANDARD_INPUT
 from rota.cli.terminal import inert
@@ -160,6 +160,8 @@ def _obey(words: Sequence[str]) -> int:
         )
     except CycloptsError as error:
         return _refuse_usage(error)
+    except Rehearsed as ended:
+        return ended.code
     except (CommandFailed, RotaApiError) as error:
         sys.stdout.flush()
         sys.stderr.write(explain_failure(error))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -122,8 +122,8 @@ CartReference = Annotated[
 _WHOLE_RUN_ID = re.compile(r"r_[0-9a-z]{24}")
 _UNMISTAKABLE = ("r_", "http://", "https://", "/")  # how nothing but a run is named
 _SHOWN = 10
-_WAITING = "scheduled,blocked,queued"
-_ACTIVE = f"{_WAITING},claimed,processing,unknown"
+WAITING = ("scheduled", "blocked", "queued")
+_ACTIVE = (*WAITING, "claimed", "processing", "unknown")
 
 
 def job_named(reference: str) -> str:
@@ -179,12 +179,12 @@ def active_run(client: Client, reference: str) -> str:
 
 def waiting_run(client: Client, reference: str) -> str:
     """The id of a run, or of the only run of the job of that name that waits."""
-    return _run_or(lambda newest: _only(client, newest, "waiting", _WAITING), client, reference)
+    return _run_or(lambda newest: _only(client, newest, "waiting", WAITING), client, reference)
 
 
 def unknown_run(client: Client, reference: str) -> str:
     """The id of a run, or of the only unknown run of the job of that name."""
-    return _run_or(lambda newest: _only(client, newest, "unknown", "unknown"), client, reference)
+    return _run_or(lambda newest: _only(client, newest, "unknown", ["unknown"]), client, reference)
 
 
 def _run_or(run_of_job: Callable[[Run], Run], client: Client, reference: str) -> str:
@@ -205,9 +205,9 @@ def _run_or(run_of_job: Callable[[Run], Run], client: Client, reference: str) ->
     return run_of_job(history.items[0]).id
 
 
-def _only(client: Client, newest: Run, word: str, states: str) -> Run:
+def _only(client: Client, newest: Run, word: str, states: Sequence[str]) -> Run:
     """The only run of a job in these states: to steer one of several would be a guess."""
-    page = client.list_runs(job=newest.job, state=states, limit=_SHOWN)
+    page = client.list_runs(job=newest.job, state=",".join(states), limit=_SHOWN)
     match [run for run in page.items if run.job_id == newest.job_id]:
         case []:
             hint = f"its newest run is {newest.id}, {newest.state.lower()}"

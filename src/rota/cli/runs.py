@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from rota.cli import times
 from rota.cli.asking import ask, ask_list
-from rota.cli.exits import Exit
+from rota.cli.exits import Exit, Rehearsed
 from rota.cli.failures import counted
 from rota.cli.logs import logs
 from rota.cli.options import (
@@ -27,6 +27,7 @@ from rota.cli.options import (
 )
 from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs, write_table
 from rota.cli.references import (
+    WAITING,
     ActiveRunReferences,
     EndedRunReference,
     LatestRunReference,
@@ -52,16 +53,16 @@ def hold(run: WaitingRunReference, /, *, writing: Writing = WRITING) -> None:
     """Keep a run that waits from starting until it is released."""
     with writing.connect() as client:
         found = waiting_run(client, run)
-        if not _is_rehearsed(writing, client, found, "hold"):
-            _steer(writing, client, steering_calls.hold_run(found))
+        _rehearse(writing, client, found, "hold")
+        _steer(writing, client, steering_calls.hold_run(found))
 
 
 def release(run: WaitingRunReference, /, *, writing: Writing = WRITING) -> None:
     """End a hold: the run waits again like any other."""
     with writing.connect() as client:
         found = waiting_run(client, run)
-        if not _is_rehearsed(writing, client, found, "release"):
-            _steer(writing, client, steering_calls.release_run(found))
+        _rehearse(writing, client, found, "release")
+        _steer(writing, client, steering_calls.release_run(found))
 
 
 def reprioritise(
@@ -77,19 +78,18 @@ def reprioritise(
     """Give a run that waits another priority."""
     with writing.connect() as client:
         found = waiting_run(client, run)
-        if not _is_rehearsed(writing, client, found, f"give priority {priority} to"):
-            _steer(writing, client, steering_calls.reprioritise_run(found, priority))
+        _rehearse(writing, client, found, f"give priority {priority} to")
+        _steer(writing, client, steering_calls.reprioritise_run(found, priority))
 
 
 VERBS = (hold, release, reprioritise)
 
 
-def _is_rehearsed(writing: Writing, client: Client, run: str, what: str) -> bool:
-    """Whether nothing is to be done but to say what would be."""
+def _rehearse(writing: Writing, client: Client, run: str, what: str) -> None:
+    """With `--dry-run`, end the command here with what it would do."""
     if writing.dry_run:
         state = client.get_run(run).state.lower()
-        writing.terminal().tell(f"would {what} {run}, {state} now")
-    return writing.dry_run
+        writing.rehearse(f"would {what} {run}, {state} now", changes=state in WAITING)
 
 
 def _steer(writing: Writing, client: Client, call: Call[Run]) -> None:
@@ -330,9 +330,7 @@ def cancel(*runs: ActiveRunReferences, destroying: Destroying = DESTROYING) -> N
     with destroying.connect() as client:
         ids = [active_run(client, run) for run in runs]
         if destroying.dry_run:
-            for each in ids:
-                terminal.tell(f"would cancel {each}, {client.get_run(each).state.lower()} now")
-            return
+            _rehearse_cancel(terminal, [client.get_run(each) for each in ids])
         if len(ids) > MANY:
             question = f"cancel {len(ids):,} runs?"
             terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
@@ -346,6 +344,12 @@ def cancel(*runs: ActiveRunReferences, destroying: Destroying = DESTROYING) -> N
                     f"cancelling {run.id}, {run.state.lower()} now"
                 ),
             )
+
+
+def _rehearse_cancel(terminal: Terminal, runs: list[RunDetail]) -> NoReturn:
+    for run in runs:
+        terminal.tell(f"would cancel {run.id}, {run.state.lower()} now")
+    raise Rehearsed(changes=not all(run.is_settled for run in runs))
 
 
 @app.command
@@ -364,8 +368,9 @@ def retry(
     with writing.connect() as client:
         old = run_or_ended(client, run)
         if writing.dry_run:
-            terminal.tell(f"would retry {old}, {client.get_run(old).state.lower()} now")
-            return Exit.DONE
+            found = client.get_run(old)
+            would = f"would retry {old}, {found.state.lower()} now"
+            writing.rehearse(would, changes=found.is_final)
         new = ask(client, calls.retry_run(old))
         terminal.tell(f"retrying {old}")
         if watch:
@@ -394,8 +399,8 @@ def resolve(
         found = unknown_run(client, run)
         if writing.dry_run:
             state = client.get_run(found).state.lower()
-            writing.terminal().tell(f"would resolve {found} as {as_}; it is {state} now")
-            return
+            would = f"would resolve {found} as {as_}; it is {state} now"
+            writing.rehearse(would, changes=state == "unknown")
         resolved = ask(client, calls.resolve_run(found, as_))
     print_one(
         writing,

@@ -57,8 +57,8 @@ def request_run(job: str, request: Request, writing: Writing) -> Exit:
     with writing.connect() as client:
         if writing.dry_run:
             found = client.get_job(job)
-            writing.terminal().tell(f"would trigger job {inert(found.name)} ({found.status})")
-            return Exit.DONE
+            would = f"would trigger job {found.name} ({found.status})"
+            writing.rehearse(would, changes=found.enabled)
         triggered = ask(client, call)
         if request.watch:
             return watch(client, triggered.value.id, writing, timeout=request.timeout)

@@ -138,7 +138,7 @@ def test_what_a_breached_cart_did_is_undone_on_consent(
     undone = rota("cart", "rollback", made, "--yes")
 
     assert f"rota cart rollback {made}" in shown.err
-    assert (rehearsed.code, rehearsed.out) == (0, "")
+    assert (rehearsed.code, rehearsed.out) == (20, "")
     assert f"{made} is paused; this cancels it" in rehearsed.err
     assert f"roll back 1 item of {made} (fleet)?" in refused.err
     assert undone.code == 0

@@ -288,7 +288,7 @@ def test_deleting_needs_consent(rota: Console, server: Server) -> None:
     rehearsed = rota("job", "delete", "tidy", "--dry-run")
     done = rota("job", "delete", "tidy", "--yes")
 
-    assert (refused.code, rehearsed.code, done.code) == (2, 0, 0)
+    assert (refused.code, rehearsed.code, done.code) == (2, 20, 0)
     assert rota("job", "delete", "tidy", "--yes").code == 3
 
 
