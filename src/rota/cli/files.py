@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -89,6 +90,10 @@ def _items(source: NamedText, folder: Path) -> Iterator[Mapping[str, object]]:
             raise FileRefused(found.label, error.message, error.problems) from error
 
 
+_LOAD = "import sys; from rota.sdk.app import load_app; load_app(sys.argv[1])"
+_LOAD_SECONDS = 60  # as long as a worker waits for it
+
+
 def read_app(reference: str) -> NamedText:
     """The jobs of `MODULE:app`, in a set that has the app's name."""
     _look_in_this_folder()
@@ -97,12 +102,36 @@ def read_app(reference: str) -> NamedText:
         text = json.dumps({"set": app.name, "jobs": app.documents()})
     except Exception as error:
         told = traceback.format_exception_only(error)[-1].strip()
-        raise CommandFailed(
-            f"{reference} cannot be used: {told}",
-            code=Exit.INVALID_FILE,
-            hint="--app MODULE:app names a variable of a module here or of an installed package",
-        ) from error
+        raise _unusable(reference, told) from error
     return NamedText(reference, app.name, text, has_lines=False)
+
+
+def require_app(reference: str) -> None:
+    """Fail as `read_app` does, in another process: a server does not import the user's modules."""
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", _LOAD, reference],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            timeout=_LOAD_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise _unusable(reference, f"importing it takes over {_LOAD_SECONDS} s") from None
+    if ended.returncode != 0:
+        told = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
+        raise _unusable(reference, told[-1])
+
+
+def _unusable(reference: str, told: str) -> CommandFailed:
+    return CommandFailed(
+        f"{reference} cannot be used: {told}",
+        code=Exit.INVALID_FILE,
+        hint="--app MODULE:app names a variable of a module here or of an installed package",
+    )
 
 
 def _look_in_this_folder() -> None:
