@@ -34,7 +34,7 @@ class Request:
         ),
     ] = ()
     at: Annotated[
-        Instant | None, Parameter(help="Not before this time; now if it has passed, with a word.")
+        Instant | None, Parameter(help="Not before this time; one that has passed means now.")
     ] = None
     priority: Annotated[WholeNumber | None, Parameter(help="0 to 9; 9 goes first.")] = None
     key: Annotated[

@@ -39,8 +39,8 @@ from rota.store.rows import (
     session_from,
     token_from,
 )
-from rota.store.script import Query, Script, query
-from rota.store.scripts.backfilling import with_backfills
+from rota.store.script import Query, Row, Script, query
+from rota.store.scripts.backfilling import with_backfills, without_answer
 from rota.store.scripts.offers import used_by
 
 _MAX_SESSIONS = 1_000
@@ -149,25 +149,24 @@ def ledger(job: JobId, since: datetime, until: datetime, limit: int) -> Script[l
     runs = yield query("select_ledger_runs", **bounds)
     served = yield from served_pools()
     stretches = yield query("select_unanswered", **bounds)
-    entries = [
-        LedgerEntry(
-            instant(r["due_at"]),
-            instant(r["due_at"]),
-            1,
-            seen_state(RunState(r["state"]), is_served=r["pool"] in served),
-            r["cause"],
-            RunId(r["id"]),
-        )
-        for r in runs
-    ]
+    entries = [_answered_by(run, served) for run in runs]
     entries += [
         LedgerEntry(
             instant(s["first"]), instant(s["last"]), s["count"], s["state"], s["cause"], None
         )
         for s in stretches
     ]
+    backfilled = yield query("select_backfilled_due_times", **bounds)
+    entries += without_answer(entries, [_answered_by(run, served) for run in backfilled])
     entries = sorted(entries, key=lambda entry: entry.first)[:limit]
     return (yield from with_backfills(job, entries))
+
+
+def _answered_by(run: Row, served: Collection[str]) -> LedgerEntry:
+    """A due time that has a run."""
+    due_at = instant(run["due_at"])
+    state = seen_state(RunState(run["state"]), is_served=run["pool"] in served)
+    return LedgerEntry(due_at, due_at, 1, state, run["cause"], RunId(run["id"]))
 
 
 def runs(wanted: RunQuery) -> Script[list[Run]]:
