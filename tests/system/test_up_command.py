@@ -56,8 +56,8 @@ def test_log_in_a_pipe_is_for_programs(home: Path) -> None:
 def test_app_that_is_not_there_is_told_before_anything_is_said_to_be_up(home: Path) -> None:
     ended = run_rota("up", "--app", "nosuch:app", environ=environment(home))
 
-    assert ended.returncode == 6
+    assert ended.returncode == 2
     assert ended.stdout == ""
     assert ended.stderr.splitlines()[0] == (
-        "rota: nosuch:app cannot be used: ModuleNotFoundError: No module named 'nosuch'"
+        "rota: the app nosuch:app cannot be loaded: ModuleNotFoundError: No module named 'nosuch'"
     )

@@ -90,6 +90,7 @@ def _items(source: NamedText, folder: Path) -> Iterator[Mapping[str, object]]:
             raise FileRefused(found.label, error.message, error.problems) from error
 
 
+_HINT = "--app MODULE:app names a variable of a module here or of an installed package"
 _LOAD = "import sys; from rota.sdk.app import load_app; load_app(sys.argv[1])"
 _LOAD_SECONDS = 60  # as long as a worker waits for it
 
@@ -102,12 +103,16 @@ def read_app(reference: str) -> NamedText:
         text = json.dumps({"set": app.name, "jobs": app.documents()})
     except Exception as error:
         told = traceback.format_exception_only(error)[-1].strip()
-        raise _unusable(reference, told) from error
+        raise CommandFailed(
+            f"{reference} cannot be used: {told}",
+            code=Exit.INVALID_FILE,
+            hint=_HINT,
+        ) from error
     return NamedText(reference, app.name, text, has_lines=False)
 
 
 def require_app(reference: str) -> None:
-    """Fail as `read_app` does, in another process: a server does not import the user's modules."""
+    """Import an app in another process, to see whether a worker could: a server never does."""
     try:
         ended = subprocess.run(
             [sys.executable, "-c", _LOAD, reference],
@@ -120,18 +125,15 @@ def require_app(reference: str) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise _unusable(reference, f"importing it takes over {_LOAD_SECONDS} s") from None
+        raise _unloadable(reference, f"importing it takes over {_LOAD_SECONDS} s") from None
     if ended.returncode != 0:
         told = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
-        raise _unusable(reference, told[-1])
+        raise _unloadable(reference, told[-1])
 
 
-def _unusable(reference: str, told: str) -> CommandFailed:
-    return CommandFailed(
-        f"{reference} cannot be used: {told}",
-        code=Exit.INVALID_FILE,
-        hint="--app MODULE:app names a variable of a module here or of an installed package",
-    )
+def _unloadable(reference: str, told: str) -> CommandFailed:
+    message = f"the app {reference} cannot be loaded: {told}"
+    return CommandFailed(message, code=Exit.USAGE, hint=_HINT)
 
 
 def _look_in_this_folder() -> None:
