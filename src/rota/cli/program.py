@@ -174,7 +174,7 @@ def _obey(words: Sequence[str]) -> int:
 def _with_standard_input(words: Sequence[str]) -> list[str]:
     """The words with each lone `-` behind `--`: anywhere else the parser takes it for an option.
 
-    What completion scripts send is left as it was typed.
+    It is read after the files that are named. What completion scripts send is left as it was typed.
     """
     if words[0] == _COMPLETE:
         return list(words)
