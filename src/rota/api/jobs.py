@@ -24,6 +24,7 @@ JobStatus = Annotated[
         "paused",
         "disabled",
         "finished",
+        "deleted",
         "on demand",
     ),
 ]

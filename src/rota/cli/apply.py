@@ -127,11 +127,7 @@ _AS_WRITTEN = Choices()
 
 @app.default
 def apply(
-    file: Annotated[
-        tuple[Path, ...], Parameter(name="FILE…", help="Job files; - is standard input.")
-    ] = (),
-    /,
-    *,
+    *file: Annotated[Path, Parameter(name="FILE…", help="Job files; - is standard input.")],
     app: Annotated[
         str | None, Parameter(metavar="MODULE:APP", help="App whose Python functions are jobs.")
     ] = None,
@@ -240,7 +236,7 @@ def _tell_next(
         terminal.tell("no changes")
         return
     command = ["rota apply"]
-    command += [each.label if each.has_lines else f"--app {each.label}" for each in sources]
+    command += [each.argument if each.has_lines else f"--app {each.label}" for each in sources]
     command += ["--prune"] if choices.prune else []
     command += [f"--if-match {plans[0].value.etag}"] if len(plans) == 1 else []
     terminal.tell(f"{counted(changed, 'change')}. Apply with: {inert(' '.join(command))}")
@@ -270,10 +266,12 @@ def _printed_as_data(remote: Remote, plans: list[Answered[Plan]]) -> bool:
     return True
 
 
-Files = Annotated[tuple[Path, ...], Parameter(name="FILE…", help="Job files; - is standard input.")]
+File = Annotated[
+    Path, Parameter(name="FILE…", required=True, help="Job files; - is standard input.")
+]
 
 
-def validate(file: Files, /, *, display: Display = DISPLAY) -> Exit:
+def validate(*file: File, display: Display = DISPLAY) -> Exit:
     """Check job files; every problem is told with its line and column."""
     checked = []
     for path in file:

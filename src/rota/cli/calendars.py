@@ -15,7 +15,15 @@ from rota.cli.exits import CommandFailed, Exit
 from rota.cli.failures import FileRefused
 from rota.cli.files import NamedText, read_text
 from rota.cli.options import DESTROYING, REMOTE, WRITING, AtMost, Destroying, Remote, Writing
-from rota.cli.printing import Column, ListView, print_list, print_one, write_change, write_pairs
+from rota.cli.printing import (
+    Column,
+    ListView,
+    exit_of_change,
+    print_list,
+    print_one,
+    write_change,
+    write_pairs,
+)
 from rota.cli.references import complete_calendars
 from rota.cli.terminal import Terminal, inert
 from rota.sdk import calendar_calls
@@ -111,7 +119,7 @@ def set_(
         str | None, Parameter(help="Only if it is still the one with this etag.")
     ] = None,
     writing: Writing = WRITING,
-) -> None:
+) -> Exit:
     """Create a calendar from a file, or change it.
 
     Jobs that use it follow it from their next due time on; a run that already waits for the end
@@ -131,6 +139,7 @@ def set_(
         name=lambda change: change.name,
         page=lambda terminal, change: write_change(terminal, f"calendar {change.name}", change),
     )
+    return exit_of_change(change.value)
 
 
 @app.command
@@ -141,8 +150,7 @@ def delete(calendar: Name, /, *, destroying: Destroying = DESTROYING) -> None:
         found = client.get_calendar(calendar)
         if destroying.dry_run:
             users = f"; used by {', '.join(found.used_by)}" if found.used_by else ""
-            terminal.tell(inert(f"would delete calendar {found.name}{users}"))
-            return
+            destroying.rehearse(f"would delete calendar {found.name}{users}")
         question = f"delete calendar {inert(found.name)}?"
         terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
         client.delete_calendar(found.name, if_match=found.etag or None)

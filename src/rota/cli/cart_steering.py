@@ -32,8 +32,8 @@ def pause(cart: CartReference, /, *, writing: Writing = WRITING) -> None:
     """Start nothing more of a cart; what is running goes on to its end."""
     with writing.connect() as client:
         found = find_cart(client, cart)
-        if not _is_rehearsed(writing, found, "pause"):
-            _steer(writing, client, cart_calls.pause_cart(found.id))
+        _rehearse(writing, found, "pause", changes=found.state != "PAUSED")
+        _steer(writing, client, cart_calls.pause_cart(found.id))
 
 
 def resume(
@@ -49,9 +49,10 @@ def resume(
     with writing.connect() as client:
         found = find_cart(client, cart)
         how = "" if allow is None else f", so that {allow} may fail"
-        if not _is_rehearsed(writing, found, "resume", how):
-            share = None if allow is None else _share(allow)
-            _steer(writing, client, cart_calls.resume_cart(found.id, allow=share))
+        changes = found.state == "PAUSED" or allow is not None
+        _rehearse(writing, found, "resume", how, changes=changes)
+        share = None if allow is None else _share(allow)
+        _steer(writing, client, cart_calls.resume_cart(found.id, allow=share))
 
 
 def approve(
@@ -70,9 +71,9 @@ def approve(
         if wave is None and found.gate is not None:
             wave = found.gate.wave
         name = "the next wave" if wave is None else f"wave {wave}"
-        if not _is_rehearsed(writing, found, f"approve {name} of"):
-            page = partial(_write_approved, wave=name)
-            _steer(writing, client, cart_calls.approve_cart(found.id, wave=wave), page)
+        _rehearse(writing, found, f"approve {name} of")
+        page = partial(_write_approved, wave=name)
+        _steer(writing, client, cart_calls.approve_cart(found.id, wave=wave), page)
 
 
 def cancel(
@@ -90,8 +91,7 @@ def cancel(
         left = found.pending + found.open
         running = "goes on to its end" if let_running_finish else "is stopped"
         how = f": {counted(left, 'item')} not ended, what runs {running}"
-        if _is_rehearsed(destroying, found, "cancel", how):
-            return
+        _rehearse(destroying, found, "cancel", how)
         if left > MANY:
             question = f"cancel {found.id} with {left:,} items that have not ended?"
             destroying.terminal().confirm(
@@ -154,8 +154,8 @@ def retry(
         found = find_cart(client, cart)
         items = _most_meant(client, found, selection)
         most = f"up to {counted(items, 'item')}" if items <= MANY else f"more than {MANY} items"
-        if _is_rehearsed(destroying, found, f"retry {most} ({selection.in_words}) of"):
-            return
+        what = f"retry {most} ({selection.in_words}) of"
+        _rehearse(destroying, found, what, changes=items > 0)
         if items > MANY:
             question = f"run {most} of {found.id} once more?"
             destroying.terminal().confirm(
@@ -230,8 +230,7 @@ def edit(
         raise CommandFailed("say what is to be different", code=Exit.USAGE, hint=hint)
     with writing.connect() as client:
         found = find_cart(client, cart)
-        if _is_rehearsed(writing, found, f"change ({changes.in_words})"):
-            return
+        _rehearse(writing, found, f"change ({changes.in_words})")
         call = cart_calls.edit_cart(
             found.id,
             max_parallel=changes.max_parallel,
@@ -245,13 +244,13 @@ def edit(
 VERBS = (pause, resume, approve, cancel, retry, edit)
 
 
-def _is_rehearsed(writing: Writing, cart: CartDetail, what: str, how: str = "") -> bool:
-    """Whether nothing is to be done but to say what would be."""
+def _rehearse(
+    writing: Writing, cart: CartDetail, what: str, how: str = "", *, changes: bool = True
+) -> None:
+    """With `--dry-run`, end the command here with what it would do."""
     if writing.dry_run:
-        writing.terminal().tell(
-            inert(f"would {what} {cart.id} ({cart.name}), {cart.state.lower()} now{how}")
-        )
-    return writing.dry_run
+        would = f"would {what} {cart.id} ({cart.name}), {cart.state.lower()} now{how}"
+        writing.rehearse(would, changes=changes)
 
 
 def _write_state(terminal: Terminal, cart: CommandedCart) -> None:

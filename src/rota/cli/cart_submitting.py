@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from rota.cli import times
 from rota.cli.asking import Answered, ask
 from rota.cli.cart_views import plan_lines, write_planned
 from rota.cli.cart_watching import watch
-from rota.cli.exits import CommandFailed, Exit
+from rota.cli.exits import CommandFailed, Exit, Rehearsed
 from rota.cli.failures import FileRefused, counted
 from rota.cli.files import NamedText, nearest_file, read_text
 from rota.cli.options import Destroying, Duration, Format, Instant, Remote
@@ -78,7 +78,7 @@ class CartInFile:
     """A cart that this machine reads, once: what is planned and agreed to is what is sent."""
 
     wanted: Wanted
-    file: str  # how messages call the job file
+    file: str  # how a command line names the job file
     label: str  # how they call the file that has the items
     document: Mapping[str, Any]  # the cart, without its items
     items: Sequence[cart_calls.Item]
@@ -110,13 +110,14 @@ class CartInFile:
     def _refuse_unknown_job(self, client: Client) -> None:
         """Say that a job has to be applied first, rather than what is wrong with each item."""
         for name in sorted(self.jobs)[:_MOST_LOOKED_UP]:
-            with suppress(errors.NotFound):
+            try:
                 client.get_job(name)
-                continue
-            hint = "rota job list shows those there are"
-            if name in self.defined:
-                hint = f"submit applies no jobs; define it first: rota apply {self.file}"
-            raise CommandFailed(f"there is no job {name}", code=Exit.NOT_FOUND, hint=hint)
+            except errors.NotFound as error:
+                hint = error.hint
+                if name in self.defined:
+                    hint = f"submit applies no jobs; define it first: rota apply {self.file}"
+                message = f"there is no job {name}"
+                raise CommandFailed(message, code=Exit.NOT_FOUND, hint=hint) from error
 
 
 CartSource: TypeAlias = AppliedCart | CartInFile
@@ -148,7 +149,7 @@ def _from_file(wanted: Wanted, project: str | None) -> CartInFile:
         items, jobs = _encoded(found)
     return CartInFile(
         wanted=wanted,
-        file=text.label,
+        file=text.argument,
         label=label,
         document=found.document,
         items=items,
@@ -183,7 +184,7 @@ def _encoded(cart: CartFile) -> tuple[list[cart_calls.Item], set[str]]:
 def _note(text: NamedText, is_scheduled: bool) -> str:
     if not is_scheduled:
         return ""
-    return f"its schedule is left aside: rota apply {text.label} lets it start by itself"
+    return f"its schedule is left aside: rota apply {text.argument} lets it start by itself"
 
 
 @contextmanager
@@ -281,7 +282,7 @@ def submit_cart(cart: str, choices: Submission, options: Destroying) -> Exit:
             terminal.tell(source.note)
         if options.dry_run:
             _tell_plan(terminal, source.plan(client).value)
-            return Exit.DONE
+            raise Rehearsed(changes=True)
         was_asked = _has_consent(terminal, client, source, options)
         submitted = source.submit(client)
         if choices.watch or (was_asked and _is_watched(choices, options)):

@@ -22,7 +22,7 @@ from rota.cli.cart_submitting import (
 from rota.cli.cart_views import CARTS, ITEMS, plan_lines, write_cart
 from rota.cli.cart_watching import watch as watch_cart
 from rota.cli.events import EVENTS
-from rota.cli.exits import Exit
+from rota.cli.exits import Exit, Rehearsed
 from rota.cli.failures import counted
 from rota.cli.options import DESTROYING, REMOTE, AtMost, Destroying, Duration, Format, Remote
 from rota.cli.printing import Column, ListView, print_list, print_one
@@ -63,8 +63,7 @@ def delete(
     with destroying.connect() as client:
         found = client.get_cart_template(cart)
         if destroying.dry_run:
-            terminal.tell(inert(f"would delete the definition of cart {found.name}"))
-            return
+            destroying.rehearse(f"would delete the definition of cart {found.name}")
         question = f"delete the definition of cart {inert(found.name)}?"
         terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
         client.delete_cart_template(found.name, if_match=found.etag or None)
@@ -82,7 +81,7 @@ def rollback(cart: CartReference, /, *, destroying: Destroying = DESTROYING) -> 
         if found.state == "PAUSED":
             terminal.tell(f"{found.id} is paused; this cancels it")
         if destroying.dry_run:
-            return
+            raise Rehearsed(changes=plan.items > 0)
         question = f"roll back {counted(plan.items, 'item')} of {found.id} ({inert(found.name)})?"
         terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
         undoing = ask(client, cart_template_calls.rollback_cart(found.id))

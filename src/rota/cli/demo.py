@@ -80,8 +80,7 @@ def demo(
     with options.connect() as client:
         _require_own_server(client, options)
         if options.dry_run:
-            options.terminal().tell(f"would apply 4 jobs and submit cart {CART}")
-            return Exit.DONE
+            options.rehearse(f"would apply 4 jobs and submit cart {CART}")
         cart = _fill(client)
         terminal = options.terminal()
         terminal.tell(f"4 jobs, some runs, and cart {cart}: {DATABASES} databases to upgrade")

@@ -56,6 +56,14 @@ class Problem(Protocol):
     def warning(self) -> bool: ...
 
 
+class Rehearsed(Exception):
+    """Ends a command that was only to say what it would do (`--dry-run`)."""
+
+    def __init__(self, *, changes: bool) -> None:
+        super().__init__("nothing was changed")
+        self.code = Exit.CHANGES if changes else Exit.DONE
+
+
 class CommandFailed(Exception):
     """Ends the command: what happened, what to type next, and the exit code."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,8 @@ from rota.cli.exits import CommandFailed, Exit
 from rota.cli.failures import FileRefused
 from rota.sdk.app import load_app
 
-_STANDARD_INPUT = "-"
+STANDARD_INPUT = "-"
+_STANDARD_INPUT_LABEL = "<stdin>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +28,16 @@ class NamedText:
     has_lines: bool = True  # that people can look up
     items: tuple[Mapping[str, object], ...] = ()  # of the files that its carts name
 
+    @property
+    def argument(self) -> str:
+        """How a command line names it."""
+        return STANDARD_INPUT if self.label == _STANDARD_INPUT_LABEL else self.label
+
 
 def read_text(path: Path) -> NamedText:
     """The file's text; a failure that says why it cannot be read."""
-    if str(path) == _STANDARD_INPUT:
-        return NamedText("<stdin>", "stdin", sys.stdin.read())
+    if str(path) == STANDARD_INPUT:
+        return NamedText(_STANDARD_INPUT_LABEL, "stdin", _read_standard_input())
     try:
         return NamedText(str(path), path.stem, path.read_text("utf-8"))
     except FileNotFoundError:
@@ -40,6 +47,15 @@ def read_text(path: Path) -> NamedText:
         raise CommandFailed(f"{path}: {error.strerror}", code=Exit.INVALID_FILE) from error
     except UnicodeDecodeError:
         message = f"{path} is not UTF-8 text"
+        raise CommandFailed(message, code=Exit.INVALID_FILE) from None
+
+
+def _read_standard_input() -> str:
+    """Files are UTF-8 whatever the locale says, so this is too."""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError:
+        message = f"{_STANDARD_INPUT_LABEL} is not UTF-8 text"
         raise CommandFailed(message, code=Exit.INVALID_FILE) from None
 
 
@@ -74,6 +90,11 @@ def _items(source: NamedText, folder: Path) -> Iterator[Mapping[str, object]]:
             raise FileRefused(found.label, error.message, error.problems) from error
 
 
+_HINT = "--app MODULE:app names a variable of a module here or of an installed package"
+_LOAD = "import sys; from rota.sdk.app import load_app; load_app(sys.argv[1])"
+_LOAD_SECONDS = 60  # as long as a worker waits for it
+
+
 def read_app(reference: str) -> NamedText:
     """The jobs of `MODULE:app`, in a set that has the app's name."""
     _look_in_this_folder()
@@ -85,9 +106,34 @@ def read_app(reference: str) -> NamedText:
         raise CommandFailed(
             f"{reference} cannot be used: {told}",
             code=Exit.INVALID_FILE,
-            hint="--app MODULE:app names a variable of a module here or of an installed package",
+            hint=_HINT,
         ) from error
     return NamedText(reference, app.name, text, has_lines=False)
+
+
+def require_app(reference: str) -> None:
+    """Import an app in another process, to see whether a worker could: a server never does."""
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", _LOAD, reference],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            timeout=_LOAD_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise _unloadable(reference, f"importing it takes over {_LOAD_SECONDS} s") from None
+    if ended.returncode != 0:
+        told = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
+        raise _unloadable(reference, told[-1])
+
+
+def _unloadable(reference: str, told: str) -> CommandFailed:
+    message = f"the app {reference} cannot be loaded: {told}"
+    return CommandFailed(message, code=Exit.USAGE, hint=_HINT)
 
 
 def _look_in_this_folder() -> None:

@@ -30,7 +30,7 @@ from rota.cli.runs import RUNS
 from rota.cli.terminal import inert
 from rota.cli.triggers import NOW, Range, Request, request_backfill, request_run
 from rota.sdk import calls, limit_calls
-from rota.sdk.answers import MovedJob
+from rota.sdk.answers import JobDetail, MovedJob
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 from rota.sdk.limit_answers import Limit, Resource
@@ -76,6 +76,13 @@ def _resource_document(resource: Resource) -> dict[str, Any]:
 
 
 app = App(name="job", help="List, show, trigger, pause, delete … jobs.")
+
+_IS_ALREADY: Mapping[str, Callable[[JobDetail], bool]] = {
+    "paused": lambda job: job.paused,
+    "resumed": lambda job: not job.paused,
+    "enabled": lambda job: job.enabled,
+    "disabled": lambda job: not job.enabled,
+}
 
 
 @app.command(name="list", usage="rota job list [OPTIONS] [PATTERN]")
@@ -135,7 +142,9 @@ def pause(
     """
     if until is not None and lasting is not None:
         raise CommandFailed("give either --until or --for", code=Exit.USAGE)
-    _change(job, partial(calls.pause_job, until=until, lasting=lasting), "paused", writing)
+    moves_end = until is not None or lasting is not None
+    pausing = partial(calls.pause_job, until=until, lasting=lasting)
+    _change(job, pausing, "paused", writing, always=moves_end)
 
 
 @app.command
@@ -144,9 +153,9 @@ def skip(job: JobReference, /, *, writing: Writing = WRITING) -> None:
     name = job_named(job)
     with writing.connect() as client:
         if writing.dry_run:
-            due = times.due(client.get_job(name).next_at, times.now())
-            writing.terminal().tell(f"would skip the next due time: {due}")
-            return
+            next_at = client.get_job(name).next_at
+            due = times.due(next_at, times.now())
+            writing.rehearse(f"would skip the next due time: {due}", changes=next_at is not None)
         skipped = ask(client, calls.skip_next(name))
     print_one(writing, skipped, name=lambda job: job.name, page=write_skip)
 
@@ -211,12 +220,7 @@ def backfill(job: JobReference, /, *, wanted: Range, remote: Remote = REMOTE) ->
 
 
 @app.command(usage="rota job export [OPTIONS] [JOB…]")
-def export(
-    jobs: JobReferences = (),
-    /,
-    *,
-    remote: Remote = REMOTE,
-) -> None:
+def export(*jobs: JobReferences, remote: Remote = REMOTE) -> None:
     """Print jobs, with what they use, as a job file that `rota apply` reads back.
 
     All jobs if none is named.
@@ -246,8 +250,7 @@ def delete(job: JobReference, /, *, destroying: Destroying = DESTROYING) -> None
             names = ", ".join(map(inert, found.followed_by))
             terminal.tell(f"jobs that come after it will wait for it in vain: {names}")
         if destroying.dry_run:
-            terminal.tell(f"would delete job {inert(found.name)}")
-            return
+            destroying.rehearse(f"would delete job {found.name}")
         terminal.confirm(
             f"delete job {inert(found.name)}?", yes=destroying.yes, otherwise="add --yes to do it"
         )
@@ -255,14 +258,21 @@ def delete(job: JobReference, /, *, destroying: Destroying = DESTROYING) -> None
     terminal.tell(f"deleted job {inert(found.name)}; its history stays")
 
 
-def _change(job: str, change: Callable[[str], Call[MovedJob]], done: str, writing: Writing) -> None:
+def _change(
+    job: str,
+    change: Callable[[str], Call[MovedJob]],
+    done: str,
+    writing: Writing,
+    *,
+    always: bool = False,
+) -> None:
+    """Change the standing of a job; `always`: something changes although it is `done` already."""
     name = job_named(job)
-    terminal = writing.terminal()
     with writing.connect() as client:
         if writing.dry_run:
             found = client.get_job(name)
-            terminal.tell(f"job {inert(found.name)} would be {done}; it is {found.status} now")
-            return
+            would = f"job {found.name} would be {done}; it is {found.status} now"
+            writing.rehearse(would, changes=always or not _IS_ALREADY[done](found))
         changed = ask(client, change(name))
     print_one(
         writing,

@@ -12,6 +12,7 @@ from cyclopts.validators import Number
 
 from rota.cli import times
 from rota.cli.asking import ask, ask_list
+from rota.cli.exits import Exit
 from rota.cli.failures import counted
 from rota.cli.options import (
     DESTROYING,
@@ -24,7 +25,15 @@ from rota.cli.options import (
     WholeNumber,
     Writing,
 )
-from rota.cli.printing import Column, ListView, print_list, print_one, write_change, write_pairs
+from rota.cli.printing import (
+    Column,
+    ListView,
+    exit_of_change,
+    print_list,
+    print_one,
+    write_change,
+    write_pairs,
+)
 from rota.cli.references import complete_limits
 from rota.cli.terminal import Terminal, inert
 from rota.sdk import limit_calls
@@ -207,8 +216,8 @@ def show_declared(remote: Remote, declared: Declared[D], name: str) -> None:
     )
 
 
-def set_declared(writing: Writing, what: str, call: Call[DeclarationChange]) -> None:
-    """Save it and say what that changed."""
+def set_declared(writing: Writing, what: str, call: Call[DeclarationChange]) -> Exit:
+    """Save it and say what that changed, or would change."""
     with writing.connect() as client:
         change = ask(client, call)
     print_one(
@@ -217,25 +226,25 @@ def set_declared(writing: Writing, what: str, call: Call[DeclarationChange]) -> 
         name=lambda change: change.name,
         page=lambda terminal, change: write_change(terminal, what, change),
     )
+    return exit_of_change(change.value)
 
 
 def delete_declared(destroying: Destroying, declared: Declared[D], name: str) -> None:
     with destroying.connect() as client:
         found = ask(client, declared.get(name)).value
         what = f"{declared.word} {found.name}"
-        if is_agreed(destroying, f"delete {what}"):
-            ask(client, declared.delete(found.name))
-            destroying.terminal().tell(f"deleted {inert(what)}")
+        require_consent(destroying, f"delete {what}")
+        ask(client, declared.delete(found.name))
+    destroying.terminal().tell(f"deleted {inert(what)}")
 
 
-def is_agreed(destroying: Destroying, what: str) -> bool:
-    """Whether to do it: not in a rehearsal, and not without somebody's consent."""
-    terminal = destroying.terminal()
+def require_consent(destroying: Destroying, what: str) -> None:
+    """End a rehearsal here, and anything that nobody agrees to."""
     if destroying.dry_run:
-        terminal.tell(inert(f"would {what}"))
-        return False
-    terminal.confirm(inert(f"{what}?"), yes=destroying.yes, otherwise="add --yes to do it")
-    return True
+        destroying.rehearse(f"would {what}")
+    destroying.terminal().confirm(
+        inert(f"{what}?"), yes=destroying.yes, otherwise="add --yes to do it"
+    )
 
 
 app = App(name="limit", help="Rate limits, as token buckets: list, show, set, delete.")
@@ -284,12 +293,12 @@ def set_(
         ),
     ] = None,
     writing: Writing = WRITING,
-) -> None:
+) -> Exit:
     """Create a rate limit, or change it; runs that wait for it follow it at once."""
     call = limit_calls.put_limit(
         name, tokens=tokens, per=per, burst=burst, each=each, plan=writing.dry_run
     )
-    set_declared(writing, f"limit {name}", call)
+    return set_declared(writing, f"limit {name}", call)
 
 
 @app.command

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
-from rota.cli.terminal import Terminal
+from rota.cli.exits import Rehearsed
+from rota.cli.terminal import Terminal, inert
 from rota.sdk.client import Client
 
 if TYPE_CHECKING:
@@ -89,7 +90,15 @@ class Remote(Display):
 class Writing(Remote):
     """A command that changes something."""
 
-    dry_run: Annotated[bool, Parameter(help="Say what would happen, change nothing.")] = False
+    dry_run: Annotated[
+        bool,
+        Parameter(help="Only say what would happen; exit code 20 if something would change."),
+    ] = False
+
+    def rehearse(self, what: str, *, changes: bool = True) -> NoReturn:
+        """Say what `--dry-run` would have done, and end the command; `changes`: anything at all."""
+        self.terminal().tell(inert(what))
+        raise Rehearsed(changes=changes)
 
 
 @Parameter(name="*", group=_SHARED)

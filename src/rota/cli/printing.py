@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from rota.cli.asking import Answered, Listing
+from rota.cli.exits import Exit
 from rota.cli.options import Display, Format
 from rota.cli.terminal import Terminal, inert, inert_json, width_of
 from rota.sdk.calendar_answers import CalendarChange
@@ -162,6 +163,12 @@ _VERBS = {
     ("new", False): "would create",
     ("changed", False): "would change",
 }
+
+
+def exit_of_change(change: CalendarChange | DeclarationChange) -> Exit:
+    """20 for a plan that would change something."""
+    is_planned = not change.applied and change.change != "unchanged"
+    return Exit.CHANGES if is_planned else Exit.DONE
 
 
 def write_change(terminal: Terminal, what: str, change: CalendarChange | DeclarationChange) -> None:

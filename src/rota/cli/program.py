@@ -6,16 +6,26 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import (
+    App,
+    Argument,
+    CoercionError,
+    CycloptsError,
+    MissingArgumentError,
+    Parameter,
+    Token,
+    UnusedCliTokensError,
+)
 
 from rota import __version__
 from rota.cli.commands import COMMANDS
-from rota.cli.exits import CommandFailed, Exit
+from rota.cli.exits import CommandFailed, Exit, Rehearsed
 from rota.cli.failures import exit_of, explain_failure
+from rota.cli.files import STANDARD_INPUT
 from rota.cli.terminal import inert
 from rota.sdk.errors import RotaApiError
 
@@ -47,7 +57,8 @@ class HelpPage:
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: object) -> None:
         if usage:
-            _print(console, f"Usage: {str(usage).strip()}\n")
+            # Arguments that repeat have their ellipsis in the name, and cyclopts adds its own.
+            _print(console, f"Usage: {str(usage).strip().replace('…...', '…')}\n")
 
     def render_description(
         self, console: Console, options: ConsoleOptions, description: object
@@ -93,10 +104,16 @@ def _print(console: Console, text: str) -> None:
 
 
 _COMPLETE = "__complete"  # what completion scripts call
+_END_OF_OPTIONS = "--"
 _BARE = {
     ("worker", "start"): "rota worker",
     ("server", "start"): "rota server",
 }  # verbs that go without saying
+_TYPES: Mapping[object, str] = {
+    bool: "it is a flag and takes none",
+    int: "it is not a whole number",
+    float: "it is not a number",
+}
 _NAMES = frozenset(command.name for command in COMMANDS) | {_COMPLETE}
 
 
@@ -136,10 +153,15 @@ def _obey(words: Sequence[str]) -> int:
         return Exit.USAGE
     try:
         result = build()(
-            words, exit_on_error=False, print_error=False, result_action="return_value"
+            _with_standard_input(words),
+            exit_on_error=False,
+            print_error=False,
+            result_action="return_value",
         )
     except CycloptsError as error:
         return _refuse_usage(error)
+    except Rehearsed as ended:
+        return ended.code
     except (CommandFailed, RotaApiError) as error:
         sys.stdout.flush()
         sys.stderr.write(explain_failure(error))
@@ -147,6 +169,19 @@ def _obey(words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     return int(result or Exit.DONE)
+
+
+def _with_standard_input(words: Sequence[str]) -> list[str]:
+    """The words with each lone `-` behind `--`: anywhere else the parser takes it for an option.
+
+    It is read after the files that are named. What completion scripts send is left as it was typed.
+    """
+    if words[0] == _COMPLETE:
+        return list(words)
+    end = words.index(_END_OF_OPTIONS) if _END_OF_OPTIONS in words else len(words)
+    options = [word for word in words[:end] if word != STANDARD_INPUT]
+    moved = [STANDARD_INPUT] * (end - len(options))
+    return [*options, _END_OF_OPTIONS, *moved, *words[end + 1 :]] if moved else list(words)
 
 
 def _refuse_command(name: str) -> int:
@@ -160,8 +195,24 @@ def _refuse_command(name: str) -> int:
 def _refuse_usage(error: CycloptsError) -> int:
     error.verbose = False
     command = " ".join(["rota", *(error.command_chain or ())])
-    sys.stderr.write(f"rota: {inert(str(error).strip())}\nSee: {inert(command)} --help\n")
+    sys.stderr.write(f"rota: {inert(_usage_words(error))}\nSee: {inert(command)} --help\n")
     return Exit.USAGE
+
+
+def _usage_words(error: CycloptsError) -> str:
+    """What is wrong with the command line; the parser's own words where a user knows them too."""
+    match error:
+        case UnusedCliTokensError():
+            words = ", ".join(f'"{word}"' for word in error.unused_tokens or ())
+            return f"unexpected argument: {words}."
+        case MissingArgumentError(argument=Argument() as argument):
+            is_given = error.keyword is not None
+            return f"{error.keyword} needs a value." if is_given else f"{argument.name} is missing."
+        case CoercionError(msg=None, token=Token() as token) if error.target_type in _TYPES:
+            name = token.keyword or (error.argument.name if error.argument else "")
+            return f'Invalid value "{token.value}" for {name}: {_TYPES[error.target_type]}.'
+        case _:
+            return str(error).strip()
 
 
 def _survive_any_text() -> None:

@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from rota.cli import times
 from rota.cli.asking import ask
 from rota.cli.exits import CommandFailed, Exit
-from rota.cli.limits import is_agreed, set_declared, write_quota
+from rota.cli.limits import require_consent, set_declared, write_quota
 from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Remote, Writing
 from rota.cli.printing import print_one
 from rota.cli.terminal import inert
@@ -86,7 +86,7 @@ def show(*, remote: Remote = REMOTE) -> None:
 
 
 @app.command(name="set")
-def set_(*, changes: Changes = _AS_IT_IS, writing: Writing = WRITING) -> None:
+def set_(*, changes: Changes = _AS_IT_IS, writing: Writing = WRITING) -> Exit:
     """Change the quota of a project; what is not named stays, `unlimited` takes a number away."""
     if changes == _AS_IT_IS:
         hint = "--running, --queued, --runs-per-minute, --output-bytes-per-day or --jobs"
@@ -94,7 +94,7 @@ def set_(*, changes: Changes = _AS_IT_IS, writing: Writing = WRITING) -> None:
     with writing.connect() as client:
         quota = client.get_quota()
     call = limit_calls.put_quota(**changes.of(quota), plan=writing.dry_run)
-    set_declared(writing, f"quota of project {quota.project}", call)
+    return set_declared(writing, f"quota of project {quota.project}", call)
 
 
 @app.command
@@ -102,6 +102,6 @@ def clear(*, destroying: Destroying = DESTROYING) -> None:
     """Let a project have as much as it likes."""
     with destroying.connect() as client:
         project = client.get_quota().project
-        if is_agreed(destroying, f"clear the quota of project {project}"):
-            client.delete_quota()
-            destroying.terminal().tell(f"cleared the quota of project {inert(project)}")
+        require_consent(destroying, f"clear the quota of project {project}")
+        client.delete_quota()
+    destroying.terminal().tell(f"cleared the quota of project {inert(project)}")

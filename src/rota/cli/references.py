@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from rota.cli.exits import CommandFailed, Exit
 from rota.sdk import calendar_calls, calls, cart_calls, limit_calls
-from rota.sdk.answers import Page
+from rota.sdk.answers import Page, Run
 from rota.sdk.cart_answers import CartDetail
 from rota.sdk.client import Client
 from rota.sdk.errors import NotFound, RotaApiError
@@ -70,12 +70,8 @@ JobReference = Annotated[
     str, Parameter(help="Name, id or address of a job.", completer=complete_jobs)
 ]
 JobReferences = Annotated[
-    tuple[str, ...],
-    Parameter(name="JOB…", help="Names, ids or addresses of jobs.", completer=complete_jobs),
-]
-RunReference = Annotated[
     str,
-    Parameter(help="Id of a run, the beginning of one, or its address.", completer=complete_runs),
+    Parameter(name="JOB…", help="Names, ids or addresses of jobs.", completer=complete_jobs),
 ]
 LatestRunReference = Annotated[
     str,
@@ -84,17 +80,32 @@ LatestRunReference = Annotated[
         completer=complete_runs,
     ),
 ]
-ActiveRunReference = Annotated[
+EndedRunReference = Annotated[
     str,
     Parameter(
-        help="Id of a run, the beginning of one, its address, or a job with one active run.",
+        help="Id of a run, the beginning of one, its address, or a job for its newest that ended.",
+        completer=complete_runs,
+    ),
+]
+UnknownRunReference = Annotated[
+    str,
+    Parameter(
+        help="Id of a run, the beginning of one, its address, or a job with one unknown run.",
+        completer=complete_runs,
+    ),
+]
+WaitingRunReference = Annotated[
+    str,
+    Parameter(
+        help="Id of a run, the beginning of one, its address, or a job with one run that waits.",
         completer=complete_runs,
     ),
 ]
 ActiveRunReferences = Annotated[
-    tuple[str, ...],
+    str,
     Parameter(
         name="RUN…",
+        required=True,
         help="Ids or addresses of runs, or names of jobs with one active run.",
         completer=complete_runs,
     ),
@@ -111,6 +122,8 @@ CartReference = Annotated[
 _WHOLE_RUN_ID = re.compile(r"r_[0-9a-z]{24}")
 _UNMISTAKABLE = ("r_", "http://", "https://", "/")  # how nothing but a run is named
 _SHOWN = 10
+WAITING = ("scheduled", "blocked", "queued")
+_ACTIVE = (*WAITING, "claimed", "processing", "unknown")
 
 
 def job_named(reference: str) -> str:
@@ -140,46 +153,70 @@ def find_cart(client: Client, reference: str) -> CartDetail:
 
 def run_or_latest(client: Client, reference: str) -> str:
     """The id of a run, or of the newest run of the job of that name."""
-    return _run_or(_latest_run, client, reference)
+    return _run_or(lambda newest: newest, client, reference)
+
+
+def run_or_ended(client: Client, reference: str) -> str:
+    """The id of a run, or of the newest run of the job of that name that has ended."""
+
+    def newest_ended(newest: Run) -> Run:
+        if newest.is_final:
+            return newest
+        history = client.each(calls.get_history(newest.job_id))
+        ended = next((run for run in history if run.is_final), None)
+        if ended is None:
+            hint = f"rota run watch {newest.id}"
+            raise NotFound(f"no run of job {newest.job} has ended yet", hint=hint)
+        return ended
+
+    return _run_or(newest_ended, client, reference)
 
 
 def active_run(client: Client, reference: str) -> str:
     """The id of a run, or of the only active run of the job of that name."""
-    return _run_or(_only_active_run, client, reference)
+    return _run_or(lambda newest: _only(client, newest, "active", _ACTIVE), client, reference)
 
 
-def _run_or(run_of_job: Callable[[Client, str], str], client: Client, reference: str) -> str:
+def waiting_run(client: Client, reference: str) -> str:
+    """The id of a run, or of the only run of the job of that name that waits."""
+    return _run_or(lambda newest: _only(client, newest, "waiting", WAITING), client, reference)
+
+
+def unknown_run(client: Client, reference: str) -> str:
+    """The id of a run, or of the only unknown run of the job of that name."""
+    return _run_or(lambda newest: _only(client, newest, "unknown", ["unknown"]), client, reference)
+
+
+def _run_or(run_of_job: Callable[[Run], Run], client: Client, reference: str) -> str:
+    """The run of that id; else the one that is meant by its job, which has this newest run."""
     try:
         return run_id(client, reference)
     except NotFound as error:
         no_such_run = error
+    job = job_named(reference)
     try:
-        job = client.get_job(job_named(reference)).name
-    except NotFound:
+        history = client.get_history(job, limit=1)
+    except NotFound as error:
         if reference.startswith(_UNMISTAKABLE):
             raise no_such_run from None
-        hint = "rota job list and rota run list show them"
-        raise NotFound(f"no job or run named {reference}", hint=hint) from None
-    return run_of_job(client, job)
-
-
-def _latest_run(client: Client, job: str) -> str:
-    history = client.get_history(job, limit=1)
+        raise NotFound(f"no job or run named {reference}", hint=error.hint) from None
     if not history.items:
         raise NotFound(f"job {job} has never run", hint=f"rota trigger {job}")
-    return history.items[0].id
+    return run_of_job(history.items[0]).id
 
 
-def _only_active_run(client: Client, job: str) -> str:
-    page = client.list_runs(job=job, active=True, limit=_SHOWN)
-    match [run.id for run in page.items]:
+def _only(client: Client, newest: Run, word: str, states: Sequence[str]) -> Run:
+    """The only run of a job in these states: to steer one of several would be a guess."""
+    page = client.list_runs(job=newest.job, state=",".join(states), limit=_SHOWN)
+    match [run for run in page.items if run.job_id == newest.job_id]:
         case []:
-            raise NotFound(f"job {job} has no active run", hint="rota ps lists what is active")
+            hint = f"its newest run is {newest.id}, {newest.state.lower()}"
+            raise NotFound(f"job {newest.job} has no {word} run", hint=hint)
         case [only]:
             return only
         case several:
-            named = ", ".join(several) + (" …" if page.next_cursor else "")
-            message = f"job {job} has several active runs: {named}"
+            named = ", ".join(run.id for run in several) + (" …" if page.next_cursor else "")
+            message = f"job {newest.job} has several {word} runs: {named}"
             raise CommandFailed(message, code=Exit.USAGE, hint="name the runs that are meant")
 
 

@@ -67,7 +67,7 @@ def set_(
     mutex: Annotated[bool, Parameter(help="One run has it at a time.")] = False,
     read_write: Annotated[bool, Parameter(help="Many runs read, or one writes.")] = False,
     writing: Writing = WRITING,
-) -> None:
+) -> Exit:
     """Create a named resource, or change it; runs that wait for it follow it at once."""
     if (total is not None) + mutex + read_write != 1:
         raise CommandFailed(
@@ -77,7 +77,7 @@ def set_(
         )
     kind: limit_calls.Kind = "mutex" if mutex else "read_write" if read_write else "counted"
     call = limit_calls.put_resource(name, total=total, kind=kind, plan=writing.dry_run)
-    set_declared(writing, f"resource {name}", call)
+    return set_declared(writing, f"resource {name}", call)
 
 
 @app.command

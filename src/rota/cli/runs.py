@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from rota.cli import times
 from rota.cli.asking import ask, ask_list
-from rota.cli.exits import Exit
+from rota.cli.exits import Exit, Rehearsed
 from rota.cli.failures import counted
 from rota.cli.logs import logs
 from rota.cli.options import (
@@ -27,13 +27,17 @@ from rota.cli.options import (
 )
 from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs, write_table
 from rota.cli.references import (
-    ActiveRunReference,
+    WAITING,
     ActiveRunReferences,
+    EndedRunReference,
     LatestRunReference,
-    RunReference,
+    UnknownRunReference,
+    WaitingRunReference,
     active_run,
-    run_id,
+    run_or_ended,
     run_or_latest,
+    unknown_run,
+    waiting_run,
 )
 from rota.cli.terminal import MANY, Terminal
 from rota.cli.watching import step_line
@@ -45,24 +49,24 @@ from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 
 
-def hold(run: ActiveRunReference, /, *, writing: Writing = WRITING) -> None:
+def hold(run: WaitingRunReference, /, *, writing: Writing = WRITING) -> None:
     """Keep a run that waits from starting until it is released."""
     with writing.connect() as client:
-        found = active_run(client, run)
-        if not _is_rehearsed(writing, client, found, "hold"):
-            _steer(writing, client, steering_calls.hold_run(found))
+        found = waiting_run(client, run)
+        _rehearse(writing, client, found, "hold")
+        _steer(writing, client, steering_calls.hold_run(found))
 
 
-def release(run: ActiveRunReference, /, *, writing: Writing = WRITING) -> None:
+def release(run: WaitingRunReference, /, *, writing: Writing = WRITING) -> None:
     """End a hold: the run waits again like any other."""
     with writing.connect() as client:
-        found = active_run(client, run)
-        if not _is_rehearsed(writing, client, found, "release"):
-            _steer(writing, client, steering_calls.release_run(found))
+        found = waiting_run(client, run)
+        _rehearse(writing, client, found, "release")
+        _steer(writing, client, steering_calls.release_run(found))
 
 
 def reprioritise(
-    run: ActiveRunReference,
+    run: WaitingRunReference,
     priority: Annotated[
         WholeNumber,
         Parameter(name="PRIORITY", validator=Number(gte=0, lte=9), help="0 to 9; 9 goes first."),
@@ -73,20 +77,19 @@ def reprioritise(
 ) -> None:
     """Give a run that waits another priority."""
     with writing.connect() as client:
-        found = active_run(client, run)
-        if not _is_rehearsed(writing, client, found, f"give priority {priority} to"):
-            _steer(writing, client, steering_calls.reprioritise_run(found, priority))
+        found = waiting_run(client, run)
+        _rehearse(writing, client, found, f"give priority {priority} to")
+        _steer(writing, client, steering_calls.reprioritise_run(found, priority))
 
 
 VERBS = (hold, release, reprioritise)
 
 
-def _is_rehearsed(writing: Writing, client: Client, run: str, what: str) -> bool:
-    """Whether nothing is to be done but to say what would be."""
+def _rehearse(writing: Writing, client: Client, run: str, what: str) -> None:
+    """With `--dry-run`, end the command here with what it would do."""
     if writing.dry_run:
         state = client.get_run(run).state.lower()
-        writing.terminal().tell(f"would {what} {run}, {state} now")
-    return writing.dry_run
+        writing.rehearse(f"would {what} {run}, {state} now", changes=state in WAITING)
 
 
 def _steer(writing: Writing, client: Client, call: Call[Run]) -> None:
@@ -321,15 +324,13 @@ def why(run: LatestRunReference, /, *, remote: Remote = REMOTE) -> None:
 
 
 @app.command
-def cancel(runs: ActiveRunReferences, /, *, destroying: Destroying = DESTROYING) -> None:
+def cancel(*runs: ActiveRunReferences, destroying: Destroying = DESTROYING) -> None:
     """Cancel runs; what is running is asked to stop, then killed after its grace."""
     terminal = destroying.terminal()
     with destroying.connect() as client:
         ids = [active_run(client, run) for run in runs]
         if destroying.dry_run:
-            for each in ids:
-                terminal.tell(f"would cancel {each}, {client.get_run(each).state.lower()} now")
-            return
+            _rehearse_cancel(terminal, [client.get_run(each) for each in ids])
         if len(ids) > MANY:
             question = f"cancel {len(ids):,} runs?"
             terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
@@ -345,9 +346,15 @@ def cancel(runs: ActiveRunReferences, /, *, destroying: Destroying = DESTROYING)
             )
 
 
+def _rehearse_cancel(terminal: Terminal, runs: list[RunDetail]) -> NoReturn:
+    for run in runs:
+        terminal.tell(f"would cancel {run.id}, {run.state.lower()} now")
+    raise Rehearsed(changes=not all(run.is_settled for run in runs))
+
+
 @app.command
 def retry(
-    run: RunReference,
+    run: EndedRunReference,
     /,
     *,
     watch: Annotated[bool, Parameter(name=["--watch", "-w"], help="Follow the new run.")] = False,
@@ -359,11 +366,13 @@ def retry(
     """Run it again: a new run with the same inputs."""
     terminal = writing.terminal()
     with writing.connect() as client:
-        old = run_id(client, run)
+        old = run_or_ended(client, run)
         if writing.dry_run:
-            terminal.tell(f"would retry {old}, {client.get_run(old).state.lower()} now")
-            return Exit.DONE
+            found = client.get_run(old)
+            would = f"would retry {old}, {found.state.lower()} now"
+            writing.rehearse(would, changes=found.is_final)
         new = ask(client, calls.retry_run(old))
+        terminal.tell(f"retrying {old}")
         if watch:
             return watch_run(client, new.value.id, writing, timeout=timeout)
     print_one(
@@ -377,7 +386,7 @@ def retry(
 
 @app.command
 def resolve(
-    run: RunReference,
+    run: UnknownRunReference,
     /,
     *,
     as_: Annotated[
@@ -387,11 +396,11 @@ def resolve(
 ) -> None:
     """Say how an unknown run ended, or that it shall be tried again."""
     with writing.connect() as client:
-        found = run_id(client, run)
+        found = unknown_run(client, run)
         if writing.dry_run:
             state = client.get_run(found).state.lower()
-            writing.terminal().tell(f"would resolve {found} as {as_}; it is {state} now")
-            return
+            would = f"would resolve {found} as {as_}; it is {state} now"
+            writing.rehearse(would, changes=state == "unknown")
         resolved = ask(client, calls.resolve_run(found, as_))
     print_one(
         writing,

@@ -41,8 +41,7 @@ def set_(
 ) -> None:
     """Set the weight of a share: twice the weight is twice the part of a busy pool."""
     if writing.dry_run:
-        writing.terminal().tell(f"would set the weight of {inert(share)} to {weight:g}")
-        return
+        writing.rehearse(f"would set the weight of {share} to {weight:g}")
     with writing.connect() as client:
         saved = ask(client, limit_calls.put_share(share, weight))
     print_one(

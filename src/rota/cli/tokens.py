@@ -143,8 +143,7 @@ def revoke_asked(destroying: Destroying, what: str, revoke: Callable[[Client], o
     """Revoke a token once somebody has said yes."""
     terminal = destroying.terminal()
     if destroying.dry_run:
-        terminal.tell(f"would revoke {what}")
-        return
+        destroying.rehearse(f"would revoke {what}")
     terminal.confirm(f"revoke {what}?", yes=destroying.yes, otherwise="add --yes to do it")
     with destroying.connect() as client:
         revoke(client)

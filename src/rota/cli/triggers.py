@@ -33,7 +33,9 @@ class Request:
             name=["--input", "-i"], metavar="NAME=VALUE", help="An input of the job; repeatable."
         ),
     ] = ()
-    at: Annotated[Instant | None, Parameter(help="Not now but at this time.")] = None
+    at: Annotated[
+        Instant | None, Parameter(help="Not before this time; one that has passed means now.")
+    ] = None
     priority: Annotated[WholeNumber | None, Parameter(help="0 to 9; 9 goes first.")] = None
     key: Annotated[
         str | None,
@@ -57,14 +59,22 @@ def request_run(job: str, request: Request, writing: Writing) -> Exit:
     with writing.connect() as client:
         if writing.dry_run:
             found = client.get_job(job)
-            writing.terminal().tell(f"would trigger job {inert(found.name)} ({found.status})")
-            return Exit.DONE
+            would = f"would trigger job {found.name} ({found.status})"
+            writing.rehearse(would, changes=found.enabled)
         triggered = ask(client, call)
+        if request.at is not None and _starts_at_once(triggered.value):
+            passed = f"{inert(request.at)} has passed: the run starts now"
+            writing.terminal().tell(f"{passed} · rota run cancel {triggered.value.id}")
         if request.watch:
             return watch(client, triggered.value.id, writing, timeout=request.timeout)
     page = partial(_write_triggered, server=client.server.url)
     print_one(writing, triggered, name=lambda run: run.id, page=page)
     return Exit.DONE
+
+
+def _starts_at_once(run: Run) -> bool:
+    """Whether the time it was asked for had passed: the server then takes its own instead."""
+    return run.due_at == run.created_at
 
 
 def _write_triggered(terminal: Terminal, run: Run, server: str) -> None:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rota import __version__
 from rota.cli.exits import Exit
 from rota.cli.failures import FileRefused, told_as_failures
-from rota.cli.files import read_text
+from rota.cli.files import read_text, require_app
 from rota.cli.options import Display, WholeNumber
 from rota.cli.setup import load_settings
 from rota.runtime import foreground
@@ -49,6 +49,8 @@ def up(
         home=home, listen=listen, slots=slots, resources=resources, app=app, log_level=log_level
     )
     _check(apply)
+    if settings.app:
+        require_app(settings.app)
     with told_as_failures():
         foreground.run_machine(settings, apply, lambda running: _greet(settings, running))
     return Exit.DONE

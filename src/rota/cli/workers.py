@@ -271,8 +271,7 @@ def drain(
         return
     terminal = writing.terminal()
     if writing.dry_run:
-        terminal.tell(f"would drain worker {inert(worker)}")
-        return
+        writing.rehearse(f"would drain worker {worker}")
     with writing.connect() as client:
         held = held_by(client.drain_worker(worker).items, worker)
         terminal.tell(f"draining worker {inert(worker)}, which holds {held}")
@@ -286,8 +285,7 @@ def resume(worker: Name, /, *, writing: Writing = WRITING) -> None:
     """Let a drained worker have work again."""
     terminal = writing.terminal()
     if writing.dry_run:
-        terminal.tell(f"would resume worker {inert(worker)}")
-        return
+        writing.rehearse(f"would resume worker {worker}")
     with writing.connect() as client:
         was_drained = is_drained(client.list_workers(all=True).items, worker)
         client.resume_worker(worker)

@@ -125,6 +125,7 @@ class Job:
     last_state: str | None = None  # of the newest run
     last_ended_at: datetime | None = None
     stuck_since: datetime | None = None  # since when runs wait in vain; None: they do not
+    deleted_at: datetime | None = None  # None: it is in service
 
     @property
     def cursor(self) -> datetime | None:

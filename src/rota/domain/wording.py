@@ -41,8 +41,9 @@ def shown(value: object) -> str:
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """A hint with the nearest candidate, or "" when none is near."""
-    near = difflib.get_close_matches(name[:_COMPARED].lower(), candidates, n=1)
-    return f"did you mean {quoted(near[0])}?" if near else ""
+    known = {candidate.lower(): candidate for candidate in candidates}
+    near = difflib.get_close_matches(name[:_COMPARED].lower(), known, n=1)
+    return f"did you mean {quoted(known[near[0]])}?" if near else ""
 
 
 def listed(names: Iterable[str]) -> str:

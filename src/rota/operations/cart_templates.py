@@ -10,6 +10,7 @@ from datetime import datetime
 from rota.domain.carts.definition import CartItem, CartTemplate, ItemsFile, LiveWorkers
 from rota.domain.errors import Invalid, NotFound
 from rota.domain.jobfile import read_cart, read_job
+from rota.domain.wording import did_you_mean
 from rota.operations import carts
 from rota.operations.backends import Backends
 from rota.operations.carts import CartPlan, CartRequest, each
@@ -38,9 +39,14 @@ async def find_template(backends: Backends, name: str, *, project: str = "defaul
         raise NotFound(
             f"no cart is defined as {name!r} in project {project}",
             code="template_not_found",
-            hint="rota apply defines the carts of a job file",
+            hint=await _nearest(backends, name, project),
         )
     return found[0]
+
+
+async def _nearest(backends: Backends, name: str, project: str) -> str:
+    known = [template.name for template in await backends.store.templates(project)]
+    return did_you_mean(name, known) or "rota apply defines the carts of a job file"
 
 
 def words_if_readable(template: Template) -> str:

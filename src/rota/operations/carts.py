@@ -31,7 +31,7 @@ from rota.domain.job import Job, rules_of
 from rota.domain.jobfile import read_job
 from rota.domain.jobfile.carts import Reference, Referred, unknown_references
 from rota.domain.shape import shape_of, unmet
-from rota.domain.wording import quoted
+from rota.domain.wording import did_you_mean, quoted
 from rota.operations.backends import Backends
 from rota.operations.calendars import blackouts_of
 from rota.operations.definitions import find_job, require_runnable
@@ -150,6 +150,7 @@ async def _capacity(backends: Backends, jobs: Sequence[ItemJob]) -> tuple[int | 
 _CHUNK = 2_000  # items in one transaction
 _LATE = timedelta(minutes=1)  # that a request may be on its way
 _AMBIGUOUS_SHOWN = 5
+_COMPARED = 200  # of the newest carts, to find the one that was meant
 WAVES_LOOKED_AT = 1_000  # to tell how long a cart will take
 
 
@@ -330,7 +331,8 @@ async def find_cart(backends: Backends, cart: str, *, project: str = "default") 
     if not found:
         found = await store.carts(CartQuery(project, name=cart, limit=1))
     if not found:
-        raise NotFound(f"no cart {cart!r}", code="cart_not_found", hint="rota cart list shows them")
+        hint = await _instead_of(backends, cart, project)
+        raise NotFound(f"no cart {cart!r}", code="cart_not_found", hint=hint)
     if len(found) > 1:
         shown = ", ".join(each.id for each in found)
         raise Conflict(
@@ -339,6 +341,16 @@ async def find_cart(backends: Backends, cart: str, *, project: str = "default") 
             hint="type more of the id",
         )
     return found[0]
+
+
+async def _instead_of(backends: Backends, name: str, project: str) -> str:
+    """What to type instead of a cart that is not there: one that is, or how to start it."""
+    defined = [template.name for template in await backends.store.templates(project)]
+    if name in defined:
+        return f"it was never started; rota cart submit {name}"
+    carts = await backends.store.carts(CartQuery(project, limit=_COMPARED))
+    near = did_you_mean(name, [each.name for each in carts])
+    return near or "rota cart list shows them"
 
 
 async def command(backends: Backends, cart: Cart, what: Command, *, actor: str) -> Commanded:

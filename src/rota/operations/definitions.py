@@ -17,6 +17,7 @@ from rota.domain.jobfile.demands import build_resources
 from rota.domain.jobfile.uses import beyond, refusal_of
 from rota.domain.keys import Declaration
 from rota.domain.spec import DEFAULT_POOL
+from rota.domain.wording import did_you_mean
 from rota.operations.backends import Backends
 from rota.operations.calendars import CalendarChange, plan_calendars
 from rota.operations.differences import Change
@@ -53,6 +54,7 @@ async def despite_firing(change: Callable[[], Awaitable[T]]) -> T:
 
 
 _ALL = 1_000_000
+_COMPARED = 1_000  # names, to find the one that was meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +245,23 @@ def _etag(jobs: Sequence[Job], others: Sequence[str]) -> str:
 
 
 async def find_job(backends: Backends, name_or_id: str, *, project: str = "default") -> Job:
-    """A job by its name or id. `NotFound` names the nearest ones."""
+    """A job by its name or id. `NotFound` names the nearest one."""
+    found = await _job_in_service(backends, name_or_id, project)
+    if found is None:
+        raise await _no_such_job(backends, name_or_id, project)
+    return found
+
+
+async def find_past_job(backends: Backends, name_or_id: str, *, project: str = "default") -> Job:
+    """A job by its name or id, or else the one that was deleted last: its history stays."""
+    found = await _job_in_service(backends, name_or_id, project)
+    found = found or await backends.store.deleted_job(project, name_or_id)
+    if found is None:
+        raise await _no_such_job(backends, name_or_id, project)
+    return found
+
+
+async def _job_in_service(backends: Backends, name_or_id: str, project: str) -> Job | None:
     is_id = name_or_id.startswith("j_")
     query = (
         JobQuery(project=project, ids=[JobId(name_or_id)])
@@ -253,13 +271,19 @@ async def find_job(backends: Backends, name_or_id: str, *, project: str = "defau
     found = await backends.store.jobs(query)
     if not found and is_id:
         found = await backends.store.jobs(JobQuery(project=project, names=[name_or_id]))
-    if not found:
-        raise NotFound(
-            f"no job named {name_or_id!r} in project {project}",
-            code="job_not_found",
-            hint="rota job list shows them",
-        )
-    return found[0]
+    return found[0] if found else None
+
+
+async def _no_such_job(backends: Backends, name: str, project: str) -> NotFound:
+    """With what to type instead."""
+    if deleted := await backends.store.deleted_job(project, name):
+        hint = f"it was deleted; rota job history {deleted.name} shows its runs"
+    else:
+        names = await backends.store.names_of_jobs(project, name, _COMPARED)
+        # Comparing takes milliseconds, and leases are renewed on this loop.
+        near = await asyncio.to_thread(did_you_mean, name, names)
+        hint = near or "rota job list shows them"
+    return NotFound(f"no job named {name!r} in project {project}", code="job_not_found", hint=hint)
 
 
 async def delete(backends: Backends, job: Job, *, actor: str) -> None:

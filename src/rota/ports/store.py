@@ -130,6 +130,14 @@ class JobStore(Protocol):
 
     async def jobs(self, query: JobQuery, /) -> list[Job]: ...
 
+    async def names_of_jobs(self, project: str, like: str, limit: int) -> list[str]:
+        """Names of jobs, those with the same first letter as `like` before the others."""
+        ...
+
+    async def deleted_job(self, project: str, name_or_id: str) -> Job | None:
+        """The job of this name or id that was deleted last; its history outlives it."""
+        ...
+
     async def documents(
         self, refs: Sequence[tuple[JobId, int]]
     ) -> dict[tuple[JobId, int], Mapping[str, Any]]:

@@ -315,7 +315,8 @@ def _server(settings: Settings, environ: Mapping[str, str] | None) -> Iterator[F
         note = json.loads(path.read_text("utf-8"))
         url, pid = str(note["url"]), int(note["pid"])
     except (FileNotFoundError, NotADirectoryError):
-        yield Finding("server", Verdict.OK, "none runs on this data folder")
+        message = "none runs on this data folder, and no ROTA_URL names another"
+        yield Finding("server", Verdict.WARNING, message, "start one with: rota up")
     except (OSError, ValueError, KeyError, TypeError) as error:
         message = f"{path} cannot be read: {error}"
         yield Finding("server", Verdict.WARNING, message, "it is rota up's: start that again")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from datetime import timedelta
 from typing import Protocol, TextIO
 
 import structlog
+from structlog.typing import Processor
 
 from rota.domain.errors import RotaError, Unavailable, first_of
 from rota.ports.clock import Clock
@@ -72,20 +74,30 @@ async def _keep_running(service: Service, clock: Clock) -> None:
 def set_up(level: str = "info", stream: TextIO | None = None) -> None:
     """Send log events to a stream, standard error unless told otherwise."""
     target = stream or sys.stderr
-    renderer: structlog.typing.Processor
-    if target.isatty():
-        renderer = structlog.dev.ConsoleRenderer(pad_event=24)
-    else:
-        renderer = structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
+            *(_for_people() if target.isatty() else _for_programs()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
         logger_factory=structlog.PrintLoggerFactory(target),
         cache_logger_on_first_use=True,
     )
+
+
+def _for_people() -> list[Processor]:
+    """Lines to read at a glance, by the clock on the wall; the renderer shows tracebacks itself."""
+    has_colours = not os.environ.get("NO_COLOR")
+    return [
+        structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
+        structlog.dev.ConsoleRenderer(colors=has_colours, pad_event=24),
+    ]
+
+
+def _for_programs() -> list[Processor]:
+    return [
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(),
+    ]

@@ -92,6 +92,21 @@ def _backfilled(job: JobId, first: int, last: int, limit: int = sys.maxsize) -> 
     return (yield query("backfilled_due_runs", job=job, first=first, last=last, limit=limit))
 
 
+def without_answer(
+    ledger: Sequence[LedgerEntry], backfilled: Sequence[LedgerEntry]
+) -> list[LedgerEntry]:
+    """Those backfilled due times that the schedule never answered: the job was not there yet."""
+    answered = {entry.first for entry in ledger}
+    stretches = sorted((entry.first, entry.last) for entry in ledger if entry.count > 1)
+    firsts = [first for first, _ in stretches]
+
+    def is_answered(due_at: datetime) -> bool:
+        index = bisect_right(firsts, due_at) - 1
+        return due_at in answered or (index >= 0 and due_at <= stretches[index][1])
+
+    return [entry for entry in backfilled if not is_answered(entry.first)]
+
+
 def with_backfills(job: JobId, entries: Sequence[LedgerEntry]) -> Script[list[LedgerEntry]]:
     """Name the runs that made up for entries of a ledger, which are by their first due time."""
     if not entries:

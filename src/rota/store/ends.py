@@ -284,7 +284,9 @@ def _ref(row: Row) -> tuple[str, int]:
 def _decided(now: int, outcome: Outcome, row: Row, rules: RunRules, loss: Loss) -> _End:
     claimed_at = row["claimed_at"]
     started_at = _clamp(outcome.started_at, claimed_at, now)
-    ended_at = _clamp(outcome.ended_at, started_at or claimed_at, now) or now
+    # Both are read from one clock: an estimate that is off moves them, but not their distance.
+    shift = started_at - outcome.started_at if started_at and outcome.ended_at else 0
+    ended_at = _clamp(outcome.ended_at + shift, started_at or claimed_at, now) or now
     ending = _ending(row, outcome, now, loss)
     fraction = stable_fraction(outcome.run, str(outcome.attempt))
     verdict = attempt_ended(ending, rules.retry, rules.max_losses, fraction)

@@ -233,6 +233,16 @@ def find(wanted: JobQuery, /) -> Script[list[Job]]:
     return sorted((job_from(row) for row in rows), key=lambda job: job.name)
 
 
+def names_of_jobs(project: str, like: str, limit: int) -> Script[list[str]]:
+    rows = yield query("names_of_jobs", project=project, like=like, limit=limit)
+    return [row["name"] for row in rows]
+
+
+def deleted_job(project: str, name_or_id: str) -> Script[Job | None]:
+    rows = yield query("deleted_job", project=project, name=name_or_id)
+    return job_from(rows[0]) if rows else None
+
+
 def documents(
     refs: Sequence[tuple[JobId, int]],
 ) -> Script[dict[tuple[JobId, int], Mapping[str, Any]]]:

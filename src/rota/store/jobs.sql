@@ -69,6 +69,24 @@ SELECT * FROM current_job WHERE id = ANY(:ids) AND coalesce(project, '') = :proj
 -- The jobs of these names.
 SELECT * FROM current_job WHERE name = ANY(:names) AND project = :project;
 
+-- name: names_of_jobs
+-- Names of jobs, those with the first letter of another name before the others.
+SELECT name FROM job WHERE project = :project AND deleted_at IS NULL
+ORDER BY CASE WHEN lower(substr(name, 1, 1)) = lower(substr(:like, 1, 1)) THEN 0 ELSE 1 END, name
+LIMIT :limit;
+
+-- name: deleted_job
+-- The job of this name or id that was deleted last; as `current_job` shows those that were not.
+SELECT job.*, job_version.document, job_version.digest, schedule.next_at, schedule.held_from,
+    schedule.anchor, schedule.waits, schedule.answered_to, schedule.version AS schedule_version,
+    (SELECT state FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT 1) AS last_state,
+    (SELECT ended_at FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT 1) AS last_ended_at
+FROM job
+JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
+JOIN schedule ON schedule.job_id = job.id
+WHERE job.project = :project AND (job.name = :name OR job.id = :name) AND job.deleted_at IS NOT NULL
+ORDER BY job.deleted_at DESC LIMIT 1;
+
 -- name: select_jobs_by_calendar
 -- The jobs whose schedules use a calendar.
 SELECT * FROM current_job WHERE id IN (SELECT job_id FROM calendar_use

@@ -110,6 +110,7 @@ def job_from(row: Row) -> Job:
         last_state=row["last_state"],
         last_ended_at=optional_instant(row["last_ended_at"]),
         stuck_since=optional_instant(row["stuck_since"]),
+        deleted_at=optional_instant(row["deleted_at"]),
     )
 
 

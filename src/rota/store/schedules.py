@@ -11,10 +11,10 @@ from rota.domain.job import Job
 from rota.domain.lateness import LONGEST_WAIT, Congestion
 from rota.domain.states import Cause, RunState, seen_state
 from rota.ports.records import DueSchedule, EndedWait, LedgerEntry, Rearmed, Unanswered
-from rota.store.backfills import with_backfills
+from rota.store.backfills import with_backfills, without_answer
 from rota.store.gates import LockGates
 from rota.store.rows import job_from, optional_instant, optional_micros
-from rota.store.script import Many, Script, query
+from rota.store.script import Many, Row, Script, query
 from rota.store.sessions import served_pools
 from rota.store.tx import Tx
 
@@ -148,22 +148,21 @@ def ledger(job: JobId, since: datetime, until: datetime, limit: int) -> Script[l
     runs = yield query("select_ledger_runs", **bounds)
     served = yield from served_pools()
     stretches = yield query("select_unanswered", **bounds)
-    entries = [
-        LedgerEntry(
-            instant(r["due_at"]),
-            instant(r["due_at"]),
-            1,
-            seen_state(RunState(r["state"]), is_served=r["pool"] in served),
-            r["cause"],
-            RunId(r["id"]),
-        )
-        for r in runs
-    ]
+    entries = [_answered_by(run, served) for run in runs]
     entries += [
         LedgerEntry(
             instant(s["first"]), instant(s["last"]), s["count"], s["state"], s["cause"], None
         )
         for s in stretches
     ]
+    backfilled = yield query("select_backfilled_due_times", **bounds)
+    entries += without_answer(entries, [_answered_by(run, served) for run in backfilled])
     entries = sorted(entries, key=lambda entry: entry.first)[:limit]
     return (yield from with_backfills(job, entries))
+
+
+def _answered_by(run: Row, served: Collection[str]) -> LedgerEntry:
+    """A due time that has a run."""
+    due_at = instant(run["due_at"])
+    state = seen_state(RunState(run["state"]), is_served=run["pool"] in served)
+    return LedgerEntry(due_at, due_at, 1, state, run["cause"], RunId(run["id"]))

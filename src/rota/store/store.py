@@ -117,6 +117,8 @@ class SqlStore(Handle):
 
     save_jobs = write(jobs.save)
     move_schedules = write(jobs.move)
+    names_of_jobs = read(jobs.names_of_jobs)
+    deleted_job = read(jobs.deleted_job)
     documents = read(jobs.documents, Urgency.CLAIM)
     start_delays = read(runs.start_delays)
     ledger = read(schedules.ledger)

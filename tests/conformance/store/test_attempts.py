@@ -4,9 +4,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from rota.domain.errors import Conflict, Invalid, NotFound
-from rota.domain.ids import RunId, SessionId
+from rota.domain.ids import RunId, SessionId, micros
 from rota.domain.run import AttemptResult, OutputState
 from rota.domain.spec import Delivery, Retry
 from rota.domain.states import RunState
@@ -276,6 +277,22 @@ class TestFinish:
 
         for run in (await scene.show(work.run), await scene.show(second.run)):
             assert run.started_at == run.ended_at == scene.clock.instant
+
+    async def test_a_worker_whose_clock_is_behind_still_tells_how_long_it_took(
+        self, scene: Scene
+    ) -> None:
+        worker, work = await claimed(scene)
+        began = micros(scene.clock.instant) - 30_000
+        scene.advance(SECOND)
+        step = StepOutcome("Sweep", "completed", exit_code=0, seconds=0.02)
+        report = outcome(work, at=began, steps=(step,))
+
+        await scene.store.finish(worker, [structs.replace(report, ended_at=began + 20_000)])
+
+        run = await scene.show(work.run)
+        assert run.started_at is not None
+        assert run.ended_at is not None
+        assert run.ended_at - run.started_at == timedelta(milliseconds=20)
 
     async def test_a_new_attempt_tells_nothing_of_the_one_before(self, scene: Scene) -> None:
         worker, work = await claimed(scene, retry=Retry(attempts=2))

@@ -384,18 +384,42 @@ class TestHistory:
         assert (entry.state, entry.run) == (RunState.FAILED, scheduled.id)
         assert entry.backfilled_by == (run.id,)
 
-    async def test_a_due_time_that_the_ledger_does_not_have_is_nobody_elses(
+    async def test_a_due_time_that_the_schedule_never_had_gets_an_entry_of_its_own(
         self, scene: Scene
     ) -> None:
         job_id = await scene.job(next_at=scene.clock.instant)
         scheduled = await scene.scheduled_run(job_id)
         later = await scene.scheduled_run(job_id)
         between = scheduled.due_at + (later.due_at - scheduled.due_at) / 2
-        await scene.backfill(job_id, [between])
+        made = await scene.backfill(job_id, [between])
 
         entries = await scene.store.ledger(job_id, scheduled.due_at, scene.clock.instant, 10)
 
-        assert [entry.backfilled_by for entry in entries] == [(), ()]
+        [run] = await scene.backfilled(made.backfill.id)
+        assert [entry.first for entry in entries] == [scheduled.due_at, between, later.due_at]
+        assert [entry.run for entry in entries] == [scheduled.id, run.id, later.id]
+        assert [entry.backfilled_by for entry in entries] == [(), (run.id,), ()]
+
+    async def test_due_times_from_before_the_job_are_in_the_ledger_once_they_were_backfilled(
+        self, scene: Scene
+    ) -> None:
+        due = past(scene, 3)
+        job_id = await scene.job(next_at=scene.clock.instant + MINUTE)
+        worker = await scene.worker()
+        await scene.backfill(job_id, due)
+        for _ in due:
+            await scene.finish(worker, await scene.claim(worker))
+        again = await scene.backfill(job_id, due[:1])
+
+        entries = await scene.store.ledger(job_id, due[0], scene.clock.instant, 10)
+        first_two = await scene.store.ledger(job_id, due[0], scene.clock.instant, 2)
+
+        [newest] = await scene.backfilled(again.backfill.id)
+        assert [entry.first for entry in entries] == due
+        assert [entry.first for entry in first_two] == due[:2]
+        assert entries[0].run == newest.id
+        assert len(entries[0].backfilled_by) == 2
+        assert entries[1].state == RunState.COMPLETED
 
     async def test_a_stretch_of_the_ledger_names_the_newest_that_made_up_for_it(
         self, scene: Scene

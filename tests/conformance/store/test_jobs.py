@@ -269,3 +269,36 @@ async def test_a_job_shows_how_its_newest_run_went(scene: Scene) -> None:
     job = await scene.show_job(job_id)
 
     assert (job.last_state, job.last_ended_at) == ("COMPLETED", scene.clock.instant)
+
+
+async def test_a_deleted_job_is_found_by_its_name_and_id(scene: Scene) -> None:
+    first = await scene.job("backup")
+    await scene.store.save_jobs([], removed=[RemovedJob(first)], actor="editor")
+    scene.advance(MINUTE)
+    second = await scene.job("backup")
+    before = await scene.store.deleted_job("default", "backup")
+    await scene.store.save_jobs([], removed=[RemovedJob(second)], actor="editor")
+
+    by_name = await scene.store.deleted_job("default", "backup")
+    by_id = await scene.store.deleted_job("default", first)
+
+    assert before is not None
+    assert by_name is not None
+    assert by_id is not None
+    assert (before.id, by_name.id, by_id.id) == (first, second, first)
+    assert by_name.deleted_at == scene.clock.instant
+    assert await scene.store.deleted_job("other", "backup") is None
+    assert await scene.store.deleted_job("default", "restore") is None
+
+
+async def test_names_of_jobs_begin_with_those_of_the_same_letter(scene: Scene) -> None:
+    for name in ("alpha", "Beta", "backup", "gamma"):
+        await scene.job(name)
+    gone = await scene.job("bygone")
+    await scene.store.save_jobs([], removed=[RemovedJob(gone)], actor="editor")
+
+    names = await scene.store.names_of_jobs("default", "bckup", 3)
+
+    assert set(names[:2]) == {"Beta", "backup"}
+    assert names[2] == "alpha"
+    assert await scene.store.names_of_jobs("other", "bckup", 3) == []

@@ -42,6 +42,8 @@ BOUNDED = {
     "select_jobs",
     "select_runs",
 }
+# Asked only where a name is not found: deleted jobs have no index of their names.
+RARE = {"deleted_job"}
 # They change many rows at once, each by its key; the small indexes would be read once for each, and
 # so would be all schedules that are due at the same time.
 BATCHES = (
@@ -116,7 +118,7 @@ async def test_keys_and_small_indexes_lead(
 ) -> None:
     scans = {
         name: found
-        for name in sorted(STATEMENTS.keys() - BOUNDED)
+        for name in sorted(STATEMENTS.keys() - BOUNDED - RARE)
         if (found := list(_scans(await _plan(connection, name, mode))))
     }
 

@@ -50,6 +50,11 @@ class Server:
     _loop: asyncio.AbstractEventLoop
     _sessions: list[SessionId] = field(default_factory=list)
 
+    @property
+    def session(self) -> SessionId:
+        """Of the worker that claimed last."""
+        return self._sessions[-1]
+
     def do(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run something on the server's own event loop."""
         return _on(self._loop, coroutine)

@@ -115,3 +115,15 @@ def test_ledger_names_who_made_up_for_a_due_time() -> None:
     assert cause(structs.replace(missed, backfilled_by=("r_2", "r_1"))) == (
         "downtime, backfilled by r_2, r_1"
     )
+
+
+def test_backfilled_due_times_are_in_the_ledger(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+    first = next_hour(rota) - 3 * HOUR
+    backfill(rota, 3)
+
+    entries = rota("job", "ledger", "tidy", "--json").json["items"]
+
+    due = sorted(datetime.fromisoformat(entry["first"]) for entry in entries)
+    assert due == [first, first + HOUR, first + 2 * HOUR]
+    assert all(entry["backfilled_by"] == [entry["run"]] for entry in entries)

@@ -163,3 +163,13 @@ class TestLooking:
         assert first[:3] == ["db-0", "1", "blocked"]  # there is no worker
         shown = [line.split() for line in rota("run", "show", first[3]).lines]
         assert ["cart", cart, "·", "db-0"] in shown
+
+
+@pytest.mark.parametrize("verb", ["show", "watch", "items", "events", "pause", "resume"])
+def test_mistyped_cart_gets_the_nearest_one(rota: Console, server: Server, verb: str) -> None:
+    submit(rota, server)
+
+    ended = rota("cart", verb, "fleeet")
+
+    assert ended.code == 3
+    assert ended.err == "rota: no cart 'fleeet'\n  did you mean \"fleet\"?\n"

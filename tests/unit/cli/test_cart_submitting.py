@@ -210,7 +210,7 @@ class TestSubmitting:
 
         ended = rota("cart", "submit", "fleet.yaml", "--dry-run")
 
-        assert (ended.code, ended.out) == (0, "")
+        assert (ended.code, ended.out) == (20, "")
         assert "3 items · one after another" in ended.err
         assert rota("cart", "list", "-o", "name").lines == []
 

@@ -138,7 +138,7 @@ def test_what_a_breached_cart_did_is_undone_on_consent(
     undone = rota("cart", "rollback", made, "--yes")
 
     assert f"rota cart rollback {made}" in shown.err
-    assert (rehearsed.code, rehearsed.out) == (0, "")
+    assert (rehearsed.code, rehearsed.out) == (20, "")
     assert f"{made} is paused; this cancels it" in rehearsed.err
     assert f"roll back 1 item of {made} (fleet)?" in refused.err
     assert undone.code == 0
@@ -149,3 +149,15 @@ def advance(server: Server, cart: str) -> None:
     """Let the cart do what it can, which a keeper does elsewhere."""
     while server.do(server.backends.store.advance_cart(CartId(cart), None)).has_more:
         pass
+
+
+@pytest.mark.parametrize("verb", ["submit", "plan", "delete"])
+def test_mistyped_definition_gets_the_nearest_one(
+    rota: Console, server: Server, fleet: str, verb: str
+) -> None:
+    rota("apply", fleet)
+
+    ended = rota("cart", verb, "fleeet")
+
+    assert ended.code == 3
+    assert 'did you mean "fleet"?' in ended.err

@@ -288,7 +288,7 @@ def test_deleting_needs_consent(rota: Console, server: Server) -> None:
     rehearsed = rota("job", "delete", "tidy", "--dry-run")
     done = rota("job", "delete", "tidy", "--yes")
 
-    assert (refused.code, rehearsed.code, done.code) == (2, 0, 0)
+    assert (refused.code, rehearsed.code, done.code) == (2, 20, 0)
     assert rota("job", "delete", "tidy", "--yes").code == 3
 
 
@@ -369,3 +369,18 @@ def test_ledger_of_a_new_job_is_empty(rota: Console, server: Server) -> None:
     ended = rota("job", "ledger", "tidy")
 
     assert (ended.code, ended.out) == (0, "")
+
+
+def test_triggering_at_a_time_that_has_passed_says_that_it_starts_now(
+    rota: Console, server: Server
+) -> None:
+    server.define(TIDY)
+
+    past = rota("trigger", "tidy", "--at", "2020-01-01T00:00Z", "-o", "name")
+    coming = rota("trigger", "tidy", "--at", "2099-01-01T00:00Z", "-o", "name")
+
+    assert (past.code, coming.code) == (0, 0)
+    assert past.err == (
+        f"2020-01-01T00:00Z has passed: the run starts now · rota run cancel {past.out}"
+    )
+    assert coming.err == ""

@@ -138,3 +138,26 @@ def test_reader_that_leaves_early_is_no_error() -> None:
     assert ended.stdout == "{\n"
     assert ended.stderr == ""
     assert ended.returncode in {0, 141}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["trigger", "hello", "now"], 'unexpected argument: "now".'),
+        (["trigger"], "JOB is missing."),
+        (["trigger", "hello", "--timeout"], "--timeout needs a value."),
+        (["run", "resolve", "r_1"], "--as is missing."),
+        (["trigger", "hello", "--watch=maybe"], "--watch: it is a flag and takes none."),
+        (["logs", "hello", "--attempt", "one"], '"one" for --attempt: it is not a whole number.'),
+        (["validate", "--json"], "FILE… is missing."),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_refused_command_lines_are_told_in_words_of_users(
+    rota: Console, words: list[str], told: str
+) -> None:
+    ended = rota(*words)
+
+    assert ended.code == 2
+    assert told in ended.err
+    assert not any(word in ended.err for word in ("Token", "parameter", "convert"))

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rota.ports.work import StepOutcome
+from rota.operations import workers
+from rota.ports.work import Fence, StepOutcome
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Printed, Server
 
@@ -337,3 +338,98 @@ def test_a_run_tells_that_its_output_is_still_on_its_worker(rota: Console, serve
 
     assert "  output is still on worker worker-1" in watched.lines
     assert "(pending)" in rota("run", "show", run).out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["trigger", "tiddy"],
+        ["job", "show", "tiddy"],
+        ["job", "history", "tiddy"],
+        ["job", "pause", "tiddy"],
+        ["logs", "tiddy"],
+        ["why", "tiddy"],
+        ["run", "show", "tiddy"],
+        ["run", "cancel", "tiddy"],
+        ["run", "retry", "tiddy"],
+        ["run", "resolve", "tiddy", "--as", "failed"],
+        ["run", "hold", "tiddy"],
+        ["run", "reprioritise", "tiddy", "9"],
+    ],
+    ids=" ".join,
+)
+def test_mistyped_job_gets_the_nearest_one(rota: Console, server: Server, words: list[str]) -> None:
+    server.define(TIDY)
+
+    ended = rota(*words)
+
+    assert ended.code == 3
+    assert 'did you mean "tidy"?' in ended.err
+    assert "r_tiddy" not in ended.err
+
+
+def test_retry_of_a_job_means_its_newest_run_that_ended(rota: Console, server: Server) -> None:
+    old = failed(rota, server)
+
+    rehearsed = rota("run", "retry", "tidy", "--dry-run")
+    ended = rota("run", "retry", "tidy")
+    again = rota("run", "retry", "tidy", "--json")
+
+    assert f"would retry {old}, failed now" in rehearsed.err
+    assert f"retrying {old}" in ended.err
+    assert again.json["retry_of"] == old, "the retry itself still waits"
+
+
+def test_a_job_without_a_run_that_ended_cannot_be_retried(rota: Console, server: Server) -> None:
+    run = triggered(rota, server)
+
+    ended = rota("run", "retry", "tidy")
+
+    assert ended.code == 3
+    assert ended.err == f"rota: no run of job tidy has ended yet\n  rota run watch {run}\n"
+
+
+def unknown(rota: Console, server: Server) -> str:
+    server.define(TIDY.replace("name: tidy,", "name: tidy, delivery: at_most_once,"))
+    run = rota("trigger", "tidy", "-o", "name").out.strip()
+    work = server.claim()
+    server.do(workers.lose(server.backends, server.session, [Fence(work.run, work.attempt)]))
+    return run
+
+
+def test_resolving_a_job_means_its_unknown_run(rota: Console, server: Server) -> None:
+    run = unknown(rota, server)
+
+    ended = rota("run", "resolve", "tidy", "--as", "completed")
+    again = rota("run", "resolve", "tidy", "--as", "completed")
+
+    assert ended.err == f"{run} is completed now\n"
+    assert again.code == 3
+    assert "job tidy has no unknown run" in again.err
+    assert f"its newest run is {run}, completed" in again.err
+
+
+def test_a_job_means_its_run_that_waits_where_only_such_can_be_steered(
+    rota: Console, server: Server
+) -> None:
+    server.define(TIDY.replace("name: tidy,", "name: tidy, max_concurrency: 1,"))
+    rota("trigger", "tidy")
+    server.claim()
+    waiting = rota("trigger", "tidy", "-o", "name").out.strip()
+
+    ended = rota("run", "hold", "tidy")
+
+    assert ended.err.startswith(f"{waiting} is blocked now")
+
+
+def test_history_and_output_of_a_deleted_job_are_found_by_its_name(
+    rota: Console, server: Server
+) -> None:
+    run = failed(rota, server)
+    rota("job", "delete", "tidy", "--yes")
+
+    assert rota("job", "history", "tidy", "-o", "name").lines == [run]
+    assert rota("logs", "tidy").out == "dust\nno water\n"
+    assert rota("run", "show", "tidy", "-o", "name").lines == [run]
+    assert rota("job", "ledger", "tidy").code == 0
+    assert "rota job history tidy" in rota("job", "show", "tidy").err

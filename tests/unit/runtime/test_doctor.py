@@ -59,8 +59,12 @@ def test_server_is_looked_for_where_its_note_says(settings: Settings, listening:
     assert f"answers on {listening} (pid {os.getpid()})" in found.message
 
 
-def test_no_note_means_no_server(settings: Settings) -> None:
-    assert server(settings).message == "none runs on this data folder"
+def test_no_note_means_no_server_and_that_is_not_well(settings: Settings) -> None:
+    found = server(settings)
+
+    assert found.verdict is Verdict.WARNING
+    assert found.message == "none runs on this data folder, and no ROTA_URL names another"
+    assert found.advice == "start one with: rota up"
 
 
 def test_note_of_a_killed_server_is_told(settings: Settings, listening: str) -> None:

@@ -36,6 +36,7 @@ from rota.server.gateway.parameters import (
     FromQuery,
     IdempotencyKey,
     NamedJob,
+    PastJob,
     TimeText,
     ToQuery,
     UsedBackends,
@@ -122,12 +123,12 @@ class _Range:
 @router.get("/jobs/{job}/ledger")
 async def list_ledger(
     backends: UsedBackends,
-    job: NamedJob,
+    job: PastJob,
     wanted: Annotated[_Range, Depends()],
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[api.LedgerEntry]:
-    """What became of each due time of a job, by time."""
+    """What became of each due time of a job, by time; also of one that was deleted."""
     start, end = wanted.bounds(job)
     if cursor:
         start = instant(decode_cursor("ledger", cursor, 0))

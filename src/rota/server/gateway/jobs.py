@@ -138,6 +138,8 @@ def _worked_out(job: Job, next_at: datetime | None) -> dict[str, Any]:
 
 
 def _status(job: Job, definition: _Definition) -> str:
+    if job.deleted_at is not None:
+        return "deleted"
     if job.finished_at is not None:
         return "finished"
     if not job.enabled:

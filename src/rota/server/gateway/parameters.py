@@ -19,7 +19,7 @@ from rota.domain.schedule.zones import Zone, load_zone
 from rota.operations.backends import Backends
 from rota.operations.calendars import find_calendar
 from rota.operations.carts import find_cart
-from rota.operations.definitions import find_job
+from rota.operations.definitions import find_job, find_past_job
 from rota.operations.runs import find_run
 from rota.ports.carts import Cart
 from rota.ports.records import StoredCalendar
@@ -73,6 +73,14 @@ async def _job(
     return await find_job(await _backends(request), job, project=project)
 
 
+async def _past_job(
+    request: Request,
+    project: Project,
+    job: Annotated[str, Path(max_length=200, description="name or id; of a deleted job too")],
+) -> Job:
+    return await find_past_job(await _backends(request), job, project=project)
+
+
 async def _run(
     request: Request,
     project: Project,
@@ -103,6 +111,7 @@ async def _cart(
 
 NamedCalendar = Annotated[StoredCalendar, Depends(_calendar)]
 NamedJob = Annotated[Job, Depends(_job)]
+PastJob = Annotated[Job, Depends(_past_job)]  # in service, or deleted: its history stays
 NamedRun = Annotated[Run, Depends(_run)]
 NamedCart = Annotated[Cart, Depends(_cart)]
 

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from rota.api.problems import ProblemReport
 from rota.domain.errors import Invalid, NotFound, Problem, RotaError, Unavailable, codes_of
 from rota.domain.jobfile.vocabulary import NAME
+from rota.domain.wording import quoted
 from rota.server.gateway.answers import encode, problem_answers
 
 MEDIA_TYPE = "application/problem+json"
@@ -129,7 +130,12 @@ def _fault(error: Mapping[str, Any]) -> Problem:
 
 
 def _message(error: Mapping[str, Any]) -> str:
-    """What is wrong, where it is a name without the pattern of names."""
+    """What is wrong, in the words of Rota rather than of the library that checks."""
+    if error["type"] == "extra_forbidden":
+        return f"unknown key {quoted(str(error['loc'][-1]))}"
+    if error["type"] == "missing":
+        return "is missing"
     if error.get("ctx", {}).get("pattern") == f"^{NAME.pattern}$":
         return f"must be {NAME.words}"
-    return str(error["msg"]).removeprefix("Value error, ")
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return message.replace("Input should be", "must be").replace("should", "must")

@@ -41,6 +41,7 @@ from rota.server.gateway.parameters import (
     IdempotencyKey,
     NamedJob,
     NamedRun,
+    PastJob,
     Project,
     Settings,
     TimeText,
@@ -181,9 +182,9 @@ def _order_answer(order: why.OrderOfService) -> OrderOfService:
 
 @job_router.get("/jobs/{job}/runs")
 async def list_history(
-    backends: UsedBackends, job: NamedJob, limit: Limit = 100, cursor: Cursor = None
+    backends: UsedBackends, job: PastJob, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[api.Run]:
-    """The runs of a job, newest first."""
+    """The runs of a job, newest first; also of one that was deleted."""
     before = decode_cursor("runs", cursor, MAX_INTEGER)
     query = RunQuery(project=job.project, job_id=job.id, before_seq=before)
     return await run_page(backends, query, limit)

@@ -20,7 +20,7 @@ from rota.ports.records import RunQuery
 from rota.server.gateway.jobs import job_answer
 from rota.server.gateway.output import show_log
 from rota.server.gateway.paging import MAX_LIMIT, Cursor, Limit
-from rota.server.gateway.parameters import NamedJob, UsedBackends, api_router
+from rota.server.gateway.parameters import PastJob, UsedBackends, api_router
 from rota.server.gateway.runs import list_history, run_answer
 
 router = api_router("shortcuts")
@@ -28,29 +28,28 @@ router = api_router("shortcuts")
 
 @router.get("/retrieve_history_execution/{job}")
 async def show_history(
-    backends: UsedBackends, job: NamedJob, limit: Limit = 100, cursor: Cursor = None
+    backends: UsedBackends, job: PastJob, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[RunAnswer]:
-    """The runs of a job, newest first."""
+    """The runs of a job, newest first; also of one that was deleted."""
     return await list_history(backends, job, limit, cursor)
 
 
 @router.get("/last_execution_logs/{job}")
 async def show_last_log(
     backends: UsedBackends,
-    job: NamedJob,
+    job: PastJob,
     tail: Annotated[int | None, Query(ge=1, le=MAX_LIMIT)] = None,
 ) -> LogWindow:
     """What the newest run of a job printed."""
     run = await _last_run(backends, job)
     if run is None:
-        raise NotFound(
-            f"job {job.name} has never run", code="never_run", hint=f"rota trigger {job.name}"
-        )
+        hint = "" if job.deleted_at else f"rota trigger {job.name}"
+        raise NotFound(f"job {job.name} has never run", code="never_run", hint=hint)
     return await show_log(backends, run, tail=tail)
 
 
 @router.get("/job_status/{job}")
-async def show_status(backends: UsedBackends, job: NamedJob) -> JobAndRun:
+async def show_status(backends: UsedBackends, job: PastJob) -> JobAndRun:
     """A job and how it last went."""
     next_at = await next_starts(backends, [job])
     shown = job_answer(job, next_at[job.id])

@@ -204,3 +204,13 @@ class TestRollback:
         answer = await carts.served.post(f"carts/{made}:rollback", Role.VIEWER)
 
         assert answer.status_code == 403
+
+
+async def test_a_mistyped_definition_gets_the_nearest_one(served: Served) -> None:
+    await apply(served, fleet())
+
+    mistyped = await served.get("cart-templates/fleett")
+    never_started = await served.get("carts/fleet")
+
+    assert (mistyped.status_code, mistyped.json()["hint"]) == (404, 'did you mean "fleet"?')
+    assert never_started.json()["hint"] == "it was never started; rota cart submit fleet"

@@ -394,3 +394,15 @@ async def test_carts_are_of_their_project(carts: CartScene) -> None:
         422,
         "invalid",
     )
+
+
+async def test_a_mistyped_cart_gets_the_nearest_one(carts: CartScene) -> None:
+    await carts.submit(name="upgrade-pg16")
+
+    shown = await carts.served.get("carts/upgrde-pg16")
+    paused = await carts.served.post("carts/upgrde-pg16:pause")
+    strange = await carts.served.get("carts/something-else")
+
+    assert [it.status_code for it in (shown, paused, strange)] == [404] * 3
+    assert shown.json()["hint"] == paused.json()["hint"] == 'did you mean "upgrade-pg16"?'
+    assert strange.json()["hint"] == "rota cart list shows them"

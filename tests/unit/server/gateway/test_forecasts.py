@@ -46,7 +46,7 @@ async def test_a_job_that_is_not_there_is_told(served: Served) -> None:
     answer = await served.get("forecast", params={"job": "oftn"})
 
     assert answer.status_code == 404
-    assert answer.json()["hint"] == "rota job list shows them"
+    assert answer.json()["hint"] == 'did you mean "often"?'
 
 
 async def test_what_was_predicted_to_run_out_is_a_metric(served: Served) -> None:

@@ -335,6 +335,47 @@ async def test_a_deleted_job_is_gone(served: Served) -> None:
     assert (await served.get("jobs/nightly")).status_code == 404
 
 
+async def test_who_asks_for_a_deleted_job_is_told_where_its_history_is(served: Served) -> None:
+    await served.apply(NIGHTLY)
+    await served.delete("jobs/nightly")
+
+    refused = (await served.post("jobs/nightly/runs")).json()
+
+    assert refused["code"] == "job_not_found"
+    assert refused["hint"] == "it was deleted; rota job history nightly shows its runs"
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("helo", 'did you mean "hello"?'),
+        ("buildandtset", 'did you mean "BuildAndTest"?'),
+        ("something-else", "rota job list shows them"),
+    ],
+)
+async def test_a_mistyped_job_gets_the_nearest_one(served: Served, typed: str, hint: str) -> None:
+    await served.apply(job("hello"), job("BuildAndTest"))
+
+    answers = [
+        await served.get(f"jobs/{typed}"),
+        await served.post(f"jobs/{typed}/runs"),
+        await served.post(f"jobs/{typed}:pause"),
+        await served.get(f"jobs/{typed}/runs"),
+        await served.get(f"job_status/{typed}"),
+    ]
+
+    assert [answer.status_code for answer in answers] == [404] * 5
+    assert {answer.json()["hint"] for answer in answers} == {hint}
+
+
+async def test_jobs_of_other_projects_are_not_suggested(served: Served) -> None:
+    await served.apply(job("hello"))
+
+    answer = await served.get("jobs/helo", params={"project": "other"})
+
+    assert answer.json()["hint"] == "rota job list shows them"
+
+
 async def test_deleting_another_version_than_was_seen_is_refused(served: Served) -> None:
     await served.apply(NIGHTLY)
 

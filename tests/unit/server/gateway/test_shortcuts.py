@@ -97,3 +97,29 @@ async def test_the_status_of_a_job_has_its_last_run(served: Served) -> None:
     assert never["last_run"] is None
     assert (status["job"]["name"], status["job"]["last_state"]) == ("tidy", "COMPLETED")
     assert (status["last_run"]["id"], status["last_run"]["state"]) == (run_id, "COMPLETED")
+
+
+async def test_the_history_of_a_deleted_job_is_found_by_its_name(served: Served) -> None:
+    await served.apply(job())
+    run = await served.run_through(printed=b"swept\n")
+    await served.delete("jobs/tidy")
+
+    history = (await served.get("retrieve_history_execution/tidy")).json()
+    log = (await served.get("last_execution_logs/tidy")).json()
+    status = (await served.get("job_status/tidy")).json()
+    runs = (await served.get("jobs/tidy/runs")).json()
+
+    assert [each["id"] for each in history["items"]] == [run]
+    assert [each["id"] for each in runs["items"]] == [run]
+    assert [line["text"] for line in log["lines"]] == ["swept"]
+    assert (status["job"]["status"], status["last_run"]["id"]) == ("deleted", run)
+    assert (await served.get("jobs/tidy/ledger")).status_code == 200
+
+
+async def test_a_job_in_service_hides_the_deleted_one_of_its_name(served: Served) -> None:
+    await served.apply(job())
+    await served.run_through()
+    await served.delete("jobs/tidy")
+    await served.apply(job())
+
+    assert (await served.get("jobs/tidy/runs")).json()["items"] == []

@@ -101,6 +101,26 @@ async def test_json_that_is_none_is_malformed(served: Served, body: bytes) -> No
     assert (response.status_code, response.json()["code"]) == (400, "malformed")
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"input": {}}, 'unknown key "input"'),
+        ({"priority": "high"}, "must be a valid integer"),
+        ({"priority": 10}, "must be less than or equal to 9"),
+    ],
+    ids=str,
+)
+async def test_what_is_wrong_with_a_body_is_told_in_words_of_users(
+    served: Served, body: dict[str, object], told: str
+) -> None:
+    await served.apply(job())
+
+    [problem] = (await served.post("jobs/tidy/runs", json=body)).json()["errors"]
+
+    assert told in problem["message"]
+    assert "nput" not in problem["message"].replace('"input"', "")
+
+
 def test_proper_json_is_read() -> None:
     assert parse_json(b'{"a": ["\\u00e9", 1.5, null]}') == {"a": ["é", 1.5, None]}
 

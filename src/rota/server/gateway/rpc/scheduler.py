@@ -130,7 +130,8 @@ class SchedulerService(SchedulerServicer):
     async def GetExecHistory(
         self, request: pb.GetExecHistoryRequest, _: Caller
     ) -> pb.GetExecHistoryResponse:
-        job = await self._job(request.project, request.job)
+        name, project = requests.reference(request.job, "job"), requests.project_of(request.project)
+        job = await definitions.find_past_job(self._backends, name, project=project)
         found, more = await self._runs(request.page, project=job.project, job=job)
         return pb.GetExecHistoryResponse(runs=found, next_page_token=more)
 

@@ -252,6 +252,16 @@ async def test_the_history_of_a_job_has_its_runs_newest_first(calls: Calls) -> N
     assert not history.runs[0].HasField("exit_code")
 
 
+async def test_the_history_of_a_deleted_job_stays(calls: Calls) -> None:
+    await calls.submit(job_file(job(schedule=FAR)))
+    run = await calls.served.run_through()
+    await calls("DeleteJob", pb.DeleteJobRequest(job="tidy"))
+
+    history = await calls("GetExecHistory", pb.GetExecHistoryRequest(job="tidy"))
+
+    assert [each.id for each in history.runs] == [run]
+
+
 async def test_jobs_of_the_next_five_minutes_are_told_with_their_times(calls: Calls) -> None:
     await calls.submit(
         job_file(

@@ -1,0 +1,142 @@
+"""The tutorials, typed in as they stand: what they print is what the pages say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testkit.processes import ROTA, RotaUp, environment
+from testkit.waiting import PATIENCE, eventually
+from tests.unit.docs.pages import ROOT, Block, Exchange, blocks, exchanges
+
+QUICKSTART = ROOT / "docs" / "quickstart.md"
+FUNCTIONS = ROOT / "docs" / "tutorials" / "python-functions.md"
+STARTS = ("make up", "rota up")  # what runs in the first shell
+ACTS = ("rota trigger", "rota apply")  # typed once; what only looks may need another look
+
+# What differs from one time to the next, and what it is compared as.
+CHANGING = (
+    (r"[rwb]_[0-9a-z]{8,}", "ID"),
+    (r"token=\S+", "TOKEN"),
+    (r"http://127\.0\.0\.1:\d+", "URL"),
+    (r"data in \S+", "FOLDER"),
+    (r"claimed by \S+", "claimed by WORKER"),
+    (r"[A-Z][a-z]{2} \d\d? [A-Z][a-z]{2} \d{4}", "DAY"),
+    (r"\d{4}-\d\d-\d\d ", ""),  # today's is left out
+    (r"\d\d:\d\d:\d\d(\.\d+)?", "CLOCK"),
+    (r"CLOCK (UTC|[+-]\d\d:\d\d)", "CLOCK"),
+    (r"\d+(\.\d+)? (ms|s|m|h|d)( \d\d (s|m|h))?\b", "LENGTH"),
+    (r" \(LENGTH\)", ""),  # how long it waited, where that is worth telling
+    (r"(never run|completed \S+ LENGTH ago \S+ CLOCK|completed)$", "LAST"),
+    (r" +", " "),
+)
+
+
+def comparable(text: str) -> list[str]:
+    """Its lines in any order: two streams come together, and what is next depends on the day."""
+    return sorted(_compared(line) for line in text.rstrip().splitlines())
+
+
+def _compared(line: str) -> str:
+    for pattern, word in CHANGING:
+        line = re.sub(pattern, word, line)
+    return line.strip()
+
+
+class Reader:
+    """Somebody who does what a page says, in a folder of their own."""
+
+    def __init__(self, page: Path, folder: Path, rota: RotaUp) -> None:
+        self._page = page
+        self._folder = folder
+        self._rota = rota
+        self._environ = {**environment(rota.home), "COLUMNS": "120"}
+        self._environ["PATH"] = f"{ROTA.parent}{os.pathsep}{self._environ['PATH']}"
+
+    def follow(self) -> Iterator[tuple[Exchange, list[str]]]:
+        """Each command that the page says the answer of, with what it really printed."""
+        for block in blocks("console", self._page):
+            for exchange in exchanges(block):
+                yield exchange, self._typed(exchange)
+
+    def _typed(self, exchange: Exchange) -> list[str]:
+        if exchange.command.startswith(STARTS):
+            return self._banner()
+        if not exchange.printed or exchange.command.startswith(ACTS):
+            return self._printed_by(exchange.command)
+
+        def is_as_told() -> list[str]:
+            printed = self._printed_by(exchange.command)
+            assert printed == comparable(exchange.printed)
+            return printed
+
+        return eventually(is_as_told)
+
+    def _banner(self) -> list[str]:
+        return comparable(self._rota.printed())
+
+    def _printed_by(self, command: str) -> list[str]:
+        """As on a terminal, where both streams come together."""
+        ended = subprocess.run(
+            ["bash", "-c", command],
+            env=self._environ,
+            cwd=self._folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=PATIENCE.total_seconds(),
+            check=False,
+        )
+        is_plan = "--plan" in command
+        assert ended.returncode == (20 if is_plan else 0), f"{command}\n{ended.stdout}"
+        return comparable(ended.stdout)
+
+
+def differences(reader: Reader) -> dict[str, tuple[list[str], list[str]]]:
+    """Commands whose answer is not that of the page: the page's, and the real one."""
+    return {
+        exchange.command: (told, printed)
+        for exchange, printed in reader.follow()
+        if exchange.printed and (told := comparable(exchange.printed)) != printed
+    }
+
+
+def save(block: Block, path: Path) -> None:
+    path.write_text(block.text)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def test_quickstart_prints_what_it_says(folder: Path) -> None:
+    [hello] = blocks("yaml", QUICKSTART)
+    save(hello, folder / "hello.yaml")
+    rota = RotaUp(folder / ".rota", apply=[ROOT / "examples" / "welcome.yaml"])
+
+    try:
+        found = differences(Reader(QUICKSTART, folder, rota.start()))
+    finally:
+        rota.close()
+
+    assert found == {}
+
+
+def test_tutorial_of_functions_prints_what_it_says(folder: Path) -> None:
+    [module, *_] = blocks("python", FUNCTIONS)
+    save(module, folder / "shop.py")
+    rota = RotaUp(folder / ".rota", app="shop:app")
+
+    try:
+        found = differences(Reader(FUNCTIONS, folder, rota.start()))
+    finally:
+        rota.close()
+
+    assert found == {}

@@ -1,0 +1,121 @@
+"""`--dry-run` and `--plan`: exit code 20 where something would change, 0 where nothing would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.carts import cart_file, submit, work
+from tests.unit.cli.console import Console
+from tests.unit.cli.server import Server
+
+TIDY = """
+jobs:
+  - {name: tidy, schedule: "0 2 * * *", steps: [{run: x}]}
+  - {name: idle, enabled: false, steps: [{run: x}]}
+  - {name: undo, steps: [{run: x}]}
+"""
+CALENDAR = 'name: weekends\nwindows: ["Sat,Sun 00:00-24:00"]\n'
+LIMIT = ["limit", "set", "s3-put", "--tokens", "10", "--per", "1s"]
+RESOURCE = ["resource", "set", "licence", "--total", "4"]
+QUOTA = ["quota", "set", "--running", "5"]
+
+
+@pytest.fixture
+def scene(rota: Console, server: Server) -> dict[str, str]:
+    """A server with one of everything; the names of what is there."""
+    server.define(TIDY)
+    cart = submit(rota, server, "order: serial; rollback: undo")
+    work(server, cart, "FAILED")
+    Path("weekends.yaml").write_text(CALENDAR)
+    Path("jobs.yaml").write_text(TIDY.replace("0 2", "0 3"))
+    Path("cart.yaml").write_text(cart_file())
+    assert rota("apply", "cart.yaml").code == 0
+    for words in (["calendar", "set", "weekends.yaml"], LIMIT, RESOURCE, QUOTA):
+        assert rota(*words).code == 0
+    ended = rota("cart", "items", cart, "--json").json["items"][0]["run"]
+    waiting = rota("trigger", "tidy", "-o", "name").out.strip()
+    return {"cart": cart, "ended": ended, "waiting": waiting}
+
+
+CHANGES = [
+    ["apply", "jobs.yaml"],
+    ["calendar", "delete", "weekends"],
+    ["cart", "approve", "{cart}"],
+    ["cart", "cancel", "{cart}"],
+    ["cart", "delete", "fleet"],
+    ["cart", "edit", "{cart}", "--max-parallel", "2"],
+    ["cart", "resume", "{cart}"],
+    ["cart", "retry", "{cart}", "--failed"],
+    ["cart", "rollback", "{cart}"],
+    ["cart", "submit", "cart.yaml"],
+    ["demo"],
+    ["job", "backfill", "tidy", "--from", "2026-01-01"],
+    ["job", "delete", "tidy"],
+    ["job", "disable", "tidy"],
+    ["job", "enable", "idle"],
+    ["job", "pause", "tidy"],
+    ["job", "skip", "tidy"],
+    ["job", "trigger", "tidy"],
+    ["limit", "delete", "s3-put"],
+    [*LIMIT, "--burst", "20"],
+    ["quota", "clear"],
+    ["quota", "set", "--running", "6"],
+    ["resource", "delete", "licence"],
+    ["resource", "set", "licence", "--total", "5"],
+    ["run", "cancel", "tidy"],
+    ["run", "hold", "{waiting}"],
+    ["run", "release", "{waiting}"],
+    ["run", "reprioritise", "{waiting}", "9"],
+    ["run", "retry", "{ended}"],
+    ["share", "set", "default", "--weight", "2"],
+    ["token", "revoke", "t_1"],
+    ["trigger", "tidy"],
+    ["worker", "drain", "worker-1"],
+    ["worker", "resume", "worker-1"],
+    ["worker", "token", "revoke", "t_1"],
+]
+NOTHING = [
+    ["calendar", "set", "weekends.yaml"],
+    ["cart", "pause", "{cart}"],
+    ["job", "enable", "tidy"],
+    ["job", "resume", "tidy"],
+    ["job", "skip", "undo"],
+    LIMIT,
+    RESOURCE,
+    QUOTA,
+    ["run", "cancel", "{ended}"],
+    ["run", "resolve", "{ended}", "--as", "failed"],
+    ["run", "retry", "{waiting}"],
+]
+PAGES = Path(__file__).with_name("help_pages.txt")
+
+
+def ends(rota: Console, scene: dict[str, str], commands: list[list[str]]) -> dict[str, int]:
+    lines = [[word.format(**scene) for word in words] for words in commands]
+    return {" ".join(words): rota(*words, "--dry-run").code for words in lines}
+
+
+def test_exit_code_is_20_where_something_would_change(rota: Console, scene: dict[str, str]) -> None:
+    codes = ends(rota, scene, CHANGES)
+
+    assert {line: code for line, code in codes.items() if code != 20} == {}
+    assert rota("run", "show", scene["waiting"], "--json").json["state"] == "QUEUED"
+    assert rota("cart", "show", scene["cart"], "--json").json["state"] == "PAUSED"
+
+
+def test_exit_code_is_0_where_nothing_would_change(rota: Console, scene: dict[str, str]) -> None:
+    codes = ends(rota, scene, NOTHING)
+
+    assert {line: code for line, code in codes.items() if code != 0} == {}
+
+
+def test_every_command_that_can_be_rehearsed_is_tried_here() -> None:
+    pages = PAGES.read_text().split("\n$ rota ")[1:]
+    rehearsed = {page.split(" --help")[0] for page in pages if "--dry-run" in page}
+    tried = {" ".join(words) for words in CHANGES + NOTHING}
+
+    assert {
+        verb for verb in rehearsed if not any(f"{t} ".startswith(f"{verb} ") for t in tried)
+    } == set()
