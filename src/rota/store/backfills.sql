@@ -11,14 +11,6 @@ SELECT * FROM backfill WHERE id = ANY(:ids);
 -- These runs of a schedule, as answers to their due times.
 SELECT id, seq, due_at, state FROM run WHERE id = ANY(:ids);
 
--- name: select_backfilled_due_times
--- The newest run of a backfill for each due time of a job that has one.
-SELECT id, due_at, pool, state, cause FROM run
-WHERE job_id = :job AND backfill IS NOT NULL AND due_at >= :since AND due_at <= :until
-    AND seq = (SELECT max(seq) FROM run AS other
-        WHERE other.job_id = run.job_id AND other.backfill IS NOT NULL AND other.due_at = run.due_at)
-ORDER BY due_at LIMIT :limit;
-
 -- name: backfilled_due_runs
 -- The runs of backfills for due times of a job, newest first.
 SELECT id, seq, due_at, state FROM run

@@ -91,3 +91,11 @@ UPDATE schedule SET waits = 0, version = schedule.version + 1,
 FROM job
 WHERE job.id = schedule.job_id AND schedule.job_id = :id AND schedule.version = :version
     AND waits = 1 AND next_at IS NULL AND held_from IS NULL;
+
+-- name: select_backfilled_due_times
+-- The newest run of a backfill for each due time of a job that has one.
+SELECT id, due_at, pool, state, cause FROM run
+WHERE job_id = :job AND backfill IS NOT NULL AND due_at >= :since AND due_at <= :until
+    AND seq = (SELECT max(seq) FROM run AS other
+        WHERE other.job_id = run.job_id AND other.backfill IS NOT NULL AND other.due_at = run.due_at)
+ORDER BY due_at LIMIT :limit;
