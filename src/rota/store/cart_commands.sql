@@ -5,6 +5,8 @@ VALUES (:id, :project, :name, :shard, :document, :rules, 'LOADING', :items, :cre
 
 -- name: insert_item
 -- An item that has not started.
+-- many: cart text, number integer, key text, wave integer, job_id text, job_version integer,
+-- many: inputs text
 INSERT INTO cart_item (cart, number, key, wave, job_id, job_version, inputs, state)
 VALUES (:cart, :number, :key, :wave, :job_id, :job_version, :inputs, 'PENDING');
 

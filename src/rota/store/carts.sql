@@ -31,10 +31,12 @@ WHERE cart_item.cart = :cart AND cart_item.state = 'OPEN' AND run.ended_at IS NO
 
 -- name: set_item_state
 -- An item has ended.
+-- many: state text, cause text, cart text, number integer
 UPDATE cart_item SET state = :state, cause = :cause WHERE cart = :cart AND number = :number AND state = 'OPEN';
 
 -- name: open_item
 -- An item starts.
+-- many: run text, cart text, number integer
 UPDATE cart_item SET state = 'OPEN', run = :run, runs = runs + 1, cause = ''
 WHERE cart = :cart AND number = :number AND state = 'PENDING';
 

@@ -4,6 +4,7 @@ SELECT id, priority, share, tag, weight, group_weight FROM chain WHERE pool = :p
 
 -- name: chains
 -- Where these lines stand, locked.
+-- postgres: ORDER BY id FOR KEY SHARE
 SELECT id, tag, active, weight, group_weight FROM chain WHERE id = ANY(:ids);
 
 -- name: pool_tags
@@ -26,10 +27,12 @@ WHERE chain.active = 0;
 
 -- name: charge_chain
 -- Move a line's tag by what its runs cost.
+-- many: cost float8, id text
 UPDATE chain SET tag = tag + :cost WHERE id = :id;
 
 -- name: empty_chains
 -- Active lines among these that have no run left.
+-- postgres: ORDER BY id FOR UPDATE SKIP LOCKED
 SELECT id FROM chain WHERE id = ANY(:ids) AND active = 1
     AND NOT EXISTS (SELECT 1 FROM run WHERE run.state = 'QUEUED' AND run.chain = chain.id);
 

@@ -13,6 +13,7 @@ SELECT session.* FROM session WHERE id = :id;
 
 -- name: free_session
 -- The same, if nobody else claims for it or is about to end it.
+-- postgres: AND pg_try_advisory_xact_lock(7682002, hashtext(:id)) FOR KEY SHARE SKIP LOCKED
 SELECT session.* FROM session WHERE id = :id;
 
 -- name: pool_state

@@ -44,6 +44,7 @@ SELECT run_id FROM upstream_end LIMIT 1;
 
 -- name: upstream_ends
 -- Completed runs that are to be followed and that nobody else is about to follow.
+-- postgres: FOR UPDATE SKIP LOCKED
 SELECT run_id, project, job, ended_at FROM upstream_end ORDER BY run_id LIMIT :limit;
 
 -- name: forget_ends

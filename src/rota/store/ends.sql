@@ -53,6 +53,11 @@ RETURNING run.id, run.attempt, job_id, job, chain, capacity, expected, claimed_a
 
 -- name: end_attempt
 -- An attempt ended: the run is final, waits for the next attempt, or is unknown.
+-- many: state text, cause text, message text, eligible_at bigint, exit_code bigint, signal bigint,
+-- many: outputs text, failures integer, losses integer, started_at bigint, first_started_at bigint,
+-- many: ended_at bigint, result text, steps text, cpu_seconds float8, max_memory bigint,
+-- many: output bytea, output_state text, output_bytes bigint, output_lines bigint,
+-- many: truncated integer, seq bigint, attempt integer, session text
 UPDATE run SET state = :state, cause = :cause, message = :message, eligible_at = :eligible_at,
     exit_code = :exit_code, signal = :signal, outputs = :outputs, failures = :failures, losses = :losses,
     started_at = :started_at, first_started_at = :first_started_at, ended_at = :ended_at, result = :result,
@@ -81,6 +86,7 @@ SELECT run_id, number, session, result FROM attempt WHERE run_id = ANY(:ids);
 
 -- name: insert_late_result
 -- A report that came after its lease had ended.
+-- many: run text, attempt integer, session text, now bigint, result text, message text
 INSERT INTO late_result (run_id, attempt, session, received_at, result, message)
 VALUES (:run, :attempt, :session, :now, :result, :message) ON CONFLICT DO NOTHING;
 

@@ -14,4 +14,5 @@ SELECT id FROM run WHERE id = ANY(:ids);
 
 -- name: claimed_schedules
 -- Where these schedules stand, locked.
+-- postgres: ORDER BY job_id FOR NO KEY UPDATE
 SELECT job_id, next_at, held_from, answered_to, version FROM schedule WHERE job_id = ANY(:ids);

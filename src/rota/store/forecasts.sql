@@ -60,6 +60,7 @@ SELECT project, job, at FROM completion ORDER BY at DESC LIMIT :limit;
 
 -- name: insert_prediction
 -- When a run is thought to start.
+-- many: run text, now bigint, start_at bigint
 INSERT INTO prediction (run_id, made_at, start_at) VALUES (:run, :now, :start_at)
 ON CONFLICT (run_id) DO NOTHING;
 

@@ -32,4 +32,5 @@ SELECT DISTINCT job_id FROM run WHERE id = ANY(:ids);
 
 -- name: free_gates
 -- The gates of these jobs that nobody else holds, locked.
+-- postgres: ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED
 SELECT job_id FROM schedule WHERE job_id = ANY(:ids);

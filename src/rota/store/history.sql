@@ -10,6 +10,7 @@ ORDER BY seq LIMIT :limit;
 
 -- name: last_event
 -- The end of the history.
+-- postgres: WHERE seq < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 16
 SELECT max(seq) AS seq FROM event;
 
 -- name: count_active

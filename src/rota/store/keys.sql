@@ -30,18 +30,22 @@ SELECT key, level, at FROM shared_key WHERE key = ANY(:keys) AND level IS NOT NU
 
 -- name: hold_shared_keys
 -- The same of all of them; one transaction at a time takes of them.
+-- postgres: ORDER BY key FOR NO KEY UPDATE
 SELECT key, level, at FROM shared_key WHERE key = ANY(:keys);
 
 -- name: add_shared_key
 -- A key that somebody takes for the first time.
+-- many: key text; ORDER BY key
 INSERT INTO shared_key (key) VALUES (:key) ON CONFLICT (key) DO UPDATE SET key = excluded.key;
 
 -- name: set_bucket
 -- How full a bucket is now.
+-- many: level float8, at bigint, key text
 UPDATE shared_key SET level = :level, at = :at WHERE key = :key;
 
 -- name: charge_key
 -- Attempts that have ended used so much of a key.
+-- many: key text, now bigint, seq bigint, amount bigint
 INSERT INTO key_charge (key, at, seq, amount) VALUES (:key, :now, :seq, :amount)
 ON CONFLICT (key, at, seq) DO UPDATE SET amount = key_charge.amount + excluded.amount;
 
@@ -60,6 +64,7 @@ ON CONFLICT (key, seq) DO UPDATE SET amount = excluded.amount;
 
 -- name: hold_key
 -- A claimed run has so much of a key.
+-- many: key text, seq bigint, amount bigint
 INSERT INTO run_key (key, seq, amount) VALUES (:key, :seq, :amount)
 ON CONFLICT (key, seq) DO UPDATE SET amount = excluded.amount;
 
@@ -102,6 +107,7 @@ WHERE kept_key.key = ANY(:keys) AND kept_key.until > :now
 
 -- name: keep_key
 -- So much of a key is kept for a run from now on, and for nobody else any more.
+-- many: key text, seq bigint, amount bigint, until bigint, waits_for text; ORDER BY key
 INSERT INTO kept_key (key, seq, amount, until, waits_for) VALUES (:key, :seq, :amount, :until, :waits_for)
 ON CONFLICT (key) DO UPDATE SET seq = excluded.seq, amount = excluded.amount, until = excluded.until,
     waits_for = excluded.waits_for;

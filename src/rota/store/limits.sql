@@ -6,6 +6,7 @@ ORDER BY kind, project, name;
 
 -- name: begin_rekeying
 -- Something was declared for all runs of a project.
+-- many: project text, now bigint; ORDER BY project
 INSERT INTO rekeying (project, since, after) VALUES (:project, :now, 0)
 ON CONFLICT (project) DO UPDATE SET since = excluded.since, after = 0;
 
@@ -26,6 +27,7 @@ FROM run WHERE seq = ANY(:seqs)
 
 -- name: set_run_keys
 -- Which keys a run takes.
+-- many: keys text, seq bigint
 UPDATE run SET keys = :keys WHERE seq = :seq;
 
 -- name: go_on_rekeying
@@ -38,6 +40,7 @@ DELETE FROM rekeying WHERE project = :project AND since = :since AND after = :af
 
 -- name: hold_declaration
 -- A declaration that is to change or to go.
+-- postgres: FOR UPDATE
 SELECT kind, document FROM declaration WHERE kind = :kind AND project = :project AND name = :name;
 
 -- name: save_declaration

@@ -9,6 +9,8 @@ WHERE run_id = ANY(:ids) AND coalesce(session, '') = :session
 
 -- name: insert_chunk
 -- A chunk of output that is in the blob store.
+-- many: run text, attempt integer, number integer, session text, first_line bigint, lines bigint,
+-- many: bytes bigint, first_at bigint, last_at bigint, key text
 INSERT INTO output_chunk (run_id, attempt, number, session, first_line, lines, bytes, first_at, last_at, key)
 VALUES (:run, :attempt, :number, :session, :first_line, :lines, :bytes, :first_at, :last_at, :key)
 ON CONFLICT DO NOTHING;

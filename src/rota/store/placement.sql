@@ -38,10 +38,12 @@ DELETE FROM reservation WHERE pool = :pool AND seq = :seq;
 
 -- name: reserved_run
 -- A run that a worker was kept free for, if it still waits.
+-- postgres: FOR NO KEY UPDATE SKIP LOCKED
 SELECT seq, chain, shape, keys, expected, timeout FROM run WHERE seq = :seq AND state = 'QUEUED';
 
 -- name: named_runs
 -- Which of these runs a worker of a pool may take now.
+-- postgres: FOR NO KEY UPDATE SKIP LOCKED
 SELECT seq, id, chain, shape, keys, expected, timeout, queued_at FROM run
 WHERE id = ANY(:ids) AND state = 'QUEUED' AND pool = :pool AND shape = ANY(:shapes)
 ORDER BY id LIMIT :limit;

@@ -25,6 +25,7 @@ ORDER BY job.id;
 
 -- name: waiting_runs
 -- Runs that wait on this key, oldest first.
+-- postgres: FOR NO KEY UPDATE SKIP LOCKED
 SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
     keys, shape
 FROM run
@@ -32,6 +33,7 @@ WHERE state = 'BLOCKED' AND blocked_on = :key AND seq > :after ORDER BY seq LIMI
 
 -- name: waiting_triggered_runs
 -- The same, without those that a schedule asked for.
+-- postgres: FOR NO KEY UPDATE SKIP LOCKED
 SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
     keys, shape
 FROM run
@@ -75,6 +77,7 @@ SELECT DISTINCT job_id, cart FROM (SELECT job_id, cart FROM run WHERE state = 'S
 
 -- name: eligible_runs
 -- Runs whose time has come.
+-- postgres: FOR NO KEY UPDATE SKIP LOCKED
 SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
     keys, shape, previous_due, release_at
 FROM run WHERE state = 'SCHEDULED' AND eligible_at <= :now

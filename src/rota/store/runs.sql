@@ -101,6 +101,7 @@ WHERE first_started_at IS NOT NULL AND backfill IS NULL ORDER BY seq DESC LIMIT 
 
 -- name: runs_to_change
 -- What decisions about these runs need, locked.
+-- postgres: ORDER BY id FOR NO KEY UPDATE
 SELECT id, seq, job_id, job, job_version, state, attempt, session, result, failures, losses, delivery,
     chain, capacity, expected, cancel_at, deadline_at, claimed_at, started_at, first_started_at,
     release_at, backfill, gate_job, cart, keys, shape
@@ -118,6 +119,7 @@ WHERE id = :id AND state = 'UNKNOWN';
 
 -- name: set_progress
 -- How far a run is.
+-- many: progress text, id text, attempt integer, session text
 UPDATE run SET progress = :progress
 WHERE id = :id AND attempt = :attempt AND session = :session AND state IN ('CLAIMED', 'PROCESSING');
 

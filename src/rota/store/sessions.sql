@@ -5,6 +5,7 @@ UNION SELECT run_id FROM attempt WHERE session = ANY(:sessions) AND output_state
 
 -- name: start_runs
 -- Execution begins.
+-- many: started_at bigint, id text, attempt integer, session text
 UPDATE run SET state = 'PROCESSING', started_at = :started_at,
     first_started_at = coalesce(first_started_at, :started_at)
 WHERE id = :id AND state = 'CLAIMED' AND attempt = :attempt AND session = :session;

@@ -36,6 +36,7 @@ SELECT number, owner, epoch, taken_at FROM shard ORDER BY number;
 
 -- name: owned_shards
 -- Which of these shards a server owns, and in which epoch, locked.
+-- postgres: ORDER BY number FOR SHARE
 SELECT number, epoch FROM shard WHERE number = ANY(:numbers) AND owner = :server;
 
 -- name: take_shards

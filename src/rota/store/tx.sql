@@ -9,11 +9,13 @@ INSERT INTO event (kind, at, actor, project, ids, data) VALUES (:kind, :now, :ac
 
 -- name: count_ends
 -- How many runs of a job ended in a state.
+-- many: job text, state text, count bigint; ORDER BY job, state
 INSERT INTO tally (job, state, count) VALUES (:job, :state, :count)
 ON CONFLICT (job, state) DO UPDATE SET count = tally.count + excluded.count;
 
 -- name: count_delays
 -- How late runs of a pool had started, by bucket.
+-- many: pool text, up_to float8, count bigint, seconds float8; ORDER BY pool, up_to
 INSERT INTO start_delay (pool, up_to, count, seconds) VALUES (:pool, :up_to, :count, :seconds)
 ON CONFLICT (pool, up_to) DO UPDATE SET count = start_delay.count + excluded.count,
     seconds = start_delay.seconds + excluded.seconds;

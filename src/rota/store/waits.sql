@@ -4,18 +4,21 @@ SELECT id FROM run WHERE state = 'BLOCKED' AND blocked_on = :key ORDER BY seq LI
 
 -- name: queue_run
 -- Every gate passed.
+-- many: now bigint, id text
 UPDATE run SET state = 'QUEUED', blocked_on = NULL, reasons = NULL, eligible_at = NULL, queued_at = :now,
     gate_job = job_id
 WHERE id = :id AND state IN ('SCHEDULED', 'BLOCKED');
 
 -- name: block_run
 -- A gate holds it.
+-- many: key text, reasons text, id text
 UPDATE run SET state = 'BLOCKED', blocked_on = :key, reasons = :reasons, eligible_at = NULL,
     gate_job = CASE WHEN trigger = 'schedule' THEN job_id END
 WHERE id = :id AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
 
 -- name: end_waiting_run
 -- A waiting run ends without an attempt: skipped, missed, cancelled or past its deadline.
+-- many: state text, cause text, now bigint, id text
 UPDATE run SET state = :state, cause = :cause, ended_at = :now, blocked_on = NULL, reasons = NULL,
     eligible_at = NULL
 WHERE id = :id AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
@@ -41,12 +44,14 @@ RETURNING id, job, is_late;
 
 -- name: waiting_runs_to_change
 -- What decisions about runs that wait need, locked.
+-- postgres: ORDER BY id FOR NO KEY UPDATE
 SELECT id, seq, job_id, job_version, state, trigger, blocked_on, chain, pool, priority, release_at,
     eligible_at, late_at, backfill, keys
 FROM run WHERE id = ANY(:ids);
 
 -- name: let_run_go
 -- A run passes the gates again.
+-- many: eligible_at bigint, drop_at bigint, id text
 UPDATE run SET state = 'SCHEDULED', blocked_on = NULL, reasons = NULL, eligible_at = :eligible_at,
     drop_at = :drop_at
 WHERE id = :id AND state = 'BLOCKED';

@@ -12,11 +12,16 @@ import pytest
 
 from rota.store.postgres.connections import _CACHED_STATEMENTS
 from rota.store.sqlite.opening import migrate
-from rota.store.statements import load, shared_statements, statements_of
+from rota.store.statements import Statement, expanded, load, shared_statements, statements_of
 
 STORE = resources.files("rota.store")
 SHARED = shared_statements()
-OVERRIDES = load(STORE.joinpath("postgres"))
+WRITTEN = load(STORE.joinpath("postgres"))  # in full, where annotations do not do
+OVERRIDES = {
+    name: statement
+    for name, statement in statements_of("postgres").items()
+    if name not in SHARED or statement.text != SHARED[name].text
+}
 LOCKS = {name for name in OVERRIDES if name.startswith("lock_")}
 POSTGRES_ONLY = {"end_transactions"}  # what a single machine has no need of
 BATCHES = {name for name, statement in OVERRIDES.items() if "unnest(" in statement.text}
@@ -106,3 +111,90 @@ def test_attempts_are_fenced_in_every_dialect() -> None:
     for name in ("start_runs", "complete_runs", "end_attempt", "set_progress"):
         guard = statements[name].text.split("WHERE", 1)[1]
         assert {"attempt", "session", "state"} <= set(re.findall(r"\w+", guard))
+
+
+def test_what_is_written_in_full_is_not_annotated_as_well() -> None:
+    annotated = {name for name, each in SHARED.items() if each.suffix or each.many}
+
+    assert annotated.isdisjoint(WRITTEN)
+
+
+def statement(text: str, *, suffix: str = "", many: str = "") -> Statement:
+    parameters = tuple(dict.fromkeys(re.findall(r":(\w+)", text)))
+    return Statement("test", text, parameters, suffix, many)
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("shared", "expected"),
+    [
+        (
+            statement("SELECT id FROM run WHERE id = ANY(:ids)", suffix="ORDER BY id FOR SHARE"),
+            "SELECT id FROM run WHERE id = ANY(:ids) ORDER BY id FOR SHARE",
+        ),
+        (
+            statement(
+                "INSERT INTO t (a, b) VALUES (:a, :b) ON CONFLICT DO NOTHING",
+                many="a text, b bigint",
+            ),
+            "INSERT INTO t (a, b) SELECT * FROM unnest(:a::text[], :b::bigint[])"
+            " ON CONFLICT DO NOTHING",
+        ),
+        (
+            statement(
+                "INSERT INTO t (a, b, c) VALUES (:a, 'x', :c)",
+                many="a text, c float8; ORDER BY c, a",
+            ),
+            "INSERT INTO t (a, b, c) SELECT new.a, 'x', new.c"
+            " FROM unnest(:a::text[], :c::float8[]) AS new (a, c) ORDER BY c, a",
+        ),
+        (
+            statement(
+                "UPDATE run SET queued_at = :now, gate_job = job_id\n"
+                "WHERE id = :id AND state IN ('SCHEDULED', 'BLOCKED')",
+                many="now bigint, id text",
+            ),
+            "UPDATE run SET queued_at = new.now, gate_job = job_id"
+            " FROM unnest(:now::bigint[], :id::text[]) AS new (now, id)"
+            " WHERE run.id = new.id AND coalesce(run.state, '') IN ('SCHEDULED', 'BLOCKED')",
+        ),
+        (
+            statement(
+                "UPDATE cart_item SET cause = :cause WHERE number = :number AND state = 'OPEN'",
+                many="cause text, number integer",
+            ),
+            "UPDATE cart_item SET cause = new.cause"
+            " FROM unnest(:cause::text[], :number::integer[]) AS new (cause, number)"
+            " WHERE cart_item.number = new.number AND cart_item.state = 'OPEN'",
+        ),
+    ],
+)
+def test_annotations_are_expanded(shared: Statement, expected: str) -> None:
+    assert words(expanded(shared).text) == expected
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        statement("UPDATE t SET a = :a WHERE b = :b", many="b text, a text"),
+        statement("UPDATE t SET a = :a WHERE b = :b", many="a text"),
+        statement("DELETE FROM t WHERE b = :b", many="b text"),
+    ],
+)
+def test_an_annotation_that_does_not_fit_its_statement_is_refused(wrong: Statement) -> None:
+    with pytest.raises(ValueError, match="statement test"):
+        expanded(wrong)
+
+
+def test_ends_of_many_attempts_are_one_statement() -> None:
+    text = words(statements_of("postgres")["end_attempt"].text)
+
+    assert text.startswith("UPDATE run SET state = new.state, cause = new.cause, message = new.")
+    assert text.endswith(
+        "truncated, seq, attempt, session)"
+        " WHERE run.seq = new.seq AND run.attempt = new.attempt AND run.session = new.session"
+        " AND coalesce(run.state, '') IN ('CLAIMED', 'PROCESSING')"
+    )

@@ -1,11 +1,3 @@
--- name: insert_item
--- An item that has not started.
-INSERT INTO cart_item (cart, number, key, wave, job_id, job_version, inputs, state)
-SELECT cart, number, key, wave, job_id, job_version, inputs, 'PENDING'
-FROM unnest(:cart::text[], :number::integer[], :key::text[], :wave::integer[], :job_id::text[],
-    :job_version::integer[], :inputs::text[])
-    AS new (cart, number, key, wave, job_id, job_version, inputs);
-
 -- name: retry_items
 -- The same are to run once more, with new versions of their jobs where these are given.
 UPDATE cart_item SET state = 'PENDING', cause = '',

@@ -12,8 +12,3 @@ RETURNING seq, id, attempt, job_id, job_version, due_at, deadline_at, inputs, ca
 -- wait for a lock beside the row, which a renewal has to change without waiting for any of them.
 SELECT session.* FROM session, pg_advisory_xact_lock(7682002, hashtext(:id))
 WHERE id = :id FOR KEY SHARE OF session;
-
--- name: free_session
--- The same, if nobody else claims for it or is about to end it: firing waits for no worker.
-SELECT session.* FROM session WHERE id = :id AND pg_try_advisory_xact_lock(7682002, hashtext(:id))
-FOR KEY SHARE SKIP LOCKED;

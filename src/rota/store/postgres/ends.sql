@@ -27,34 +27,6 @@ RETURNING run.id, run.attempt, job_id, job, chain, capacity, expected, claimed_a
     run.ended_at, state, cause,
     CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay, gate_job, cart, keys;
 
--- name: end_attempt
--- An attempt ended: the run is final, waits for the next attempt, or is unknown.
-UPDATE run SET state = ended.state, cause = ended.cause, message = ended.message,
-    eligible_at = ended.eligible_at, exit_code = ended.exit_code, signal = ended.signal,
-    outputs = ended.outputs, failures = ended.failures, losses = ended.losses,
-    started_at = ended.started_at, first_started_at = ended.first_started_at, ended_at = ended.ended_at,
-    result = ended.result, steps = ended.steps, cpu_seconds = ended.cpu_seconds,
-    max_memory = ended.max_memory, output = ended.output, output_state = ended.output_state,
-    output_bytes = ended.output_bytes, output_lines = ended.output_lines, truncated = ended.truncated
-FROM unnest(:state::text[], :cause::text[], :message::text[], :eligible_at::bigint[],
-        :exit_code::bigint[], :signal::bigint[], :outputs::text[], :failures::integer[],
-        :losses::integer[], :started_at::bigint[], :first_started_at::bigint[], :ended_at::bigint[],
-        :result::text[], :steps::text[], :cpu_seconds::float8[], :max_memory::bigint[],
-        :output::bytea[], :output_state::text[], :output_bytes::bigint[], :output_lines::bigint[],
-        :truncated::integer[], :seq::bigint[], :attempt::integer[], :session::text[])
-    AS ended (state, cause, message, eligible_at, exit_code, signal, outputs, failures, losses,
-        started_at, first_started_at, ended_at, result, steps, cpu_seconds, max_memory, output,
-        output_state, output_bytes, output_lines, truncated, seq, attempt, session)
-WHERE run.seq = ended.seq AND run.attempt = ended.attempt AND run.session = ended.session
-    AND coalesce(run.state, '') IN ('CLAIMED', 'PROCESSING');
-
--- name: insert_late_result
--- A report that came after its lease had ended.
-INSERT INTO late_result (run_id, attempt, session, received_at, result, message)
-SELECT * FROM unnest(:run::text[], :attempt::integer[], :session::text[], :now::bigint[],
-    :result::text[], :message::text[])
-ON CONFLICT DO NOTHING;
-
 -- name: set_expected_seconds
 -- The moving average of a job's durations. A job that somebody else is changing learns another time.
 UPDATE job SET expected_seconds = learned.seconds

@@ -8,8 +8,3 @@ FROM unnest(:next_at::bigint[], :waits::integer[], :answered_to::bigint[], :id::
     AS move (next_at, waits, answered_to, id, claimed, version)
 WHERE schedule.job_id = move.id AND schedule.next_at IS NOT DISTINCT FROM move.claimed
     AND schedule.version = move.version;
-
--- name: claimed_schedules
--- Where these schedules stand, locked: whoever is just about to move one is waited for, and seen.
-SELECT job_id, next_at, held_from, answered_to, version FROM schedule WHERE job_id = ANY(:ids)
-ORDER BY job_id FOR NO KEY UPDATE;

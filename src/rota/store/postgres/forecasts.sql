@@ -4,9 +4,3 @@ SELECT id, (SELECT string_agg((ended_at - started_at)::TEXT, ',') FROM (SELECT s
     FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT :looked_at) AS newest
     WHERE state = 'COMPLETED' AND started_at IS NOT NULL) AS durations
 FROM job WHERE id = ANY(:ids);
-
--- name: insert_prediction
--- When runs are thought to start.
-INSERT INTO prediction (run_id, made_at, start_at)
-SELECT * FROM unnest(:run::TEXT[], :now::BIGINT[], :start_at::BIGINT[])
-ON CONFLICT (run_id) DO NOTHING;

@@ -5,7 +5,3 @@ SELECT FROM schedule WHERE job_id = ANY(:ids) ORDER BY job_id FOR NO KEY UPDATE;
 -- name: lock_open_gates
 -- These jobs stay as they are, though others may add runs as well.
 SELECT FROM schedule WHERE job_id = ANY(:ids) ORDER BY job_id FOR SHARE;
-
--- name: free_gates
--- The gates of these jobs that nobody else holds, locked.
-SELECT job_id FROM schedule WHERE job_id = ANY(:ids) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED;

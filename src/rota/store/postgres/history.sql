@@ -15,8 +15,3 @@ WHERE seq > :after AND seq < pg_snapshot_xmin(pg_current_snapshot())::text::bigi
     AND EXISTS (SELECT 1 FROM json_array_elements_text(event.ids::json) AS named (value)
         WHERE named.value = ANY(:ids))
 ORDER BY seq LIMIT :limit;
-
--- name: last_event
--- The end of what readers may pass.
-SELECT max(seq) AS seq FROM event
-WHERE seq < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 16;

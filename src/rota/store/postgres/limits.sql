@@ -1,14 +1,3 @@
--- name: hold_declaration
--- A declaration that is to change or to go, locked.
-SELECT kind, document FROM declaration WHERE kind = :kind AND project = :project AND name = :name FOR UPDATE;
-
--- name: begin_rekeying
--- Something was declared for all runs of a project.
-INSERT INTO rekeying (project, since, after)
-SELECT new.project, new.since, 0 FROM unnest(:project::text[], :now::bigint[]) AS new (project, since)
-ORDER BY project
-ON CONFLICT (project) DO UPDATE SET since = excluded.since, after = 0;
-
 -- name: runs_to_rekey
 -- What tells the keys of these runs, as far as they are not final, locked.
 SELECT seq, state, job_id, job_version, inputs, keys, CASE WHEN trigger IN ('schedule', 'after')
@@ -16,11 +5,6 @@ SELECT seq, state, job_id, job_version, inputs, keys, CASE WHEN trigger IN ('sch
 FROM run WHERE seq = ANY(:seqs) AND coalesce(state, '')
     IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN')
 ORDER BY id FOR NO KEY UPDATE;
-
--- name: set_run_keys
--- Which keys a run takes.
-UPDATE run SET keys = new.keys FROM unnest(:keys::text[], :seq::bigint[]) AS new (keys, seq)
-WHERE run.seq = new.seq;
 
 -- name: users_of_resource
 -- Jobs that use a named resource now.

@@ -21,14 +21,3 @@ FROM run WHERE state = 'QUEUED' AND seq IN (
         ORDER BY run.chain, run.seq LIMIT :limit) AS head
     ORDER BY head.seq LIMIT :limit)
 ORDER BY seq FOR NO KEY UPDATE SKIP LOCKED;
-
--- name: reserved_run
--- A run that a worker was kept free for, if it still waits and nobody else is about to change it.
-SELECT seq, chain, shape, keys, expected, timeout FROM run WHERE seq = :seq AND state = 'QUEUED'
-FOR NO KEY UPDATE SKIP LOCKED;
-
--- name: named_runs
--- Which of these runs a worker of a pool may take now; what somebody else has in hand is his.
-SELECT seq, id, chain, shape, keys, expected, timeout, queued_at FROM run
-WHERE id = ANY(:ids) AND state = 'QUEUED' AND pool = :pool AND shape = ANY(:shapes)
-ORDER BY id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED;

@@ -1,9 +1,3 @@
--- name: owned_shards
--- Which of these shards a server owns, and in which epoch. Nobody takes them over until the transaction
--- has ended; whoever is just about to is waited for, and seen.
-SELECT number, epoch FROM shard WHERE number = ANY(:numbers) AND owner = :server
-ORDER BY number FOR SHARE;
-
 -- name: take_shards
 -- A server becomes the owner of those of these shards that nobody holds. One whose former owner is
 -- still busy firing is left for the next time: a renewal waits for nobody.
