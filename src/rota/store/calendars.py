@@ -48,7 +48,7 @@ def lock_calendars(new: Sequence[NewCalendar], jobs: Sequence[NewJob] = ()) -> S
 
 
 def write(tx: Tx, new: Sequence[NewCalendar], actor: str) -> Script[None]:
-    """Create and change calendars that the transaction holds, with the gates of who uses them."""
+    """Create and change calendars, locked with the gates of the jobs that use them."""
     for each in new:
         project, name = each.project, each.calendar.name
         yield from _require_version(project, name, each.expected_version)

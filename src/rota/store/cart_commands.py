@@ -149,7 +149,7 @@ def _retry(tx: Tx, book: Book, what: RetryItems, actor: str) -> Script[int | Non
 
 
 def _put_back_later_waves(tx: Tx, book: Book) -> Script[None]:
-    """What nobody has begun of later waves waits until the items that run again have ended."""
+    """Put back items of later waves that nobody has begun, until the retried ones have ended."""
     [first] = yield query("pending_wave", cart=book.id)
     found = yield query("items_out_of_order", cart=book.id, wave=first["wave"])
     if not found:
@@ -273,7 +273,7 @@ def submit(
     idempotency: Idempotency | None = None,
     due: DueTemplate | None = None,
 ) -> Script[CartId]:
-    """From here on the cart lives, or it is as if it had never been."""
+    """Let a filled cart begin, or leave it as if it had never been."""
     answered = yield from first_answer(tx.now, idempotency, cart)
     if answered is not None:
         return CartId(answered)

@@ -76,7 +76,7 @@ def items(wanted: ItemQuery, /) -> Script[list[Item]]:
 
 
 def selected(cart: CartId, selection: Selection) -> dict[str, object]:
-    """What statements about a selection of items are given."""
+    """The parameters of statements about a selection of items."""
     return {
         "cart": cart,
         "states": [state.value for state in selection.states],

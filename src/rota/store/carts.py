@@ -132,7 +132,7 @@ def _start(tx: Tx, book: Book, wave: int, count: int) -> Script[bool]:
     """Items get their runs, which are runs like any other from here on.
 
     False: the project may have no more that wait, so that some or all stay PENDING. Its quota is
-    held then, and whoever holds it asks for no more gates of jobs.
+    locked then, and whoever has locked it asks for no more gates of jobs.
     """
     yield from close_gate(tx, book, actor=_ACTOR)
     items = yield query("pending_items", cart=book.id, wave=wave, limit=count)
@@ -156,7 +156,7 @@ def _open(tx: Tx, book: Book, items: Rows) -> Script[None]:
     opened = [(run, book.id, row["number"]) for row, run in zip(items, runs, strict=True)]
     yield Many("open_item", opened)
     book.open += len(items)
-    book.in_flight[RunState.QUEUED] += len(items)  # or held by a gate: they wait in either case
+    book.in_flight[RunState.QUEUED] += len(items)  # or blocked at a gate: they wait in either case
     book.state, book.reason = CartState.RUNNING, ""
 
 
@@ -201,7 +201,7 @@ def _run_check(tx: Tx, book: Book, job: str) -> Script[None]:
 
 
 def close_gate(tx: Tx, book: Book, *, actor: str) -> Script[None]:
-    """What was checked and approved is not what comes next: both are to be asked for again."""
+    """Forget check and approval: they were about something else than what comes next."""
     book.approved_by = ""
     if book.check_run is not None:
         check = [RunId(book.check_run)]
@@ -219,7 +219,7 @@ def pause(
     actor: str,
     gates: Collection[str] | None = None,
 ) -> Script[None]:
-    """Nothing of the cart starts from here on; what a worker holds goes on to its end."""
+    """Start nothing of the cart from here on; what a worker has leased goes on to its end."""
     book.state, book.reason, book.look_at = CartState.PAUSED, reason, None
     yield from block_runs(tx, book, gates)
     yield _tell(tx, book, "cart.paused", actor=actor, reason=reason)
@@ -243,10 +243,10 @@ def breach(
 
 
 def block_runs(tx: Tx, book: Book, gates: Collection[str] | None = None) -> Script[None]:
-    """What waits for a worker or at a gate waits for the cart instead; others get its slots.
+    """Block runs of a cart that wait for a worker or at a gate; others get their slots.
 
-    `gates` are those that the transaction holds, where it has locked runs and may take no more:
-    slots at other gates are found by the next sweep.
+    `gates` are those that are locked, where runs are locked too: to lock more gates then would be
+    out of order. Slots at other gates are found by the next sweep.
     """
     if gates is None:
         rows = yield query("gates_of_cart", cart=book.id)
@@ -254,15 +254,15 @@ def block_runs(tx: Tx, book: Book, gates: Collection[str] | None = None) -> Scri
     key = cart_key(book.id)
     reasons = reasons_to(held_by_cart(book.id, book.name).reasons)
     yield query("move_waiters_of_cart", cart=book.id, key=key, reasons=reasons)
-    held = yield query("hold_runs_of_cart", cart=book.id, key=key, reasons=reasons)
-    if held:
-        yield tx.record("run.blocked", [row["id"] for row in held], actor=_ACTOR)
-        tx.effects.lines.leave(row["chain"] for row in held)
-        yield from release_jobs(tx, {row["job_id"] for row in held} & set(gates))
+    blocked = yield query("block_runs_of_cart", cart=book.id, key=key, reasons=reasons)
+    if blocked:
+        yield tx.record("run.blocked", [row["id"] for row in blocked], actor=_ACTOR)
+        tx.effects.chains.leave(row["chain"] for row in blocked)
+        yield from release_jobs(tx, {row["job_id"] for row in blocked} & set(gates))
 
 
 def _skip_rest(tx: Tx, book: Book) -> Script[None]:
-    """What has not begun never will; some at a time."""
+    """End what has not begun, some at a time."""
     skipped = yield query("skip_items", cart=book.id, limit=_CHUNK)
     book.count(ItemState.SKIPPED, len(skipped))
     rows = yield query("waiting_runs_of_cart", cart=book.id, limit=_CHUNK)
@@ -285,7 +285,7 @@ def _end(tx: Tx, book: Book, state: CartState) -> Script[None]:
 
 
 class _Hooks(CartHooks):
-    """What the steps of runs mean to their carts."""
+    """The part of carts in the steps of runs."""
 
     def lock_carts(self, runs: Sequence[str]) -> Script[list[str]]:
         if not runs:
@@ -308,7 +308,7 @@ class _Hooks(CartHooks):
         yield lock("used_carts", ids=sorted(carts))
 
     def closed_gates(self, carts: Collection[str]) -> Script[Mapping[str, Admission]]:
-        rows = yield query("held_carts", ids=carts)
+        rows = yield query("closed_carts", ids=carts)
         return {row["id"]: held_by_cart(row["id"], row["name"]) for row in rows}
 
 
@@ -333,7 +333,7 @@ def _tell(tx: Tx, book: Book, event: str, *, actor: str = _ACTOR, **data: object
 
 @dataclass(slots=True)
 class Book:
-    """What changes of a cart, and how many of its items are where."""
+    """A cart that a transaction has locked: its state, and how many of its items are where."""
 
     id: CartId
     project: str
@@ -366,7 +366,7 @@ class Book:
     in_flight: Counter[RunState] = field(default_factory=Counter)  # runs of the open items
 
     def count(self, state: ItemState, by: int = 1) -> None:
-        """So many items more, or fewer, are in a final state."""
+        """Count so many items more, or fewer, in a final state."""
         name = _COUNTED[state]
         setattr(self, name, getattr(self, name) + by)
 
@@ -412,7 +412,7 @@ def open_book(tx: Tx, cart: CartId) -> Script[Book]:
 
 
 def open_books(tx: Tx, carts: list[CartId]) -> Script[list[Book]]:
-    """The same for several; those that are not there, or still being filled, are left out."""
+    """Lock several; those that are not there, or still being filled, are left out."""
     yield lock("carts", ids=sorted(carts))
     rows = yield query("carts_to_change", ids=sorted(carts))
     books = [_book(row) for row in rows if row["state"] != "LOADING"]
@@ -503,7 +503,7 @@ def count_wave(book: Book) -> Script[None]:
 
 
 def facts_of(book: Book, closed_until: datetime | None = None) -> Script[CartFacts]:
-    """What a decision about the cart rests on."""
+    """The facts that a decision about the cart rests on."""
     pending = yield from _pending(book)
     check = yield from _check(book)
     flight = book.in_flight

@@ -86,7 +86,7 @@ WHERE id IN (SELECT run FROM cart_item WHERE cart = :cart AND state = 'OPEN'
         UNION ALL SELECT check_run FROM cart WHERE id = :cart)
     AND state = 'QUEUED' AND gate_job IS NOT NULL;
 
--- name: hold_runs_of_cart
+-- name: block_runs_of_cart
 -- What was queued of a cart waits for the cart from now on.
 UPDATE run SET state = 'BLOCKED', blocked_on = :key, reasons = :reasons, gate_job = NULL
 WHERE cart = :cart AND state = 'QUEUED'
@@ -105,6 +105,6 @@ SELECT id FROM job WHERE id = ANY(:ids) AND deleted_at IS NULL;
 -- A job by its name.
 SELECT id, version FROM job WHERE project = :project AND name = :name AND deleted_at IS NULL;
 
--- name: held_carts
+-- name: closed_carts
 -- Which of these carts let nothing of theirs go.
 SELECT id, name, reason FROM cart WHERE id = ANY(:ids) AND (state = 'PAUSED' OR ending IS NOT NULL);

@@ -1,6 +1,6 @@
-"""The lines that runs wait in: which of them have runs, and what they were charged.
+"""The chains that runs wait in: which of them have runs, and what they were charged.
 
-Many transactions write to the same few lines, so each does it once, after everything else.
+Many transactions write to the same few chains, so each does it once, after everything else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ChainKey:
 
 @lru_cache(maxsize=10_000)
 def known_chain(pool: str, priority: int, share: str) -> ChainKey:
-    """The same one each time: thousands of runs enter few lines."""
+    """A key that is made once: thousands of runs enter few chains."""
     return ChainKey(pool, priority, share)
 
 
@@ -39,7 +39,7 @@ def chain_of(row: Row) -> ChainKey:
 
 
 def chain_from(row: Row) -> Chain:
-    """A line as the order of service sees it."""
+    """A chain as the order of service sees it."""
     return Chain(
         id=row["id"],
         priority=row["priority"],
@@ -57,19 +57,19 @@ def pool_of(chain: str) -> str:
 
 @dataclass(slots=True)
 class ChainChanges:
-    """What a transaction does to lines; filled as it goes."""
+    """Changes of chains that a transaction writes at its end; filled as it goes."""
 
     _entered: dict[str, ChainKey] = field(default_factory=dict)
     _charges: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     _left: set[str] = field(default_factory=set)
     _found: dict[str, Chain | None] = field(default_factory=dict)  # entered; None: it had runs
-    returned: dict[str, int] = field(default_factory=dict)  # the oldest such run of each line
+    returned: dict[str, int] = field(default_factory=dict)  # the oldest such run of each chain
 
-    def enter(self, line: ChainKey, returned: int | None = None) -> None:
+    def enter(self, key: ChainKey, returned: int | None = None) -> None:
         """A run waits there from now on; `returned` is its number if it is not new."""
-        self._entered[line.id] = line
+        self._entered[key.id] = key
         if returned is not None:
-            self.returned[line.id] = min(returned, self.returned.get(line.id, returned))
+            self.returned[key.id] = min(returned, self.returned.get(key.id, returned))
 
     def leave(self, chains: Iterable[str]) -> None:
         """Runs of these wait no more: they may have been the last ones."""
@@ -79,11 +79,11 @@ class ChainChanges:
         self._charges[chain] += cost
 
     def serving(self, pool: str) -> Script[list[Chain]]:
-        """The lines of a pool that have runs, as they will be once this is written."""
+        """The chains of a pool that have runs, as they will be once this is written."""
         rows = yield query("active_chains", pool=pool)
         chains = [chain_from(row) for row in rows]
         known = {chain.id for chain in chains}
-        entered = {k: line for k, line in self._entered.items() if line.pool == pool}
+        entered = {k: key for k, key in self._entered.items() if key.pool == pool}
         if not entered.keys() <= known:
             chains += (yield from self._resting(entered)).values()
         return [self._charged(chain) for chain in chains]
@@ -93,7 +93,7 @@ class ChainChanges:
         return chain if charge is None else replace(chain, tag=chain.tag + charge)
 
     def write(self) -> Script[None]:
-        """Runs that entered make a line active, charges move it, and one without runs rests."""
+        """Runs that entered make a chain active, charges move it, and one without runs rests."""
         if self._entered:
             yield from self._activate()
         if self._charges:
@@ -109,39 +109,39 @@ class ChainChanges:
         if resting and self._charges:
             yield lock("chains", ids=sorted(resting.keys() | self._charges.keys()))
         for name, chain in resting.items():
-            line = self._entered[name]
+            key = self._entered[name]
             yield query(
                 "activate_chain",
                 id=name,
-                pool=line.pool,
-                priority=line.priority,
-                share=line.share,
+                pool=key.pool,
+                priority=key.priority,
+                share=key.share,
                 grouped=chain.group,
                 tag=chain.tag,
             )
 
-    def _resting(self, lines: Mapping[str, ChainKey]) -> Script[dict[str, Chain]]:
-        """Those of these lines that had no runs, each as it starts again.
+    def _resting(self, keys: Mapping[str, ChainKey]) -> Script[dict[str, Chain]]:
+        """Those of these chains that had no runs, each as it starts again.
 
-        One look at a line will do: none of them rests from then on, and who else has made one
+        One look at a chain will do: none of them rests from then on, and who else has made one
         active meanwhile has done what this transaction would do.
         """
-        new = {name: line for name, line in lines.items() if name not in self._found}
+        new = {name: key for name, key in keys.items() if name not in self._found}
         rows = (yield query("chains", ids=new)) if new else ()
         known = {row["id"]: row for row in rows}
-        for name, line in sorted(new.items()):
+        for name, key in sorted(new.items()):
             row = known.get(name)
             is_resting = row is None or not row["active"]
-            self._found[name] = (yield from _starting(line, row)) if is_resting else None
-        found = ((name, self._found[name]) for name in sorted(lines))
+            self._found[name] = (yield from _starting(key, row)) if is_resting else None
+        found = ((name, self._found[name]) for name in sorted(keys))
         return {name: chain for name, chain in found if chain is not None}
 
 
-def _starting(line: ChainKey, row: Row | None) -> Script[Chain]:
-    [tags] = yield query("pool_tags", pool=line.pool, priority=line.priority)
+def _starting(key: ChainKey, row: Row | None) -> Script[Chain]:
+    [tags] = yield query("pool_tags", pool=key.pool, priority=key.priority)
     others = PoolTags(tags["least_of_priority"], tags["least"], tags["greatest"])
-    group = group_of(line.share)
+    group = group_of(key.share)
     if row is None:
-        return Chain(line.id, line.priority, activation_tag(0.0, others), group=group)
+        return Chain(key.id, key.priority, activation_tag(0.0, others), group=group)
     tag = activation_tag(row["tag"], others)
-    return Chain(line.id, line.priority, tag, row["weight"], group, row["group_weight"])
+    return Chain(key.id, key.priority, tag, row["weight"], group, row["group_weight"])

@@ -27,7 +27,7 @@ _ROUNDS = 3  # looks at the queue in one claim
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a server wants for a worker."""
+    """A request of a server for work for one of its workers."""
 
     slots: int
     stream: int  # in which it believes the worker to be connected to it
@@ -47,6 +47,9 @@ def claim(
 
 def present(tx: Tx, session_id: str, stream: int) -> Script[Row | None]:
     """A session with a lease, which does not end before the transaction."""
+    # Claims of one worker wait for one another at an advisory lock beside its row, and only keep
+    # the row from ending. A claim with hundreds of ends takes as long as the machine lets it, and a
+    # renewal that waited for it would come too late: the guardian would kill a busy worker.
     rows = yield query("claiming_session", id=session_id)
     if not rows or not _may_claim(rows[0], tx.now):
         return None
@@ -57,13 +60,14 @@ def present(tx: Tx, session_id: str, stream: int) -> Script[Row | None]:
 
 def free_worker(tx: Tx, room: Room) -> Script[Row | None]:
     """The session with that room, if it is present and nobody else is about to change it."""
+    # A due step does not wait for a worker: if its session is locked, others get the runs.
     rows = yield query("free_session", id=room.session)
     session = next((row for row in rows if row["stream"] == room.stream), None)
     return session if session is not None and _may_claim(session, tx.now) else None
 
 
 def fill(tx: Tx, session: Row, room: Room) -> Script[list[Work]]:
-    """What waits once the rest of the transaction is done, as far as there is room."""
+    """Claim what waits once the rest of the transaction is done, as far as there is room."""
     if not tx.effects.pools.get(session["pool"]):
         return []
     return (yield from _take_in_time(tx, session, Wish(room.slots, room.stream)))
@@ -72,8 +76,8 @@ def fill(tx: Tx, session: Row, room: Room) -> Script[list[Work]]:
 def _take_in_time(tx: Tx, session: Row, wish: Wish) -> Script[list[Work]]:
     """Runs for a session that is present, without those that are too late by now."""
     late = yield from too_late(tx.now)
-    held = yield from lock_free_gates({row["job_id"] for row in late})
-    late = [row for row in late if row["job_id"] in held]
+    locked = yield from lock_free_gates({row["job_id"] for row in late})
+    late = [row for row in late if row["job_id"] in locked]
     return (yield from take(tx, session, wish, late))
 
 
@@ -122,18 +126,18 @@ def _may_claim(session: Row, now: int) -> bool:
 
 
 def _queue(tx: Tx, session: Row, wish: Wish) -> Script[Queue | None]:
-    """What the session may choose from; None: it gets nothing."""
-    held = yield from tx.memory.held(session)
-    slots = min(wish.slots, session["slots"] - held["held"])
-    if slots <= 0 or held["draining"]:
+    """The queue that the session may choose from; None: it gets nothing."""
+    leased = yield from tx.memory.leased(session)
+    slots = min(wish.slots, session["slots"] - leased["held"])
+    if slots <= 0 or leased["draining"]:
         return None
-    chains = yield from tx.effects.lines.serving(session["pool"])
+    chains = yield from tx.effects.chains.serving(session["pool"])
     if not chains:
         return None
     [pool] = yield query("pool_state", pool=session["pool"])
     capacity = capacity_in(session)
     shapes = yield from _fitting_shapes(session, capacity)
-    look = yield from tx.memory.look(tx.now, [c.id for c in chains], tx.effects.lines.returned)
+    look = yield from tx.memory.look(tx.now, [c.id for c in chains], tx.effects.chains.returned)
     return Queue(
         pool=session["pool"],
         slots=slots,
@@ -173,7 +177,7 @@ def _give(tx: Tx, session: Row, queue: Queue, going: Picked) -> Script[list[Work
     ids = [row["id"] for row in claimed.values()]
     yield tx.record_quietly("run.claimed", ids, actor=session["id"])
     tx.memory.claimed(session, [going[seq] for seq in claimed])
-    tx.effects.lines.leave({going[seq]["chain"] for seq in claimed} & queue.look.whole)
+    tx.effects.chains.leave({going[seq]["chain"] for seq in claimed} & queue.look.whole)
     tx.effects.served[queue.pool] += len(claimed)
     tx.effects.claimed(ids)
     return [_work(claimed[seq]) for seq in going if seq in claimed]
@@ -181,7 +185,7 @@ def _give(tx: Tx, session: Row, queue: Queue, going: Picked) -> Script[list[Work
 
 def _charge(tx: Tx, rate: float, rows: Rows) -> None:
     for row in rows:
-        tx.effects.lines.charge(row["chain"], cost_of(row["expected"], rate))
+        tx.effects.chains.charge(row["chain"], cost_of(row["expected"], rate))
 
 
 def _work(row: Row) -> Work:

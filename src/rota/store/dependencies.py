@@ -36,13 +36,13 @@ def any_ends() -> Script[bool]:
     return bool((yield query("any_upstream_end")))
 
 
-def follow(tx: Tx, limit: int, hold: LockGates) -> Script[int]:
+def follow(tx: Tx, limit: int, locking: LockGates) -> Script[int]:
     """Answer completed runs, each once; those whose followers are busy stay for the next time."""
     ends = yield query("upstream_ends", limit=limit)
     found = yield from _followers(ends)
-    held = yield from hold({row["id"] for rows in found.values() for row in rows})
+    locked = yield from locking({row["id"] for rows in found.values() for row in rows})
     followers = yield from _followers(ends)  # again, now that they stay as they are
-    ends = [end for end in ends if {row["id"] for row in followers[_source(end)]} <= held]
+    ends = [end for end in ends if {row["id"] for row in followers[_source(end)]} <= locked]
     yield from _start(tx, ends, followers)
     crowded = yield from _let_due_runs_go(tx, ends, limit)
     yield from _tell_followers(tx, followers)
@@ -140,7 +140,7 @@ def leave_ends(tx: Tx, runs: Sequence[str]) -> Script[None]:
 
 
 def save_dependencies(tx: Tx, jobs: Sequence[NewJob]) -> Script[None]:
-    """What saved jobs follow; their due runs that waited for others look again."""
+    """Save what jobs follow; their due runs that waited for others pass the gates again."""
     changed = [job.id for job in jobs if job.expected_version]
     if changed:
         yield query("forget_dependencies", ids=changed)
@@ -159,7 +159,7 @@ def save_dependencies(tx: Tx, jobs: Sequence[NewJob]) -> Script[None]:
 def refuse_rings(jobs: Sequence[NewJob]) -> Script[None]:
     """`Conflict` if saved jobs wait for each other, by way of what others saved meanwhile.
 
-    The last but the lines to be locked: one transaction at a time looks, and sees those before.
+    The last lock but those of chains: one transaction at a time looks, and sees those before.
     """
     projects = sorted({job.project for job in jobs if job.rules.after})
     if not projects:

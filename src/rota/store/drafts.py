@@ -58,10 +58,10 @@ class Draft(NamedTuple):
 
 
 class _Pattern(NamedTuple):
-    """What runs of one user, job version and priority have in common."""
+    """The part that runs of one user, job version and priority have in common."""
 
     version: VersionRules
-    line: ChainKey
+    chain: ChainKey
     expected: float
     user: str
     takes_keys: bool
@@ -108,7 +108,7 @@ def insert_drafts(tx: Tx, drafts: Sequence[Draft], *, actor: str = "") -> Script
 
 
 def _ask_for_workers(tx: Tx, entries: Sequence[_Entry]) -> Script[list[_Entry]]:
-    """What no worker could ever take waits for one that could."""
+    """Block runs that no worker could ever take, until one comes that could."""
     going = {_pool_shape(entry) for entry in entries if entry.admission.state is RunState.QUEUED}
     unfit = yield from tx.memory.crews.unfit(tx.now, going)
     if not unfit:
@@ -122,13 +122,13 @@ def _ask_for_workers(tx: Tx, entries: Sequence[_Entry]) -> Script[list[_Entry]]:
 
 
 def _pool_shape(entry: _Entry) -> PoolShape:
-    return entry.pattern.line.pool, entry.pattern.version.shape
+    return entry.pattern.chain.pool, entry.pattern.version.shape
 
 
 def _enter_chains(tx: Tx, entries: Sequence[_Entry]) -> None:
     for entry in entries:
         if entry.admission.state is RunState.QUEUED:
-            tx.effects.queued(entry.pattern.line, entry.draft.id)
+            tx.effects.queued(entry.pattern.chain, entry.draft.id)
     tx.effects.times |= any(e.admission.state is RunState.SCHEDULED for e in entries)
 
 
@@ -151,9 +151,9 @@ def _pattern(
         raise NotFound(f"no job {job} of version {number}", code="job_not_found")
     rules = version.rules
     share = share_key(rules.project, user, rules.share)
-    line = known_chain(rules.pool, rules.priority if priority is None else priority, share)
+    chain = known_chain(rules.pool, rules.priority if priority is None else priority, share)
     expected = _expected_seconds(rules, jobs[job]["expected_seconds"])
-    return _Pattern(version, line, expected, user, version.takes_keys or rules.project in for_all)
+    return _Pattern(version, chain, expected, user, version.takes_keys or rules.project in for_all)
 
 
 def _expected_seconds(rules: RunRules, average: float | None) -> float:
@@ -179,7 +179,7 @@ def _admit(now: int, draft: Draft, gatekeeper: Gatekeeper) -> Admission:
 def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
     """Values for `insert_run`, in its order."""
     draft, pattern, admission = entry.draft, entry.pattern, entry.admission
-    version, line = pattern.version, pattern.line
+    version, chain = pattern.version, pattern.chain
     rules, state = version.rules, admission.state
     is_punctual = draft.backfill is None  # what is long past cannot be late
     deadline_at = _after(draft.due_at, version.deadline) if is_punctual else None
@@ -201,9 +201,9 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
         deadline_at,
         late_at,
         earliest(late_drop_at, end_of_wait(draft.release_at, admission)),
-        line.priority,
-        line.pool,
-        line.id,
+        chain.priority,
+        chain.pool,
+        chain.id,
         version.shape,
         rules.delivery,
         rules.retry.attempts,
@@ -247,7 +247,7 @@ def _submitted(entries: Sequence[_Entry]) -> Counter[str]:
 
 
 def _ask_for_keys(tx: Tx, entries: list[_Entry]) -> Script[list[_Entry]]:
-    """The same, with those that are short of a key waiting for it."""
+    """Block runs that are short of a shared key."""
     asks = [_ask(tx.now, entry, age) for age, entry in enumerate(entries) if _may_take_keys(entry)]
     if not asks:
         return entries
@@ -270,7 +270,7 @@ def _may_take_keys(entry: _Entry) -> bool:
 
 def _ask(now: int, entry: _Entry, age: int = 0) -> Ask:
     """Runs that have no number yet are younger than all others."""
-    rank = rank_of(entry.pattern.line.priority, now, sys.maxsize // 2 + age)
+    rank = rank_of(entry.pattern.chain.priority, now, sys.maxsize // 2 + age)
     return Ask(entry.draft.id, entry.demands or {}, rank)
 
 

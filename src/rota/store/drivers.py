@@ -18,7 +18,7 @@ def no_effects() -> None:
 
 
 class Urgency(IntEnum):
-    """Who goes first when several transactions wait: leases above all, people last."""
+    """The order in which waiting transactions go: leases above all, people last."""
 
     RENEW = 0
     FIRE = 1
@@ -54,7 +54,7 @@ class Ticker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoreInspection:
-    """What can be said about a store without opening it as a server would: nothing is written."""
+    """A look at a store without opening it as a server would: nothing is written."""
 
     place: str  # where it is, without secrets
     schema: int  # number of its latest migration; 0: it has none yet

@@ -60,6 +60,7 @@ def finish(
     overdue = (yield from too_late(tx.now)) if worker else ()
     reports = {Fence(o.run, o.attempt): o for o in reversed(outcomes)}
     dropped = {row["job_id"] for row in overdue}
+    # In the order of locks: carts, gates, then all runs at once.
     carts = yield from hooks.lock_carts([o.run for o in outcomes if not _is_good(o)])
     gates = yield from lock_gates_of({fence.run for fence in reports}, dropped)
     rows = yield from _rows(reports.values())
@@ -77,7 +78,7 @@ def finish(
 
 
 def finish_free(tx: Tx, session: str, outcomes: Sequence[Outcome]) -> Script[Finished]:
-    """The same for ends that wait for no gate, and without new work; the others stay unanswered.
+    """End attempts whose gates are free, without new work; the others stay unanswered.
 
     The session is not locked, so that its renewals get through meanwhile.
     """
@@ -130,7 +131,7 @@ def _is_plain(outcome: Outcome) -> bool:
 
 
 def _report(now: int, outcome: Outcome) -> dict[str, object]:
-    """What `complete_runs` has to know."""
+    """A row for `complete_runs`."""
     started_at = min(outcome.started_at, now) or None
     return {
         "id": outcome.run,
@@ -162,7 +163,7 @@ def _is_leased(row: Row | None, session: str, outcome: Outcome) -> bool:
 def _late(tx: Tx, session: str, outcomes: Sequence[Outcome]) -> Script[set[Fence]]:
     """Tell reports that were accepted before from those that came too late.
 
-    The latter are kept, if the session ever held what it reports about.
+    The latter are kept, if the session ever had leased what it reports about.
     """
     if not outcomes:
         return set()
@@ -184,7 +185,7 @@ def _late(tx: Tx, session: str, outcomes: Sequence[Outcome]) -> Script[set[Fence
 
 
 def _results_of(session: str, runs: set[str]) -> Script[dict[Fence, str | None]]:
-    """How the attempts at these runs ended that the session holds or held."""
+    """How the attempts at these runs ended that the session has or had leased."""
     latest = yield query("reported_runs", ids=runs)
     earlier = yield query("ended_attempts", ids=runs)
     attempts = [(r["id"], r["attempt"], r["session"], r["result"]) for r in latest]
@@ -211,16 +212,16 @@ MISLAID = Loss("it never reached its worker", counts=False)
 
 def lose(
     tx: Tx,
-    held: Sequence[Row],
+    leased: Sequence[Row],
     loss: Loss,
     beside: Collection[str] = (),
 ) -> Script[None]:
-    """Attempts whose worker is gone; `held` has run id, attempt and session.
+    """Attempts whose worker is gone; `leased` has run id, attempt and session.
 
     Those that have ended in another way meanwhile are left alone. Runs `beside` them, which the
     caller is going to change, are locked with them.
     """
-    ids = [row["id"] for row in held]
+    ids = [row["id"] for row in leased]
     if not ids and not beside:
         return
     carts = yield from hooks.lock_carts(ids)
@@ -229,7 +230,7 @@ def lose(
     arrived = yield query("sum_chunks", ids=ids)
     torn = {(row["run_id"], row["attempt"]): row for row in arrived}
     lost: dict[str, list[Outcome]] = defaultdict(list)
-    for row in held:
+    for row in leased:
         run = rows[row["id"]]
         outcome = _lost_outcome(tx.now, row, run, loss, torn.get((row["id"], row["attempt"])))
         if _is_leased(run, row["session"], outcome):
@@ -239,10 +240,10 @@ def lose(
     yield from hooks.runs_ended(tx, carts, gates)
 
 
-def _lost_outcome(now: int, held: Row, row: Row, loss: Loss, torn: Row | None) -> Outcome:
+def _lost_outcome(now: int, leased: Row, row: Row, loss: Loss, torn: Row | None) -> Outcome:
     return Outcome(
-        run=held["id"],
-        attempt=held["attempt"],
+        run=leased["id"],
+        attempt=leased["attempt"],
         result=AttemptResult.LOST,
         started_at=row["started_at"] or 0,
         ended_at=now,
@@ -387,7 +388,7 @@ def _ended(end: _End) -> Ended:
 
 
 def _delay(row: Row, first_start: int | None) -> int | None:
-    """What is long past cannot be on time: a backfill tells nothing about lateness."""
+    """Microseconds from release to start; None for a backfill, which cannot be on time."""
     if first_start is None or row["backfill"] is not None:
         return None
     return first_start - int(row["release_at"])
@@ -421,10 +422,11 @@ class Ended(NamedTuple):
 def settle(tx: Tx, ends: Sequence[Ended], gates: Collection[str], *, actor: str) -> Script[None]:
     """Correct what ended attempts were charged, learn from them, and wake who waited for them.
 
-    `gates` are the jobs whose gates the transaction holds: those that may have to let others go.
+    `gates` are the jobs whose gates are locked: those that may have to let others go.
     """
     if not ends:
         return
+    # Which gates are needed was read before the runs were locked: a limit set since then adds one.
     if not {end.gate for end in ends} <= {None, *gates}:
         raise LookAgain("a job got a limit before its run was locked")
     tx.effects.keys |= any(end.keys for end in ends)
@@ -455,10 +457,10 @@ def _wake_jobs(tx: Tx, ends: Sequence[Ended]) -> Script[None]:
 
 
 def _correct_charges(tx: Tx, ends: Sequence[Ended]) -> None:
-    """What was charged was expected; the truth acts on what still waits."""
+    """Correct charges: what was charged at the claim was only expected."""
     for end in ends:
         charged = cost_of(end.expected, end.capacity)
-        tx.effects.lines.charge(end.chain, cost_of(end.seconds, end.capacity) - charged)
+        tx.effects.chains.charge(end.chain, cost_of(end.seconds, end.capacity) - charged)
 
 
 def _learn_durations(ends: Sequence[Ended]) -> Script[None]:
@@ -475,7 +477,9 @@ def _learn_durations(ends: Sequence[Ended]) -> Script[None]:
         mean = sum(seconds) / len(seconds)
         keep = (1 - _MEMORY) ** len(seconds)
         updates.append((mean if old is None else old * keep + mean * (1 - keep), row["id"]))
-    yield Many("set_expected_seconds", updates, exactly=False)  # a job may be busy changing
+    # Skips jobs that somebody else has locked: an average is not worth waiting for, and to wait for
+    # a job here would be out of order.
+    yield Many("set_expected_seconds", updates, exactly=False)
 
 
 def _count_delays(tx: Tx, ends: Sequence[Ended]) -> None:
@@ -498,7 +502,7 @@ def _tell(tx: Tx, state: RunState, cause: str, group: Sequence[Ended], actor: st
 
 
 def set_apart(runs: Iterable[Row]) -> Script[None]:
-    """From their next attempt on these go alone."""
+    """Let runs go alone from their next attempt on."""
     seqs: dict[str, list[int]] = defaultdict(list)
     for run in runs:
         seqs[alone(run["shape"])].append(run["seq"])
@@ -510,7 +514,7 @@ def set_apart(runs: Iterable[Row]) -> Script[None]:
 
 
 def forget_lone_shapes() -> Script[None]:
-    """Once nobody goes alone, claims need not place runs one by one."""
+    """Forget shapes of runs that went alone, so that claims need not place runs one by one."""
     shapes = [row["id"] for row in (yield query("shapes"))]
     lone = sorted(shape for shape in shapes if demand_of(shape).is_alone)
     if lone:

@@ -33,15 +33,15 @@ def fire(
     firings: Sequence[Firing],
     ownership: Ownership,
     room: Room | None,
-    hold: LockGates,
+    locking: LockGates,
 ) -> Script[Fired]:
     """Insert the runs that are due, advance their schedules, and fill the room of a worker."""
     shard = {firing.job_id: shard_of(firing.job_id) for firing in firings}
     lost = yield from shards.lost(ownership, set(shard.values()))
     firings = [firing for firing in firings if shard[firing.job_id] not in lost]
     worker = (yield from free_worker(tx, room)) if room else None
-    held = yield from hold({firing.job_id for firing in firings})
-    accepted = yield from _current(tx.now, [each for each in firings if each.job_id in held])
+    locked = yield from locking({firing.job_id for firing in firings})
+    accepted = yield from _current(tx.now, [each for each in firings if each.job_id in locked])
     run_count = yield from _answer(tx, accepted)
     works = (yield from fill(tx, worker, room)) if worker and room else []
     return Fired(
@@ -53,7 +53,7 @@ def fire(
 
 
 def answer_overdue(tx: Tx, overdue: Firing) -> Script[None]:
-    """What a schedule owes before it is changed. `Conflict` if it has moved on meanwhile."""
+    """Answer what a schedule owes before it is changed. `Conflict` if it has moved on meanwhile."""
     accepted = yield from _current(tx.now, [overdue])
     if not accepted:
         raise moved_meanwhile(overdue.job_id)

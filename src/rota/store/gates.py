@@ -25,20 +25,20 @@ LockGates: TypeAlias = Callable[[Collection[str]], Script[set[str]]]
 
 
 def lock_gates(jobs: Collection[str]) -> Script[set[str]]:
-    """Until the transaction ends; all at once, for the order of locks."""
+    """Lock gates until the transaction ends; all at once, for the order of locks."""
     if jobs:
         yield lock("gates", ids=sorted(jobs))
     return set(jobs)
 
 
 def lock_when_read(jobs: Collection[str]) -> Script[set[str]]:
-    """The same, for who goes on to read where their schedules stand: that locks them."""
+    """Lock nothing yet: for scripts whose next statement reads schedules and locks them."""
     yield from ()
     return set(jobs)
 
 
 def lock_free_gates(jobs: Collection[str]) -> Script[set[str]]:
-    """Those of the gates that nobody else holds, which are returned."""
+    """Those of the gates that nobody else has locked, which are returned."""
     if not jobs:
         return set()
     return {row["job_id"] for row in (yield query("free_gates", ids=sorted(jobs)))}
@@ -59,12 +59,13 @@ def lock_gates_of_jobs(runs: Collection[str]) -> Script[set[str]]:
 
 
 def lock_gates_to_submit(jobs: Collection[str]) -> Script[None]:
-    """Where a job lets any number of runs go, those who submit do not wait for one another.
+    """Lock gates to submit: shared where a job has no limit, so that submissions do not wait.
 
     A pause waits for them in either case.
     """
     limited = yield from _limited(jobs)
     for is_limited, group in groupby(sorted(jobs), limited.__contains__):
+        # By id across both kinds: a lock that is shared here may be exclusive for another.
         yield lock("gates" if is_limited else "open_gates", ids=list(group))
     if not (yield from _limited(jobs)) <= limited:
         raise LookAgain("a job got a limit meanwhile")
@@ -160,7 +161,7 @@ class Gatekeeper:
         )
 
     def admit(self, job: str, run: ActiveRun, previous_due: int | None = None) -> Admission:
-        """What this run becomes; remembered for the next one of its job.
+        """Decide what this run becomes; remembered for the next one of its job.
 
         `previous_due` is the due time before that of a scheduled run, if there was one.
         """

@@ -25,7 +25,7 @@ Publish: TypeAlias = Callable[[Wakes], None]
 
 
 def tell_nobody(_wakes: Wakes) -> None:
-    """Where nobody listens: whoever waits for something looks by itself."""
+    """Notify nobody: whoever waits for something polls."""
 
 
 class Handle:
@@ -95,7 +95,7 @@ def read(
 def read_at(
     script: Callable[Concatenate[int, P], Script[T]], urgency: Urgency = Urgency.API
 ) -> Callable[Concatenate[Handle, P], Coroutine[Any, Any, T]]:
-    """The same for a script that has to know the store's time."""
+    """A verb that runs a script which only reads, given the store's time."""
 
     async def verb(self: Handle, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._driver.read(lambda now: script(now, *args, **kwargs), urgency)

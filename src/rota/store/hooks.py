@@ -15,7 +15,7 @@ from rota.store.tx import Tx
 
 
 class CartHooks:
-    """What carts do at each point; here they do nothing."""
+    """Hook points; by default nothing happens at them."""
 
     def lock_carts(self, runs: Sequence[str]) -> Script[list[str]]:
         """Lock the carts of these runs, whose bad ends are about to be counted; returns their ids.
@@ -38,7 +38,7 @@ class CartHooks:
         yield from ()
 
     def closed_gates(self, carts: Collection[str]) -> Script[Mapping[str, Admission]]:
-        """What the runs of those carts become that let none of theirs go."""
+        """Admissions for runs of those carts that are paused or ending."""
         yield from ()
         return {}
 

@@ -29,7 +29,7 @@ from rota.store.waits import EndOfWait, end_waiting
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """What one save creates, changes and deletes."""
+    """Definitions that one save creates, changes and deletes."""
 
     jobs: Sequence[NewJob]
     removed: Sequence[RemovedJob]
@@ -155,17 +155,18 @@ def _changed_meanwhile(name: str) -> Conflict:
 
 
 def _remove(tx: Tx, removed: Sequence[RemovedJob], actor: str) -> Script[None]:
-    """What a pause holds, or what waits for other jobs, ends with its job: nobody could free it."""
+    """Delete jobs. Runs that a pause blocks, or that wait for other jobs, end with them."""
     for job in removed:
         yield from _require_cursor(job.id, job.claimed_cursor)
     yield from insert_unanswered((job.id, job.unanswered) for job in removed)
     ids = [job.id for job in removed]
-    held = yield query("waiting_runs_of_paused_jobs", ids=ids)
+    paused = yield query("waiting_runs_of_paused_jobs", ids=ids)
     following = yield query("waiters_of_jobs", jobs=ids)
-    if held or following:
-        runs = [RunId(row["id"]) for row in (*held, *following)]
+    if paused or following:
+        runs = [RunId(row["id"]) for row in (*paused, *following)]
         end = EndOfWait(RunState.SKIPPED, Cause.DELETED, actor)
         yield from end_waiting(tx, runs, end)
+    # The row of the schedule stays: live runs of a deleted job still pass its gate.
     gone = yield query("delete_jobs", ids=ids, now=tx.now)
     yield query("delete_schedules", ids=ids)
     yield query("forget_calendar_uses", ids=ids)
@@ -256,14 +257,14 @@ def documents(
 
 
 def jobs_by_id(queries: Sequence[JobQuery]) -> Script[list[list[Job]]]:
-    """What each of these finds by id; all in one project."""
+    """Jobs that each of these finds by id; all in one project."""
     wanted = [each.ids or () for each in queries]
     found = yield from find(replace(queries[0], ids=together(wanted)))
     return of_each({job.id: job for job in found}, wanted)
 
 
 def jobs_by_name(queries: Sequence[JobQuery]) -> Script[list[list[Job]]]:
-    """What each of these finds by name; all in one project."""
+    """Jobs that each of these finds by name; all in one project."""
     wanted = [each.names or () for each in queries]
     found = yield from find(replace(queries[0], names=together(wanted)))
     return of_each({job.name: job for job in found}, wanted)

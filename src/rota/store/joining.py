@@ -24,7 +24,7 @@ class _Request(Generic[Asked, Answer]):
 
 
 class Joining(Generic[Asked, Answer]):
-    """Whoever asks about the same while an answer is under way gets the next one, with the others.
+    """Joins calls about the same: who asks while an answer is under way shares the next one.
 
     Nobody waits for company, and nobody gets an answer that was begun before the question. One who
     does not wait any more changes nothing for the others.
@@ -37,7 +37,7 @@ class Joining(Generic[Asked, Answer]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def ask(self, about: Hashable, asked: Asked) -> Answer:
-        """What `asked` is answered, by itself or with others that are `about` the same."""
+        """Answer `asked`, by itself or with others that are `about` the same."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if about not in self._waiting:
             self._waiting[about] = deque()
@@ -92,7 +92,7 @@ def _tell(
 
 
 def _leave(requests: Iterable[_Request[Asked, Answer]]) -> None:
-    """Nobody is going to answer these."""
+    """Cancel requests that nobody is going to answer."""
     for request in requests:
         request.future.cancel()
 

@@ -57,7 +57,7 @@ _KINDS = tuple(f"{kind}:" for kind in KeyKind)  # others lock by rows beside the
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the next look goes on."""
+    """The place where the next look goes on."""
 
     key: Key = ""  # among those who have keys
     seq: int = 0
@@ -91,7 +91,7 @@ def release(tx: Tx, limit: int, place: Place) -> Script[tuple[int, Place]]:
 
 
 def _left_behind(place: Place, limit: int) -> Script[tuple[list[Row], Place]]:
-    """What runs have no more, of so many keys at most."""
+    """Rows of keys that runs have no more, of so many keys at most."""
     page = yield query("run_key_page", after_key=place.key, after_seq=place.seq, limit=_PAGE)
     old = [row for row in page if row["state"] not in _MAY_HAVE_KEYS]
     freed = list(dict.fromkeys(row["key"] for row in old))
@@ -149,10 +149,10 @@ def _ask_again(row: Row) -> Ask:
 
 
 def _first(keys: Collection[Key], most: int) -> Script[list[Row]]:
-    """So many of those who wait for each key, the first to go."""
+    """The first to go of those who wait for each key, so many."""
     ends = yield from last_waiters(keys)
-    lines = sorted({(row["key"], row["priority"]) for row in ends})
-    asked = [{"key": key, "priority": priority} for key, priority in lines]
+    queues = sorted({(row["key"], row["priority"]) for row in ends})
+    asked = [{"key": key, "priority": priority} for key, priority in queues]
     waiting: dict[Key, dict[str, Row]] = defaultdict(dict)
     for row in (yield query("key_candidates", keys=to_json(asked), limit=most)) if asked else ():
         waiting[row["key"]][row["id"]] = row
@@ -168,8 +168,8 @@ def _lock_waiters(found: Sequence[Row], keys: Collection[Key]) -> Script[list[Ro
     carts = {row["cart"] for row in found} - {None}
     if carts:
         yield from hooks.share_gates(carts)
-    held = yield from lock_free_gates({row["job_id"] for row in found})
-    ids = [row["id"] for row in found if row["job_id"] in held]
+    locked = yield from lock_free_gates({row["job_id"] for row in found})
+    ids = [row["id"] for row in found if row["job_id"] in locked]
     rows = (yield query("key_waiters_to_release", ids=ids, keys=keys)) if ids else ()
     return sorted((row for row in rows if row["cart"] in {None, *carts}), key=rank_in)
 

@@ -74,7 +74,7 @@ def load_states(now: int, keys: Collection[Key]) -> Script[dict[Key, KeyState]]:
 
 
 def lock_states(now: int, keys: Collection[Key]) -> Script[dict[Key, KeyState]]:
-    """The same; nobody else takes of any of these keys before the transaction has ended."""
+    """Lock keys and load their states: nobody else takes of them until the transaction ends."""
     rows = yield from lock_keys(keys)
     rules = yield from rules_of(keys)
     buckets = yield from take_charges(rules, _buckets(rules, rows))
@@ -83,16 +83,16 @@ def lock_states(now: int, keys: Collection[Key]) -> Script[dict[Key, KeyState]]:
 
 def lock_keys(keys: Collection[Key]) -> Script[Rows]:
     """Lock keys, in their order."""
-    rows = yield query("hold_shared_keys", keys=sorted(keys))
+    rows = yield query("shared_keys_to_take", keys=sorted(keys))
     missing = set(keys) - {row["key"] for row in rows}
     if missing:
         yield Many("add_shared_key", [(key,) for key in sorted(missing)])
-        rows = yield query("hold_shared_keys", keys=sorted(keys))
+        rows = yield query("shared_keys_to_take", keys=sorted(keys))
     return rows
 
 
 def load_waiters(ranks: Mapping[Key, Rank]) -> Script[dict[Key, Waiters]]:
-    """Who waits for these keys, and who of them goes before runs of the given ranks."""
+    """Waiters for these keys that go before runs of the given ranks."""
     known: dict[Key, list[Waiter]] = defaultdict(list)
     for row in (yield from last_waiters(ranks)):
         known[row["key"]].append(Waiter(rank_in(row), row["eligible_at"]))
@@ -148,13 +148,13 @@ def _buckets(rules: Mapping[Key, KeyRule], rows: Rows) -> dict[Key, Bucket]:
 
 
 def declared_for_all(jobs: Mapping[str, Row]) -> Script[ForAll]:
-    """What is declared for all runs of the projects of these jobs. Most have nothing."""
+    """Declarations for all runs of the projects of these jobs. Most have none."""
     projects = {row["project"] for row in jobs.values() if row["has_limits"]}
     return (yield from declared_in(projects)) if projects else {}
 
 
 def declared_in(projects: Collection[str]) -> Script[ForAll]:
-    """What is declared for all runs of these projects."""
+    """Declarations for all runs of these projects."""
     found: dict[str, list[Declaration]] = defaultdict(list)
     for row in (yield query("declarations_for_all", projects=projects)):
         found[row["project"]].append(declaration_from(row))
@@ -162,7 +162,7 @@ def declared_in(projects: Collection[str]) -> Script[ForAll]:
 
 
 def wanted_by(asker: Asker, for_all: ForAll) -> Demands | None:
-    """What a run takes; None: nothing."""
+    """Demands of a run; None: it takes nothing."""
     declared = for_all.get(asker.rules.project, ())
     if not declared and not takes_keys(asker.rules):
         return None
@@ -179,7 +179,7 @@ class Ask(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What runs are told that asked for their keys."""
+    """Answers to runs that asked for their keys."""
 
     short: Mapping[str, tuple[Shortage, ...]]  # by run; those left out may go
     kept: Mapping[Key, Kept]  # for those that could have a key, and wait for another one now
@@ -191,13 +191,13 @@ def ask_of(row: Row) -> Ask:
 
 
 def admit(now: int, asks: Sequence[Ask]) -> Script[Mapping[str, tuple[Shortage, ...]]]:
-    """What each of these runs is short of, in the order they ask; those left out may go."""
+    """Shortages of these runs, in the order they ask; those left out may go."""
     answers = yield from answer(now, asks)
     return answers.short
 
 
 def answer(now: int, asks: Sequence[Ask], freed: Collection[Key] = ()) -> Script[Answers]:
-    """The same with what is kept. Whoever waits for a key that is `freed` is among who asks."""
+    """Shortages, and what is kept. Whoever waits for a key that is `freed` is among who asks."""
     last: dict[Key, Rank] = {}
     for ask in asks:
         for key in ask.demands:
@@ -221,7 +221,7 @@ def promise(asks: Sequence[Ask]) -> Script[None]:
 def wait_for_keys(short: Mapping[int, Sequence[Shortage]]) -> Script[Rows]:
     """Let runs, by their numbers, wait for the first key that each is short of.
 
-    Returns their ids and lines.
+    Returns their ids and chains.
     """
     values = [
         {
@@ -241,6 +241,7 @@ def take_keys(tx: Tx, rows: Rows) -> Script[set[int]]:
     The runs, of which `seq` and `keys` are needed, are locked. Those that got nothing wait from
     now on for what they are short of.
     """
+    # Runs come before keys in the order of locks: from here on no run is waited for.
     wanted: dict[int, Demands] = {row["seq"]: from_json(row["keys"]) for row in rows}
     states = yield from lock_states(tx.now, {key for demands in wanted.values() for key in demands})
     gate = KeyGate(tx.now, states, claims=True)
@@ -252,16 +253,16 @@ def take_keys(tx: Tx, rows: Rows) -> Script[set[int]]:
     if gate.buckets:
         taken = [(each.level, each.at, key) for key, each in sorted(gate.buckets.items())]
         yield Many("set_bucket", taken)
-    yield from _lock_and_take(wanted, granted, states)
+    yield from _give_keys(wanted, granted, states)
     if short:
         yield from _lose(tx, wanted, short)
     return granted
 
 
-def _lock_and_take(
+def _give_keys(
     wanted: Mapping[int, Demands], granted: Collection[int], states: Mapping[str, KeyState]
 ) -> Script[None]:
-    """Units are held from now on; tokens are gone, and nobody has to be told that they are used."""
+    """Give units to runs until they end; tokens are gone, and need no row of their own."""
     units = {key for key, state in states.items() if isinstance(state.rule, Counted)}
     held = [
         (key, seq, amount)
@@ -313,12 +314,12 @@ def _wait(tx: Tx, short: Mapping[int, Sequence[Shortage]]) -> Script[None]:
     ids = [row["id"] for row in rows]
     yield tx.record("run.blocked", ids, actor="scheduler")
     tx.effects.claimed(ids)
-    tx.effects.lines.leave(row["chain"] for row in rows)
+    tx.effects.chains.leave(row["chain"] for row in rows)
     tx.effects.keys = True
 
 
 def load_kept(now: int, keys: Collection[Key]) -> Script[dict[Key, Kept]]:
-    """What is kept of these keys. It ends by itself: with its time, or with the wait of its run."""
+    """Kept amounts of these keys. They end by themselves: with their time, or their run's wait."""
     rows = (yield query("kept_keys", keys=keys, now=now)) if keys else ()
     return {
         row["key"]: Kept(rank_in(row), row["amount"], row["until"], row["waits_for"])
@@ -363,7 +364,7 @@ def with_charges(
 def take_charges(
     rules: Mapping[Key, KeyRule], buckets: Mapping[Key, Bucket]
 ) -> Script[Mapping[Key, Bucket]]:
-    """The same of keys that are locked; it is out of the buckets from now on."""
+    """Take charges out of the buckets of keys that are locked."""
     keys = [key for key in rules if is_charged_later(key)]
     rows = (yield query("take_key_charges", keys=keys)) if keys else ()
     left = _charged(rules, buckets, sorted(rows, key=_in_order))

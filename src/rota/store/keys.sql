@@ -28,7 +28,7 @@ WHERE run_key.key = ANY(:keys) GROUP BY run_key.key;
 -- How full the buckets of these keys were.
 SELECT key, level, at FROM shared_key WHERE key = ANY(:keys) AND level IS NOT NULL;
 
--- name: hold_shared_keys
+-- name: shared_keys_to_take
 -- The same of all of them; one transaction at a time takes of them.
 -- postgres: ORDER BY key FOR NO KEY UPDATE
 SELECT key, level, at FROM shared_key WHERE key = ANY(:keys);

@@ -80,8 +80,8 @@ def delete(tx: Tx, kind: KeyKind, project: str, name: str, *, actor: str) -> Scr
 
 
 def _lock_declaration(kind: KeyKind, project: str, name: str) -> Script[list[Declaration]]:
-    """What is declared under a name, if anything; nobody else changes it meanwhile."""
-    rows = yield query("hold_declaration", kind=kind, project=project, name=name)
+    """Lock what is declared under a name, if anything."""
+    rows = yield query("declaration_to_change", kind=kind, project=project, name=name)
     return [declaration_from(row) for row in rows]
 
 
@@ -218,7 +218,7 @@ def _most_waiting(projects: Iterable[str], for_all: ForAll) -> dict[str, int]:
 
 
 def _rooms(limits: Mapping[str, int]) -> Script[dict[str, int]]:
-    """What is left of these quotas. One transaction at a time counts and adds to it."""
+    """Room left in these quotas. One transaction at a time counts and adds to it."""
     if not limits:
         return {}
     yield from lock_keys([key_of(KeyKind.QUOTA, project, WAITING_QUOTA) for project in limits])

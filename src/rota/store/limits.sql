@@ -38,7 +38,7 @@ UPDATE rekeying SET after = :next_after WHERE project = :project AND since = :si
 -- It is done.
 DELETE FROM rekeying WHERE project = :project AND since = :since AND after = :after;
 
--- name: hold_declaration
+-- name: declaration_to_change
 -- A declaration that is to change or to go.
 -- postgres: FOR UPDATE
 SELECT kind, document FROM declaration WHERE kind = :kind AND project = :project AND name = :name;

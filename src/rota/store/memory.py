@@ -1,7 +1,7 @@
 """What a store remembers of its claims, so that the next one does not go through all that is over.
 
 While any transaction is open, PostgreSQL keeps whatever has changed since that began, in tables and
-in indexes. A line that a million runs have left is then as long as one that they all wait in.
+in indexes. A chain that a million runs have left is then as long as one that they all wait in.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Ref = tuple[str, int]  # job id, version
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """Where a line began when it was last looked at as a whole."""
+    """The head of a chain when it was last looked at as a whole."""
 
     first: int  # no older run waited there
     looked_at: int
@@ -33,77 +33,79 @@ class _Head:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Where a claim looks for runs."""
+    """The places where a claim looks for runs."""
 
-    firsts: Mapping[str, int]  # by line, from which run on
-    whole: frozenset[str]  # the lines that it looks at from their beginning
+    firsts: Mapping[str, int]  # by chain, from which run on
+    whole: frozenset[str]  # the chains that it looks at from their beginning
 
     def as_json(self) -> str:
-        return to_json([{"id": line, "first": first} for line, first in self.firsts.items()])
+        return to_json([{"id": chain, "first": first} for chain, first in self.firsts.items()])
 
 
 class Memory:
-    """Of the claims through one store. Where it is wrong runs are found later, never given twice.
+    """Remembers claims of one store. Where it is wrong, runs are found later, never given twice.
 
-    `trust` is for how long (microseconds) a line begins where it began. A run that came back since
+    `trust` is for how long (microseconds) a chain begins where it began. A run that came back since
     then, or was committed late, is found by the ticket that names it, or after that time.
     """
 
     def __init__(self, trust: int = 0) -> None:
         self._trust = trust  # 0: nothing is remembered
         self._heads: dict[str, _Head] = {}
-        self._newest: dict[str, int] = {}  # by line, of the runs that were claimed
+        self._newest: dict[str, int] = {}  # by chain, of the runs that were claimed
         self.crews = Crews()
-        self._held: dict[str, tuple[int, list[int]]] = {}  # by session: its stream, and runs
+        self._leased: dict[str, tuple[int, list[int]]] = {}  # by session: its stream, and runs
 
-    def look(self, now: int, lines: Collection[str], entered: Mapping[str, int]) -> Script[Look]:
-        """Where to look in these lines; `entered` are the oldest runs that come back just now."""
+    def look(self, now: int, chains: Collection[str], entered: Mapping[str, int]) -> Script[Look]:
+        """Places to look at in these chains; `entered` are the oldest runs that just came back."""
         if not self._trust:
-            return Look(dict.fromkeys(lines, 0), frozenset(lines))
-        unknown = [line for line in lines if not self._is_known(line, now)]
+            return Look(dict.fromkeys(chains, 0), frozenset(chains))
+        unknown = [chain for chain in chains if not self._is_known(chain, now)]
         if unknown:
             yield from self._look_at_all_of(unknown, now)
-        for line in entered.keys() & self._heads.keys():
-            head = self._heads[line]
-            self._heads[line] = replace(head, first=min(head.first, entered[line]))
-        return Look({line: self._first(line) for line in lines}, frozenset(unknown))
+        for chain in entered.keys() & self._heads.keys():
+            head = self._heads[chain]
+            self._heads[chain] = replace(head, first=min(head.first, entered[chain]))
+        return Look({chain: self._first(chain) for chain in chains}, frozenset(unknown))
 
-    def held(self, session: Row) -> Script[Row]:
-        """How many attempts a session holds: it got them all through this store, in this stream."""
+    def leased(self, session: Row) -> Script[Row]:
+        """Count attempts that a session has leased: all through this store, in this stream."""
         if not self._trust:
-            return (yield query("count_held", session=session["id"]))[0]
-        stream, seqs = self._held.get(session["id"], (None, []))
+            return (yield query("count_leased", session=session["id"]))[0]
+        stream, seqs = self._leased.get(session["id"], (None, []))
         if stream == session["stream"]:
-            [row] = yield query("count_held_of", session=session["id"], seqs=seqs)
+            [row] = yield query("count_leased_of", session=session["id"], seqs=seqs)
         else:
-            [row] = yield query("count_held", session=session["id"])
-        _keep(self._held, session["id"], (session["stream"], list(row["seqs"] or ())))
+            [row] = yield query("count_leased", session=session["id"])
+        _keep(self._leased, session["id"], (session["stream"], list(row["seqs"] or ())))
         return row
 
     def claimed(self, session: Row, rows: Sequence[Row]) -> None:
-        """What was given. It may still be undone: what is held is counted, never believed."""
+        """Remember what was given. A rollback does no harm: what is leased is always counted."""
         if not self._trust:
             return
-        _, seqs = self._held.get(session["id"], (None, []))  # or forgotten: then it is asked again
+        _, seqs = self._leased.get(
+            session["id"], (None, [])
+        )  # or forgotten: then it is asked again
         seqs.extend(row["seq"] for row in rows)
         for row in rows:
             newest = max(row["seq"], self._newest.get(row["chain"], 0))
             _keep(self._newest, row["chain"], newest)
 
-    def _first(self, line: str) -> int:
-        head = self._heads.get(line)
+    def _first(self, chain: str) -> int:
+        head = self._heads.get(chain)
         return 0 if head is None else head.first
 
-    def _is_known(self, line: str, now: int) -> bool:
-        head = self._heads.get(line)
+    def _is_known(self, chain: str, now: int) -> bool:
+        head = self._heads.get(chain)
         return head is not None and head.looked_at < now < head.looked_at + self._trust
 
-    def _look_at_all_of(self, lines: Sequence[str], now: int) -> Script[None]:
-        names = to_json([{"id": line} for line in lines])
-        found = {row["id"]: row["seq"] for row in (yield query("line_heads", lines=names))}
-        for line in lines:
-            first = found.get(line, self._newest.get(line, 0))
-            _keep(self._heads, line, _Head(first, now))
+    def _look_at_all_of(self, chains: Sequence[str], now: int) -> Script[None]:
+        names = to_json([{"id": chain} for chain in chains])
+        found = {row["id"]: row["seq"] for row in (yield query("heads_of_chains", lines=names))}
+        for chain in chains:
+            first = found.get(chain, self._newest.get(chain, 0))
+            _keep(self._heads, chain, _Head(first, now))
 
 
 def _keep(known: dict[str, T], key: str, value: T) -> None:
@@ -114,7 +116,7 @@ def _keep(known: dict[str, T], key: str, value: T) -> None:
 
 @dataclass(frozen=True, slots=True)
 class VersionRules:
-    """What the runs of one version have in common, worked out once and not for each of them."""
+    """Rules of one job version, worked out once and not for each run."""
 
     rules: RunRules
     shape: str

@@ -37,13 +37,13 @@ def share_weights() -> Script[list[ShareWeight]]:
 
 
 def set_weight(tx: Tx, share: str, weight: float, *, actor: str) -> Script[None]:
-    """It counts from the next claim on, for the lines that there are and for those to come."""
+    """Set a weight; it counts from the next claim on, also for chains to come."""
     yield query("set_share_weight", share=share, weight=weight, actor=actor, now=tx.now)
-    lines = [row["id"] for row in (yield query("chains_of_share", share=share))]
-    if lines:
-        yield lock("chains", ids=lines)
+    ids = [row["id"] for row in (yield query("chains_of_share", share=share))]
+    if ids:
+        yield lock("chains", ids=ids)
         is_group = int(group_of(share) == share)
-        yield query("weigh_chains", ids=lines, share=share, weight=weight, is_group=is_group)
+        yield query("weigh_chains", ids=ids, share=share, weight=weight, is_group=is_group)
     yield tx.record("share.weighted", [share], actor=actor, weight=weight)
 
 
@@ -56,7 +56,7 @@ def add_shares(tx: Tx, shares: Sequence[str], actor: str) -> Script[None]:
 
 def chains_of_pool(pool: str) -> Script[list[LineState]]:
     """The active ones with the weights that count among them, the others with their own."""
-    rows = yield query("lines_of_pool", pool=pool)
+    rows = yield query("chains_of_pool", pool=pool)
     active = entitled([chain_from(row) for row in rows if row["active"]])
     weights = {chain.id: chain.weight for chain in active}
     return [
@@ -115,7 +115,7 @@ class _Pool:
         return sum((row["runs"] * self.share_of(row["shape"]) for row in mine), 0.0)
 
     def costs(self) -> Mapping[str, tuple[int, float]]:
-        """How many runs wait in each line, and what all of them cost."""
+        """How many runs wait in each chain, and what all of them cost."""
         sums: dict[str, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
         for row in self.queued:
             runs, cost = sums[row["chain"]]
@@ -125,16 +125,16 @@ class _Pool:
 
 
 def _pool(row: Row) -> Script[_Pool]:
-    chains = yield query("lines_of_pool", pool=row["pool"])
+    chains = yield query("chains_of_pool", pool=row["pool"])
     active = [chain["id"] for chain in chains if chain["active"]]
-    queued = (yield query("queued_in_lines", chains=active, seq=row["seq"])) if active else ()
+    queued = (yield query("queued_in_chains", chains=active, seq=row["seq"])) if active else ()
     going = yield query("going_in_pool", pool=row["pool"])
     [state] = yield query("pool_state", pool=row["pool"])
     return _Pool(chains, queued, going, from_json(state["totals"]) or {})
 
 
 def _chains(row: Row, pool: _Pool) -> Script[tuple[Chain, tuple[QueuedLine, ...]]]:
-    """The line of a run and the others with runs, with the weights that count among them."""
+    """The chain of a run and the others with runs, with the weights that count among them."""
     active = [chain_from(each) for each in pool.chains if each["active"]]
     if row["chain"] not in {chain.id for chain in active}:
         active.append((yield from _starting(row, pool.chains, active)))
@@ -150,7 +150,7 @@ def _queued(chain: Chain, runs: int, cost: float) -> QueuedLine:
 
 
 def _starting(row: Row, known: Iterable[Row], active: list[Chain]) -> Script[Chain]:
-    """A line without runs, as it would start again."""
+    """A chain without runs, as it would start again."""
     found = next((chain_from(each) for each in known if each["id"] == row["chain"]), None)
     if found is None:
         share = share_of(row["chain"])

@@ -1,4 +1,4 @@
--- name: lines_of_pool
+-- name: chains_of_pool
 -- All lines of a pool.
 SELECT id, priority, share, tag, weight, group_weight, active FROM chain WHERE pool = :pool
 ORDER BY priority DESC, share;
@@ -35,7 +35,7 @@ WHERE id = ANY(:ids);
 SELECT seq, state, pool, priority, created_at, chain, shape, expected, keys, blocked_on FROM run
 WHERE id = :run AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
 
--- name: queued_in_lines
+-- name: queued_in_chains
 -- What waits in these lines, and how much of it came before a run.
 SELECT chain, shape, count(*) AS runs, count(CASE WHEN seq < :seq THEN 1 END) AS older,
     sum(expected) AS expected

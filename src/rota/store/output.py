@@ -15,7 +15,7 @@ _MAX_LINE = 2**62
 
 
 def open_outputs(session: str, runs: Collection[str]) -> Script[frozenset[Fence]]:
-    """Attempts at these runs that the session holds, or that ended there and left some output."""
+    """Attempts at these runs that the session has leased, or that ended with output to come."""
     rows = yield query("printing_fences", ids=runs, session=session)
     return frozenset(Fence(row["id"], row["attempt"]) for row in rows)
 
@@ -23,7 +23,7 @@ def open_outputs(session: str, runs: Collection[str]) -> Script[frozenset[Fence]
 def add_chunks(
     tx: Tx, session: str, chunks: Sequence[tuple[Fence, StoredChunk]]
 ) -> Script[tuple[Fence, ...]]:
-    """Record output that is in the blob store, of attempts that the session holds or has ended."""
+    """Record output that is in the blob store, of attempts that the session has leased or ended."""
     runs = {fence.run for fence, _ in chunks}
     yield query("runs_to_change", ids=runs)  # an end of theirs must see these chunks, or be seen
     open_fences = yield from open_outputs(session, runs)

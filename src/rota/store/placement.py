@@ -22,7 +22,7 @@ from rota.store.tx import Tx
 Picked: TypeAlias = dict[int, Row]  # runs by sequence number, in the order that they were picked
 # A claim gives up beyond these: what it does not find gets a place as the oldest, or by another.
 _MAX_KEPT = 16  # runs of one shape that would be in the way of a reservation
-_MAX_EMPTY = 50  # lines in which nothing fits
+_MAX_EMPTY = 50  # chains in which nothing fits
 _SECOND = 1_000_000
 _LEASE = timedelta(minutes=1) // timedelta(microseconds=1)  # a worker is kept free for so long
 # A hint brings the better worker within milliseconds. Whoever polls comes after two seconds, and
@@ -47,7 +47,7 @@ class Queue:
     _shares: dict[str, float] = field(default_factory=dict)  # of the pool, by shape
 
     def by_rate(self, picked: Picked) -> Mapping[float, Sequence[int]]:
-        """These runs by what a second of them costs their line."""
+        """These runs by what a second of them costs their chain."""
         weights = {chain.id: chain.weight for chain in self.chains}
         found: defaultdict[float, list[int]] = defaultdict(list)
         for seq, row in picked.items():
@@ -56,7 +56,7 @@ class Queue:
 
     @property
     def slot_cost(self) -> float:
-        """What a run costs that asks for nothing but a slot, if nobody knows how long it takes."""
+        """The cost of a run that asks for nothing but a slot, if nobody knows how long it takes."""
         return cost_of(DEFAULT_EXPECTED_SECONDS, dominant_share(ONE_SLOT, self.totals))
 
     def share_of(self, shape: str) -> float:
@@ -67,7 +67,7 @@ class Queue:
 
 
 def pick(tx: Tx, queue: Queue) -> Script[Picked]:
-    """Runs that ask for nothing but a slot: every 16th the oldest, those named, then by line."""
+    """Runs that ask for nothing but a slot: every 16th the oldest, those named, then by chain."""
     picked = by_seq((yield from oldest_runs(queue, queue.shapes)))
     picked |= by_seq((yield from named_runs(queue, queue.slots - len(picked))))
     chains = list(queue.chains)
@@ -83,7 +83,7 @@ def pick(tx: Tx, queue: Queue) -> Script[Picked]:
             picked |= by_seq(fresh)
             if len(fresh) < share:
                 exhausted.add(chain)
-        tx.effects.lines.leave(exhausted & queue.look.whole)
+        tx.effects.chains.leave(exhausted & queue.look.whole)
         chains = [chain for chain in chains if chain.id not in exhausted]
     return picked
 
@@ -109,8 +109,8 @@ def oldest_runs(queue: Queue, shapes: Sequence[str]) -> Script[Rows]:
     has_that_order = len(queue.chains) == 1 and not queue.named
     if not limit or has_that_order:
         return ()
-    lines = queue.look.as_json()
-    return (yield query("oldest_runs", lines=lines, shapes=shapes, limit=limit))
+    looked_at = queue.look.as_json()
+    return (yield query("oldest_runs", lines=looked_at, shapes=shapes, limit=limit))
 
 
 def asks_for_resources(shape: str) -> bool:
@@ -121,10 +121,10 @@ def asks_for_resources(shape: str) -> bool:
 
 def place(tx: Tx, session: Row, queue: Queue) -> Script[tuple[Picked, Wanted]]:
     """Runs that fit what the worker has left, in order of service; and what is to be reserved."""
-    held = yield query("held_demands", session=session["id"])
+    leased = yield query("leased_demands", session=session["id"])
     found = yield from standing(tx.now, queue.pool, session)
     others = Neighbours(tx.now, queue.pool, session["id"], found.kept_free)
-    room = _Room(tx.now, queue, found, _placement(tx.now, held, found), held, others)
+    room = _Room(tx.now, queue, found, _placement(tx.now, leased, found), leased, others)
     yield from _offer_all(room, (yield from reserved_run(found.here, room.placement.free)))
     yield from _offer_all(room, (yield from oldest_runs(queue, room.fitting_shapes())))
     yield from _offer_all(room, (yield from named_runs(queue, room.slots)))
@@ -133,26 +133,26 @@ def place(tx: Tx, session: Row, queue: Queue) -> Script[tuple[Picked, Wanted]]:
     return room.picked, Wanted(found, room.best, room.behind)
 
 
-def _placement(now: int, held: Rows, found: Standing) -> Placement:
-    """What the worker has and holds. Of who came beside a reservation only a timeout counts."""
-    beside = found.beside([row["seq"] for row in held])
+def _placement(now: int, leased: Rows, found: Standing) -> Placement:
+    """The room of a worker. Of runs that came beside a reservation only a timeout counts."""
+    beside = found.beside([row["seq"] for row in leased])
     ends = [
-        (_latest_end if row["seq"] in beside else _ends_at)(row["began_at"], row) for row in held
+        (_latest_end if row["seq"] in beside else _ends_at)(row["began_at"], row) for row in leased
     ]
-    demands = [demand_of(row["shape"]).on(found.capacity) for row in held]
+    demands = [demand_of(row["shape"]).on(found.capacity) for row in leased]
     takers = [Held(demand, end) for demand, end in zip(demands, ends, strict=True)]
     return Placement(found.capacity, now, takers, found.here)
 
 
 @dataclass(slots=True)
 class _Room:
-    """What a worker has left, and who got a place in it."""
+    """The room that a worker has left, and who got a place in it."""
 
     now: int
     queue: Queue
     found: Standing
     placement: Placement
-    held: Rows
+    leased: Rows
     others: Neighbours
     picked: Picked = field(default_factory=dict)
     full: set[str] = field(default_factory=set)  # shapes that get no place any more
@@ -197,13 +197,13 @@ class _Room:
             self.full.add(row["shape"])
 
     def _keep_room_for(self, row: Row) -> None:
-        """From now on, if nothing else is kept free in this pool."""
+        """Keep room from now on, if nothing else is kept free in this pool."""
         if not self.found.counts or self.found.is_for(self.picked):
-            self.behind = [*(each["seq"] for each in self.held), *self.picked]
+            self.behind = [*(each["seq"] for each in self.leased), *self.picked]
             self.placement.reserve(row["seq"], self._demand(row["shape"]))
 
     def _demand(self, shape: str) -> Vector:
-        """What runs of this shape take of this worker."""
+        """Resources that runs of this shape take of this worker."""
         return demand_of(shape).on(self.placement.capacity)
 
 
@@ -214,7 +214,7 @@ def _offer_all(room: _Room, rows: Iterable[Row]) -> Script[None]:
 
 
 def _serve_by_rank(tx: Tx, room: _Room) -> Script[None]:
-    """Serve the line whose turn it is, one run at a time."""
+    """Serve the chain whose turn it is, one run at a time."""
     queue = room.queue
     heads = _Heads(room, dict(allot(queue.chains, room.slots, queue.slot_cost)))
     weights = {chain.id: chain.weight for chain in queue.chains}
@@ -234,22 +234,22 @@ def _serve_by_rank(tx: Tx, room: _Room) -> Script[None]:
             heapq.heapreplace(turns, (place + step, chain))
         else:
             room.leave_out(row, verdict)
-    tx.effects.lines.leave(heads.exhausted & queue.look.whole)
+    tx.effects.chains.leave(heads.exhausted & queue.look.whole)
 
 
 @dataclass(slots=True)
 class _Heads:
-    """The oldest runs of lines, read as they are needed."""
+    """The oldest runs of chains, read as they are needed."""
 
     room: _Room
-    likely: dict[str, int]  # how many runs a line will probably give
+    likely: dict[str, int]  # how many runs a chain will probably give
     exhausted: set[str] = field(default_factory=set)
     _rows: dict[str, deque[Row]] = field(default_factory=dict)
     _after: dict[str, int] = field(default_factory=dict)
-    _empty: int = 0  # lines that had nothing
+    _empty: int = 0  # chains that had nothing
 
     def next(self, chain: str) -> Script[Row | None]:
-        """The next run of a line that may have a place; None: it has none."""
+        """The next run of a chain that may have a place; None: it has none."""
         while True:
             rows = self._rows.setdefault(chain, deque())
             while rows:
@@ -297,11 +297,11 @@ class Standing:
     session: str  # whose claim it is
     capacity: Vector  # of its worker
     seen: Row | None  # what is written down; None: nothing
-    counts: bool  # whether that still holds
+    counts: bool  # whether it still counts
 
     @property
     def here(self) -> Reservation | None:
-        """What this very worker is kept free for."""
+        """The reservation of this very worker."""
         if self.seen is None or not self.counts or self.seen["session"] != self.session:
             return None
         return Reservation(self.seen["seq"], demand_of(self.seen["shape"]).on(self.capacity))
@@ -312,14 +312,14 @@ class Standing:
         return self.seen["session"] if self.seen is not None and self.counts else None
 
     def is_for(self, runs: Collection[int]) -> bool:
-        """Whether it holds for one of these."""
+        """Whether it is for one of these."""
         return self.seen is not None and self.counts and self.seen["seq"] in runs
 
-    def beside(self, held: Collection[int]) -> Collection[int]:
+    def beside(self, leased: Collection[int]) -> Collection[int]:
         """Those attempts of this worker that it got while it was kept free."""
         if self.seen is None or self.here is None:
             return ()
-        return set(held) - set(from_json(self.seen["behind"]))
+        return set(leased) - set(from_json(self.seen["behind"]))
 
 
 def standing(now: int, pool: str, session: Row) -> Script[Standing]:
@@ -338,7 +338,7 @@ def reserved_run(reservation: Reservation | None, free: Vector) -> Script[list[R
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a claim found, and for whom it would keep the worker free."""
+    """A reservation that a claim found, and the run it would keep the worker free for."""
 
     found: Standing
     best: Row | None  # the first by rank that does not fit now
@@ -360,7 +360,7 @@ class Wanted:
             yield query("drop_reservation", pool=found.pool, seq=seen["seq"])
 
     def _is_half_over(self, now: int, seen: Row) -> bool:
-        """Of a reservation here, for the run that is still the best."""
+        """Whether half of a reservation here is over, for the run that is still the best."""
         here = self.found.here
         if here is None or self.best is None or here.run != self.best["seq"]:
             return False
@@ -435,8 +435,8 @@ class Neighbours:
             capacity = capacity_in(row)
             each = found.setdefault(row["id"], _Neighbour(row, capacity))
             if row["attempts"]:
-                held = times(row["attempts"], demand_of(row["shape"]).on(capacity))
-                each.room = minus(each.room, held)
+                leased = times(row["attempts"], demand_of(row["shape"]).on(capacity))
+                each.room = minus(each.room, leased)
         if len(found) > _MAX_WORKERS:
             return {}
         found.pop(self.kept_free or "", None)

@@ -48,7 +48,7 @@ SELECT seq, id, chain, shape, keys, expected, timeout, queued_at FROM run
 WHERE id = ANY(:ids) AND state = 'QUEUED' AND pool = :pool AND shape = ANY(:shapes)
 ORDER BY id LIMIT :limit;
 
--- name: held_demands
+-- name: leased_demands
 -- What the attempts of a session take of its worker, and until when.
 SELECT seq, shape, coalesce(started_at, claimed_at) AS began_at, timeout, expected FROM run
 WHERE session = :session AND state IN ('CLAIMED', 'PROCESSING');

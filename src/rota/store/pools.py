@@ -32,19 +32,19 @@ def add_up(pool: str) -> Script[None]:
 
     Whoever comes or goes at the same time waits for the pool, and then counts us too.
     """
-    yield query("hold_pool", pool=pool)
+    yield query("pool_to_change", pool=pool)
     offers = yield query("offers", pool=pool)
     totals = total(times(row["workers"], capacity_in(row)) for row in offers)
     yield query("set_totals", pool=pool, totals=to_json(totals))
 
 
 def used_by(sessions: Rows) -> Script[dict[str, Vector]]:
-    """What the attempts of these sessions take of their workers, by session."""
+    """Resources that the attempts of these sessions take of their workers, by session."""
     used: dict[str, Vector] = {}
     capacities = {session["id"]: capacity_in(session) for session in sessions}
     if not capacities:
         return used
-    for row in (yield query("held_shapes", sessions=capacities)):
+    for row in (yield query("leased_shapes", sessions=capacities)):
         demand = demand_of(row["shape"]).on(capacities[row["session"]])
         taken = times(row["attempts"], demand)
         used[row["session"]] = plus(used.get(row["session"], {}), taken)
@@ -63,7 +63,7 @@ class _Worker:
 
 
 class Crews:
-    """What a store remembers of the workers of pools.
+    """Remembers which demands the workers of pools can meet.
 
     That a pool has a worker for some runs is believed for a second: one that leaves is missed a
     minute later anyway. That it has none is looked at each time, as one may just have come.
@@ -102,7 +102,7 @@ class Crews:
 
 
 def _least_lack(shape: str, crew: Sequence[_Worker]) -> list[str]:
-    """What the worker lacks that comes nearest."""
+    """The lacks of the worker that comes nearest."""
     return min((unmet(shape, w.labels, w.functions, w.capacity) for w in crew), key=len)
 
 

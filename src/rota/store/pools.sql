@@ -1,4 +1,4 @@
--- name: hold_pool
+-- name: pool_to_change
 -- A pool, locked: one transaction at a time adds up what its workers offer.
 INSERT INTO pool (name, served) VALUES (:pool, 0)
 ON CONFLICT (name) DO UPDATE SET served = pool.served;
@@ -12,7 +12,7 @@ GROUP BY slots, resources;
 -- What all workers of a pool offer together.
 UPDATE pool SET totals = :totals WHERE name = :pool;
 
--- name: held_shapes
+-- name: leased_shapes
 -- The demands of what sessions hold, by how many attempts have the same.
 SELECT session, shape, count(*) AS attempts FROM run
 WHERE session = ANY(:sessions) AND state IN ('CLAIMED', 'PROCESSING') GROUP BY session, shape;

@@ -53,7 +53,7 @@ Enter: TypeAlias = Callable[[Tx, Sequence[Row]], Script[None]]
 _PAGE = 200
 
 
-def release_eligible(tx: Tx, limit: int, hold: LockGates) -> Script[int]:
+def release_eligible(tx: Tx, limit: int, locking: LockGates) -> Script[int]:
     """Runs whose time or back-off has come pass the gates."""
     concerned = yield query("eligible_jobs", now=tx.now, limit=limit)
     if not concerned:
@@ -61,9 +61,9 @@ def release_eligible(tx: Tx, limit: int, hold: LockGates) -> Script[int]:
     carts = {row["cart"] for row in concerned} - {None}
     if carts:
         yield from hooks.share_gates(carts)
-    held = yield from hold({row["job_id"] for row in concerned})
+    locked = yield from locking({row["job_id"] for row in concerned})
     found = yield query("eligible_runs", now=tx.now, limit=limit)
-    rows = [row for row in found if row["job_id"] in held and row["cart"] in {None, *carts}]
+    rows = [row for row in found if row["job_id"] in locked and row["cart"] in {None, *carts}]
     by_age = sorted(rows, key=lambda row: row["seq"])  # the older goes before
     yield from pass_gates(tx, by_age, enqueue)
     return len(rows)
@@ -120,7 +120,7 @@ def apply_side_effects(tx: Tx, gatekeeper: Gatekeeper, actor: str) -> Script[Non
 def release_jobs(tx: Tx, jobs: Collection[str]) -> Script[int]:
     """Let runs go that waited for a slot of these jobs, or for their turn in a backfill of them.
 
-    The transaction holds the gates of these jobs.
+    The transaction has locked the gates of these jobs.
     """
     released = 0
     if jobs:
@@ -169,7 +169,7 @@ def _free_among(waiting: str, gate: JobRules, active: list[ActiveRun]) -> Script
 
 
 def _next_of_backfills(gate: JobRules, active: list[ActiveRun]) -> Script[list[Row]]:
-    """The same for the job's backfills, which take the slots that others leave them."""
+    """Runs of the job's backfills that go now: they take the slots that others leave them."""
     going: list[Row] = []
     for backfill in (yield from _waited_backfills(gate.job_id)):
         room = backfill_room(gate, backfill, active)
@@ -191,14 +191,14 @@ def _queued(row: Row) -> ActiveRun:
 
 
 def block_job(tx: Tx, job: JobId) -> Script[None]:
-    """A job is paused: what was queued, or waited for a slot, now waits for the pause's end."""
+    """Block runs of a paused job that were queued or waited for a slot."""
     [row] = yield query("job_gates", ids=[job])
     admission = paused(job_rules(row))
     key, reasons = admission.blocked_on, admission.reasons
-    held = yield query("block_queued_runs", job=job, key=key, reasons=reasons_to(reasons))
-    if held:
-        yield tx.record("run.blocked", [run["id"] for run in held], actor="scheduler")
-        tx.effects.lines.leave(run["chain"] for run in held)
+    blocked = yield query("block_queued_runs", job=job, key=key, reasons=reasons_to(reasons))
+    if blocked:
+        yield tx.record("run.blocked", [run["id"] for run in blocked], actor="scheduler")
+        tx.effects.chains.leave(run["chain"] for run in blocked)
     for trigger in (Trigger.SCHEDULE, Trigger.MANUAL):
         yield _move_waiters(job_key(job), key, reasons, trigger)
     for backfill in (yield from _waited_backfills(job)):
@@ -207,7 +207,7 @@ def block_job(tx: Tx, job: JobId) -> Script[None]:
 
 
 def unblock_job(tx: Tx, job: JobId) -> Script[None]:
-    """A pause is over: what it held waits for a slot like any other, and goes if there is one."""
+    """End a pause: what it blocked waits for a slot like any other, and goes if there is one."""
     [row] = yield query("job_gates", ids=[job])
     gate, old_key = job_rules(row), pause_key(job)
     if gate.after:  # the gate after that of the pause
@@ -215,8 +215,8 @@ def unblock_job(tx: Tx, job: JobId) -> Script[None]:
             pass
     for trigger in (Trigger.SCHEDULE, Trigger.MANUAL):
         yield _move_waiters(old_key, job_key(job), (waiting_reason(gate, trigger),), trigger)
-    for held in (yield query("held_backfills", key=old_key)):
-        backfill = backfill_rules(held)
+    for row in (yield query("paused_backfills", key=old_key)):
+        backfill = backfill_rules(row)
         reasons = (turn_reason(gate, backfill),)
         yield _move_waiters(old_key, backfill_key(backfill.id), reasons, backfill=backfill.id)
     yield from release_jobs(tx, [job])

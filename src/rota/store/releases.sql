@@ -5,7 +5,7 @@ WHERE job_id = :job AND EXISTS (SELECT 1 FROM run
     WHERE run.state = 'BLOCKED' AND run.blocked_on = 'backfill:' || backfill.id)
 ORDER BY created_at, id;
 
--- name: held_backfills
+-- name: paused_backfills
 -- The backfills of runs that wait on this key.
 SELECT DISTINCT backfill.id, backfill.max_parallel
 FROM run JOIN backfill ON backfill.id = coalesce(run.backfill, '')

@@ -110,7 +110,7 @@ def hold(tx: Tx, run: RunId, *, actor: str) -> Script[None]:
         yield tx.record("run.blocked", [run], actor=actor)
     tx.effects.keys = row["keys"] is not None
     if row["state"] == RunState.QUEUED:
-        tx.effects.lines.leave([row["chain"]])
+        tx.effects.chains.leave([row["chain"]])
         yield from release_jobs(tx, [row["job_id"]])
 
 
@@ -126,18 +126,18 @@ def let_go(tx: Tx, run: RunId, *, actor: str) -> Script[None]:
 
 
 def set_priority(tx: Tx, run: RunId, priority: int, *, actor: str) -> Script[None]:
-    """A waiting run stands in another line, where it is as old as before."""
+    """A waiting run waits in another chain, where it is as old as before."""
     row = yield from _lock_waiting(run)
     before = chain_of(row)
-    line = ChainKey(before.pool, priority, before.share)
-    yield Many("set_priority", [(priority, line.id, run)])
+    chain = ChainKey(before.pool, priority, before.share)
+    yield Many("set_priority", [(priority, chain.id, run)])
     yield tx.record(
         "run.prioritised", [run], actor=actor, priority=priority, before=before.priority
     )
     tx.effects.keys = row["keys"] is not None  # who waits for them goes by priority
     if row["state"] == RunState.QUEUED:
-        tx.effects.lines.leave([before.id])
-        tx.effects.queued(line, run, row["seq"])
+        tx.effects.chains.leave([before.id])
+        tx.effects.queued(chain, run, row["seq"])
 
 
 def _lock_waiting(run: RunId) -> Script[Row]:
@@ -250,7 +250,7 @@ def start_delays(job: JobId, limit: int) -> Script[list[float]]:
 
 
 def runs_by_id(queries: Sequence[RunQuery]) -> Script[list[list[Run]]]:
-    """What each of these finds by id; all in one project."""
+    """Runs that each of these finds by id; all in one project."""
     wanted = [each.ids or () for each in queries]
     found = yield from find(replace(queries[0], ids=together(wanted)))
     return of_each({run.id: run for run in found}, wanted)

@@ -26,13 +26,13 @@ def moved_meanwhile(job: str) -> Conflict:
     return Conflict(f"job {job} fired meanwhile", code="schedule_moved", hint="try again")
 
 
-def rearm(tx: Tx, rearmed: Sequence[Rearmed], hold: LockGates) -> Script[None]:
+def rearm(tx: Tx, rearmed: Sequence[Rearmed], locking: LockGates) -> Script[None]:
     """Give schedules their due time after a run that has ended; what moved meanwhile stays."""
-    held = yield from hold({each.job_id for each in rearmed})
+    locked = yield from locking({each.job_id for each in rearmed})
     values = [
         (optional_micros(r.next_at), r.job_id, r.schedule_version)
         for r in rearmed
-        if r.job_id in held
+        if r.job_id in locked
     ]
     yield Many("rearm_schedule", values, exactly=False)
     tx.effects.times = True
@@ -63,7 +63,7 @@ def insert_unanswered(stretches: Iterable[tuple[JobId, Sequence[Unanswered]]]) -
 
 
 def congested_jobs(now: int) -> Script[dict[JobId, Congestion]]:
-    """What was let go and is not final, of jobs where somebody may have to look."""
+    """Congestion of jobs whose runs were released and are not final: somebody may have to look."""
     rows = yield query("congested_jobs", now=now, long_ago=now - _PATIENCE)
     return {
         JobId(row["job_id"]): Congestion(

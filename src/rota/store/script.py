@@ -1,17 +1,46 @@
 """Transactions written once for every SQL dialect.
 
-A *script* is a generator that yields queries and is sent their rows. It holds the order of
-statements and the decisions between them (taken in `domain`), and does no I/O itself: a driver
-runs it, SQLite's in its writer thread, PostgreSQL's on a connection of a pool.
+A *script* is a generator that yields queries and is sent their rows. It has the order of statements
+and the decisions between them (taken in `domain`), and does no I/O itself: a driver runs it,
+SQLite's in its writer thread, PostgreSQL's on a connection of a pool.
 
-Where transactions run beside one another, no rule rests on their isolation: a script locks what it
-decides about before it looks. All take their locks in one order, sorted by id inside each kind, so
-that none waits for one that waits for it:
+Order of locks
+--------------
 
-    idempotency, calendar, shard, session, cart, template (of carts), schedule (the gate of a job),
-    run, shape, shared_key, reservation, chain, counters (pool, start_delay, tally)
+Where transactions run beside one another, no rule rests on their isolation (READ COMMITTED): a
+script locks the row that stands for a rule before it looks. All scripts take their locks in this
+order, sorted by id inside each kind and each kind once, so that none waits for one that waits for
+it:
 
-Who takes which, and why, is told in `docs/decisions/0010-one-order-of-locks.md`.
+   row            stands for                        locked by
+   -------------  --------------------------------  ------------------------------------------------
+1  idempotency    one answer to a key               submissions, backfills: their first statement
+2  calendar       its version, and who uses it      a change; a job that begins to use it (share)
+3  shard          owner and epoch that may fire     firing (share); taking over
+4  session        its lease and its free room       claims (key share, and an advisory lock before);
+                                                    renewals; ends of sessions, resume, drain
+5  cart           its rules, counters and state     its steps and commands, bad ends of its runs;
+                                                    releases (share)
+6  cart_template  version, where its schedule is    saving it; the cart of a due time
+7  schedule       the gate of its job: what counts  firing, releases, cancel, pause, edit, delete,
+                  there, whether it is paused       backfills, ends of runs that count there;
+                                                    submissions (share, if the job has no limit)
+8  run            its state                         every step of a run; then `shape`, `rekeying`
+9  shared_key     who has a key, its bucket         claims of runs that take keys, quotas of waiting
+                                                    runs, dependency rings, forgetting keys
+10 kept_key       what is kept of a key             the key keeper
+11 reservation    a worker that is kept free        claims of runs that ask for resources
+12 chain          whether it has runs               `Effects.conclude`
+13 pool, tally,   sums                              `Effects.conclude`
+   start_delay
+
+- Whoever looks for *any* row skips those that are locked: it never waits, and needs no place here.
+- Rows 12 and 13 are shared by all jobs, so they are locked once, at the end of a transaction.
+- What has to be read to know which locks are needed is read again under them, and the script
+  raises `LookAgain` if it has changed.
+
+Where a script departs from this, a comment says why. `docs/decisions/0010-one-order-of-locks.md`
+tells how this came about.
 """
 
 from __future__ import annotations
@@ -35,7 +64,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """The same named statement for each row; values in the order the statement names them.
+    """A named statement for each row; values in the order the statement names them.
 
     Its answer is empty. Every row must change exactly one row of the store, or the script fails.
     """
@@ -57,7 +86,7 @@ class Lock:
 
 
 class LookAgain(Exception):
-    """What a script saw before it had its locks has changed: it is to run once more."""
+    """Something that a script read before it had its locks has changed: it is to run once more."""
 
 
 Step: TypeAlias = Query | Many | Lock

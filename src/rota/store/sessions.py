@@ -24,7 +24,7 @@ from rota.store.tx import Tx
 log = structlog.get_logger()
 
 # Sessions with the beats after which nothing was heard of them; None: the session is over, but
-# holds something.
+# has something leased.
 Silent: TypeAlias = Mapping[SessionId, int | None]
 Reaped: TypeAlias = frozenset[SessionId]
 
@@ -34,7 +34,7 @@ _MAX_SESSIONS = 1_000
 
 
 def register(tx: Tx, hello: Hello, lease: timedelta, server: str = "") -> Script[Session]:
-    """A worker arrives; what its earlier life held is lost at once if that is provably over."""
+    """Register a worker; what its earlier life had leased is lost if that is provably over."""
     if hello.succeeds:
         yield from _end_earlier_life(tx, hello)
     session = new_session_id()
@@ -62,7 +62,7 @@ def register(tx: Tx, hello: Hello, lease: timedelta, server: str = "") -> Script
 
 
 def _end_earlier_life(tx: Tx, hello: Hello) -> Script[None]:
-    """Only the session that it names: others of its name may be alive somewhere else."""
+    """End the session that a worker names: others of its name may be alive somewhere else."""
     session = hello.succeeds
     if (yield query("live_session_of", id=session, worker=hello.worker)):
         yield from _end(tx, [session], VANISHED)
@@ -88,16 +88,16 @@ def resume(tx: Tx, hello: Hello, server: str = "") -> Script[Session | None]:
 
 
 def renew(tx: Tx, session: SessionId, *, stopping: bool) -> Script[Renewal]:
-    """Prolong the lease; the answer carries what the store knows the session holds."""
+    """Prolong the lease; the answer carries what the store knows the session has leased."""
     renewed = yield query("renew_session", id=session, now=tx.now, stopping=int(stopping))
     if not renewed:
         return Renewal(alive=False, now=instant(tx.now))
-    held = yield query("held_runs", sessions=[session])
+    leased = yield query("leased_runs", sessions=[session])
     return Renewal(
         alive=True,
         now=instant(tx.now),
-        cancel=tuple(_fence(row) for row in held if row["cancel_at"] is not None),
-        held=tuple(_fence(row) for row in held),
+        cancel=tuple(_fence(row) for row in leased if row["cancel_at"] is not None),
+        held=tuple(_fence(row) for row in leased),
         stream=renewed[0]["stream"],
         draining=bool(renewed[0]["draining"]),
     )
@@ -108,7 +108,7 @@ def _fence(row: Row) -> Fence:
 
 
 def orphaned() -> Script[list[SessionId]]:
-    """Sessions that are over but still hold runs, or output that will not come."""
+    """Sessions that are over but still have runs leased, or output that will not come."""
     return [SessionId(row["id"]) for row in (yield query("orphaned_sessions"))]
 
 
@@ -146,16 +146,16 @@ def end_session(tx: Tx, session: SessionId) -> Script[None]:
 
 
 def _end(tx: Tx, sessions: Collection[str], loss: Loss) -> Script[None]:
-    """Sessions are over: nobody claims for them any more, and what they hold is lost."""
+    """End sessions: nobody claims for them any more, and what they have leased is lost."""
     if not sessions:
         return
     yield lock("sessions", ids=sorted(sessions))
     ended = yield query("end_sessions", ids=sessions)
     tx.effects.offers.update(row["pool"] for row in ended)
-    held = yield query("held_runs", sessions=sessions)
+    leased = yield query("leased_runs", sessions=sessions)
     pending = yield query("runs_with_pending_output", sessions=sessions)
-    yield from lose(tx, held, loss, beside=[row["id"] for row in pending])
-    if held or pending:
+    yield from lose(tx, leased, loss, beside=[row["id"] for row in pending])
+    if leased or pending:
         yield from tear_output(sessions)
 
 
@@ -169,8 +169,8 @@ def forget(tx: Tx, limit: int) -> Script[int]:
 def lose_leased(tx: Tx, session: SessionId, fences: Sequence[Fence]) -> Script[None]:
     """Attempts that a live worker does not know although it should."""
     wanted = {(fence.run, fence.attempt) for fence in fences}
-    held = yield query("held_runs", sessions=[session])
-    rows = [row for row in held if (row["id"], row["attempt"]) in wanted]
+    leased = yield query("leased_runs", sessions=[session])
+    rows = [row for row in leased if (row["id"], row["attempt"]) in wanted]
     yield from lose(tx, rows, MISLAID)
 
 
@@ -214,7 +214,7 @@ def _permit(row: Row | None, session: SessionId, item: Start) -> _Permit:
 
 
 def drain(tx: Tx, name: str, *, actor: str) -> Script[None]:
-    """From here on no claim gives it anything."""
+    """Drain a worker: no claim gives it anything from here on."""
     drained = yield query("drain_worker", name=name, actor=actor, now=tx.now)
     presences = yield from _presences(name)
     yield lock("sessions", ids=sorted(_live(presences)))  # a claim under way comes before
@@ -223,7 +223,7 @@ def drain(tx: Tx, name: str, *, actor: str) -> Script[None]:
 
 
 def undrain(tx: Tx, name: str, *, actor: str) -> Script[None]:
-    """It may have work again; its pools are told."""
+    """Let a drained worker have work again; its pools are notified."""
     presences = yield from _presences(name)
     undrained = yield query("undrain_worker", name=name)
     if not undrained:
@@ -265,7 +265,7 @@ def heartbeats() -> Script[list[Heartbeat]]:
 
 
 def cancels(session: SessionId) -> Script[tuple[Fence, ...]]:
-    rows = yield query("held_runs", sessions=[session])
+    rows = yield query("leased_runs", sessions=[session])
     return tuple(Fence(row["id"], row["attempt"]) for row in rows if row["cancel_at"] is not None)
 
 

@@ -47,7 +47,7 @@ SELECT id, worker, beats FROM session WHERE id = ANY(:ids) AND alive = 1 AND exp
 -- These sessions are over.
 UPDATE session SET alive = 0 WHERE id = ANY(:ids) AND alive = 1 RETURNING pool;
 
--- name: held_runs
+-- name: leased_runs
 -- What sessions hold.
 SELECT id, attempt, session, cancel_at FROM run
 WHERE session = ANY(:sessions) AND state IN ('CLAIMED', 'PROCESSING') ORDER BY seq;

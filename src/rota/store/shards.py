@@ -50,13 +50,13 @@ def keep(tx: Tx, server: ServerId, *, stopping: bool) -> Script[Holding]:
     known = yield from shards()
     move = rebalance(server, servers, known, instant(tx.now))
     given = yield from _give(server, move.give)
-    held = {s.number: s.epoch for s in known if s.owner == server and s.number not in given}
-    held |= yield from _take(tx, server, move.take, _ended_owners(known, servers))
-    return Holding(True, instant(tx.now), held, tuple(servers), given)
+    owned = {s.number: s.epoch for s in known if s.owner == server and s.number not in given}
+    owned |= yield from _take(tx, server, move.take, _ended_owners(known, servers))
+    return Holding(True, instant(tx.now), owned, tuple(servers), given)
 
 
 def _give(me: ServerId, numbers: Collection[int]) -> Script[tuple[int, ...]]:
-    """Those that could be given; the rest stay held."""
+    """Those that could be given; the rest stay."""
     if not numbers:
         return ()
     rows = yield query("give_shards", server=me, numbers=numbers)

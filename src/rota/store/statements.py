@@ -96,7 +96,7 @@ def _statement(name: str, lines: list[str]) -> Statement:
 
 
 def _noted(annotation: re.Pattern[str], lines: list[str]) -> str:
-    """What all lines of an annotation say."""
+    """The text of all lines of an annotation."""
     return " ".join(match.group(1) for line in lines if (match := annotation.match(line)))
 
 

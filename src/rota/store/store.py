@@ -101,7 +101,7 @@ class SqlStore(Handle):
         return SqlStore(self._driver, publish=publish)
 
     async def close(self) -> None:
-        """Whoever still waits hears that the store is closed."""
+        """Close the driver; whoever still waits gets `Unavailable`."""
         await self._driver.close()
         await asyncio.gather(
             self._submissions.close(),
@@ -151,14 +151,14 @@ class SqlStore(Handle):
         self, firings: Sequence[Firing], ownership: Ownership, room: Room | None = None
     ) -> Fired:
         return await self._fire(
-            lambda tx, hold: firing.fire(tx, firings, ownership, room, hold), lock_when_read
+            lambda tx, locking: firing.fire(tx, firings, ownership, room, locking), lock_when_read
         )
 
     async def rearm(self, rearmed: Sequence[Rearmed]) -> None:
-        await self._fire(lambda tx, hold: schedules.rearm(tx, rearmed, hold))
+        await self._fire(lambda tx, locking: schedules.rearm(tx, rearmed, locking))
 
     async def release_eligible(self, limit: int) -> int:
-        return await self._fire(lambda tx, hold: releases.release_eligible(tx, limit, hold))
+        return await self._fire(lambda tx, locking: releases.release_eligible(tx, limit, locking))
 
     async def release_forgotten(self, limit: int) -> int:
         released, self._swept_to = await self.write(
@@ -167,11 +167,11 @@ class SqlStore(Handle):
         return released
 
     async def _fire(
-        self, make: Callable[[Tx, LockGates], Script[T]], hold: LockGates = lock_gates
+        self, make: Callable[[Tx, LockGates], Script[T]], locking: LockGates = lock_gates
     ) -> T:
-        """Wait for gates, but let no gate that somebody does not let go of stop the other jobs."""
+        """Wait a second for gates; then go on without the jobs whose gates others have locked."""
         try:
-            return await self.write(lambda tx: make(tx, hold), Urgency.FIRE)
+            return await self.write(lambda tx: make(tx, locking), Urgency.FIRE)
         except HeldTooLong:
             return await self.write(lambda tx: make(tx, lock_free_gates), Urgency.FIRE)
 
@@ -235,8 +235,8 @@ class SqlStore(Handle):
         except HeldTooLong:
             return await self._follow(limit, lock_free_gates)
 
-    async def _follow(self, limit: int, hold: LockGates) -> int:
-        return await self.write(lambda tx: dependencies.follow(tx, limit, hold), Urgency.CLAIM)
+    async def _follow(self, limit: int, locking: LockGates) -> int:
+        return await self.write(lambda tx: dependencies.follow(tx, limit, locking), Urgency.CLAIM)
 
     async def release_fitting(self, limit: int) -> int:
         if not await self._driver.read(lambda _: waits.any_unfit(), Urgency.CLAIM):
@@ -404,7 +404,7 @@ class SqlStore(Handle):
                 await self.write(lambda tx: tokens.note_use(tx, token.id), Urgency.GLANCE)
 
     async def _find_token(self, digests: Sequence[str]) -> list[FoundToken | None]:
-        """Once for all who show the same secret."""
+        """Find a token once for all who show the same secret."""
         digest = digests[0]
         found = await self._driver.read(lambda now: tokens.find(now, digest), Urgency.GLANCE)
         return [found] * len(digests)
@@ -442,5 +442,5 @@ class SqlStore(Handle):
 
 
 def _is_small(wanted: Sequence[str] | None) -> bool:
-    """What is large would keep others waiting; what no store can hold would fail theirs."""
+    """Whether to join it: large ones delay others, and text that no store can hold fails them."""
     return wanted is not None and len(wanted) <= _SMALL and all(map(str.isprintable, wanted))

@@ -42,7 +42,7 @@ def submit(tx: Tx, requests: Sequence[Request]) -> Script[list[Submitted | Confl
 
 
 def submit_and_show(tx: Tx, requests: Sequence[Request]) -> Script[list[SubmittedRun | Conflict]]:
-    """The same for requests of one run each, with how that stands then."""
+    """Submit requests of one run each, and show these runs as they stand then."""
     answers = yield from submit(tx, requests)
     ids = [answer.runs[0] for answer in answers if isinstance(answer, Submitted)]
     found = {row["id"]: run_from(row) for row in (yield query("show_runs", ids=ids))}
@@ -104,7 +104,7 @@ class Asked:
 
 
 def first_answer(now: int, idempotency: Idempotency | None, answer: object) -> Script[Any]:
-    """What the caller's key was answered before. None: nothing, so `answer` is remembered for it.
+    """The first answer to a caller's key. None: there was none, and `answer` is remembered for it.
 
     Whoever comes with the same key at the same time waits here for the other's end.
     """
@@ -117,7 +117,7 @@ def first_answer(now: int, idempotency: Idempotency | None, answer: object) -> S
 
 
 def first_answers(now: int, requests: Sequence[Asked]) -> Script[list[Any]]:
-    """The same for several requests, of which any may be refused: that is its answer then."""
+    """First answers for several requests, of which any may be refused: that is its answer then."""
     first: dict[str, Asked] = {}
     for asked in requests:
         first.setdefault(asked.idempotency.key, asked)

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Effects:
-    """Whom a transaction concerns, and what it counts; filled as it goes."""
+    """Whom a transaction has to notify, and what it counts; filled as it goes."""
 
     pools: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
     reopened: set[str] = field(default_factory=set)  # pools whose queued runs may find a worker
@@ -35,7 +35,7 @@ class Effects:
     followed: bool = False
     keys: bool = False
     events: bool = False
-    lines: ChainChanges = field(default_factory=ChainChanges)
+    chains: ChainChanges = field(default_factory=ChainChanges)
     left: dict[str, str] = field(default_factory=dict)  # runs by the session that is to claim them
     served: Counter[str] = field(default_factory=Counter)  # by pool
     offers: set[str] = field(default_factory=set)  # pools whose workers came or went
@@ -44,13 +44,13 @@ class Effects:
         default_factory=lambda: defaultdict(list)
     )  # seconds, by pool and bound of the bucket
 
-    def queued(self, line: ChainKey, run: str, returned: int | None = None) -> None:
+    def queued(self, chain: ChainKey, run: str, returned: int | None = None) -> None:
         """A run waits for a worker; `returned` is its number if it is not new."""
-        self.lines.enter(line, returned)
-        self.pools[line.pool][run] = None
+        self.chains.enter(chain, returned)
+        self.pools[chain.pool][run] = None
 
     def claimed(self, runs: Iterable[str]) -> None:
-        """Nobody needs to hear of runs that found a worker right away."""
+        """Offer no runs to others that found a worker in this transaction."""
         for run in runs:
             for waiting in self.pools.values():
                 waiting.pop(run, None)
@@ -58,7 +58,7 @@ class Effects:
 
     def conclude(self) -> Script[None]:
         """Write what many transactions write to, as the last thing: others wait for these rows."""
-        yield from self.lines.write()
+        yield from self.chains.write()
         for pool, served in sorted(self.served.items()):
             yield query("count_served", pool=pool, served=served)
         for pool in sorted(self.offers):
@@ -70,7 +70,7 @@ class Effects:
             yield Many("count_ends", [(*key, count) for key, count in sorted(self.ends.items())])
 
     def wakes(self) -> Wakes:
-        """Whom to notify once the transaction is committed."""
+        """Notifications to publish once the transaction is committed."""
         named = {
             pool: tuple(runs) if len(runs) <= MAX_NAMED else ()
             for pool, runs in self.pools.items()
@@ -91,7 +91,7 @@ class Effects:
 
 @dataclass(slots=True)
 class Tx:
-    """What a script that writes is given."""
+    """The context of a script that writes."""
 
     now: int  # the store's clock when the transaction began, in microseconds
     rules: RulesBook
@@ -105,13 +105,13 @@ class Tx:
     def record_in(
         self, project: str, event: str, ids: Sequence[str], *, actor: str, **data: object
     ) -> Many:
-        """The same for what has no id of its own, but a name in a project."""
+        """The event of something that has no id of its own, but a name in a project."""
         self.effects.events = True
         values = (event, self.now, actor, project, to_json(ids), to_json(data))
         return Many("insert_event", [values])
 
     def record_quietly(self, event: str, ids: Sequence[str], *, actor: str) -> Many:
-        """The same for what every run goes through: followers find it when they look next.
+        """The event of a step that every run takes: followers find it when they poll next.
 
         To notify all servers of each claim and each start would cost as much as these do.
         """

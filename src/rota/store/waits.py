@@ -68,7 +68,7 @@ def end_waiting(tx: Tx, runs: Sequence[RunId], end: EndOfWait) -> Script[None]:
     yield Many("end_waiting_run", [(end.state, end.cause, tx.now, run) for run in ids])
     yield tx.record("run.finished", ids, actor=end.actor, state=end.state, cause=end.cause)
     tx.effects.ends.update((row["job"], end.state) for row in waiting)
-    tx.effects.lines.leave(row["chain"] for row in waiting)
+    tx.effects.chains.leave(row["chain"] for row in waiting)
     tx.effects.carts |= any(row["cart"] for row in waiting)
     tx.effects.keys |= any(row["keys"] for row in waiting)
 
@@ -165,7 +165,7 @@ def let_waiters_go(tx: Tx, key: str, limit: int) -> Script[int]:
 
 
 def let_runs_go(tx: Tx, runs: Sequence[str], key: str) -> Script[int]:
-    """The same for these runs, as far as they still wait on a key that begins so.
+    """Let these runs pass the gates again, as far as they still wait on a key that begins so.
 
     Somebody may have held one since it was found.
     """

@@ -117,7 +117,7 @@ def test_no_statement_scans_the_runs(connection: sqlite3.Connection, name: str) 
         ("chain_heads", "run_queued (chain=? AND seq>?)"),
         ("claim_runs", "INTEGER PRIMARY KEY (rowid=?)"),
         ("complete_runs", "sqlite_autoindex_run_1 (id=?)"),
-        ("count_held", "run_held (session=?)"),
+        ("count_leased", "run_held (session=?)"),
         ("due_schedules", "schedule_due (next_at>? AND next_at<?)"),
         ("eligible_runs", "run_eligible (eligible_at<?)"),
         ("end_attempt", "INTEGER PRIMARY KEY (rowid=?)"),

@@ -49,7 +49,7 @@ def test_all_writers_of_states_are_known() -> None:
         "block_queued_runs",
         "block_on_keys",
         "hold_run",
-        "hold_runs_of_cart",
+        "block_runs_of_cart",
         "let_run_go",
         "let_runs_of_cart_go",
         "end_waiting_run",

@@ -134,7 +134,7 @@ def _give_up(connection: Connection) -> None:
 
 
 def connect_settings(address: str, *, cached: int = 0) -> dict[str, Any]:
-    """What asyncpg needs to know; settings for the driver itself are taken out of the address.
+    """Settings for asyncpg; those for the driver itself are taken out of the address.
 
     So many prepared statements are kept, unless the address says otherwise.
     """
@@ -163,7 +163,7 @@ async def has_pooler(connection: asyncpg.Connection[asyncpg.Record]) -> bool:
 
 
 def application_name(server: str) -> str:
-    """What a server is called in its transactions."""
+    """The name of a server in its transactions."""
     return f"{_APPLICATION} {server}"
 
 

@@ -56,6 +56,8 @@ _LOCK_TIMEOUTS = {
     Urgency.CLAIM: "2s",
     Urgency.FINISH: "2s",
 }
+# Scripts take locks in one order. A deadlock is still possible where somebody works on the database
+# by hand, or where the end of a run pauses its cart: then the whole script is run again.
 _COME_AGAIN = (
     LookAgain,
     ClosedMeanwhile,

@@ -49,7 +49,11 @@ class PostgresStore(SqlStore):
         self._act_for(server.id)
 
     async def keep_shards(self, server: ServerId, *, stopping: bool) -> Holding:
-        """Keeps also those servers from holding locks that are over."""
+        """Renew, and end the transactions of servers whose lease is over.
+
+        PostgreSQL ends transactions in which nothing happens. One whose server was stopped in the
+        middle of a statement is work for it, which no timeout ends; its locks would stay for ever.
+        """
         holding = await super().keep_shards(server, stopping=stopping)
         if holding.alive:
             with suppress(Unavailable):  # there is a next time

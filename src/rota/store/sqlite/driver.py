@@ -49,7 +49,7 @@ def in_sqlite(statement: Statement) -> str:
 
 
 def in_sqlite_for_one(statement: Statement) -> str:
-    """The same where each list has one value, which takes half the time."""
+    """A statement where each list has one value, which takes half the time."""
     return _LIST.sub(r"= :\1", statement.text)
 
 
