@@ -22,7 +22,7 @@ PACKAGE = Path(rota.__file__).parent
 ROOT = Path(__file__).parents[2]
 STORE = "tests/conformance/store"
 OLD_REPORT = (
-    f"{STORE}/test_attempts.py::TestFinish"
+    f"{STORE}/test_ends.py::TestFinish"
     "::test_a_session_cannot_finish_its_own_new_attempt_with_an_old_report"
 )
 FAILED = 1  # pytest's exit code: tests ran, and some failed
@@ -64,7 +64,7 @@ GUARDS = [
         "store/ends.py",
         '        and row["session"] == session\n',
         "",
-        f"{STORE}/test_attempts.py::TestFinish"
+        f"{STORE}/test_ends.py::TestFinish"
         "::test_another_session_cannot_finish_an_attempt[sqlite-FAILED]",
     ),
     Guard(
@@ -129,7 +129,7 @@ GUARDS = [
         "store/sessions.py",
         'return _Permit.GRANTED if row["cancel_at"] is None else _Permit.CANCELLED',
         "return _Permit.GRANTED",
-        f"{STORE}/test_attempts.py::TestStart::test_a_cancel_that_came_first_wins[sqlite]",
+        f"{STORE}/test_ends.py::TestStart::test_a_cancel_that_came_first_wins[sqlite]",
     ),
     Guard(
         "beats in the end of a session",

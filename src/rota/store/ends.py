@@ -502,7 +502,7 @@ def _tell(tx: Tx, state: RunState, cause: str, group: Sequence[Ended], actor: st
 
 
 def set_apart(runs: Iterable[Row]) -> Script[None]:
-    """Let runs go alone from their next attempt on."""
+    """Let runs go alone from their next attempt on: they have lost workers again and again."""
     seqs: dict[str, list[int]] = defaultdict(list)
     for run in runs:
         seqs[alone(run["shape"])].append(run["seq"])

@@ -1,4 +1,12 @@
-"""Shared keys: which ones runs take, who may have them now, and who waits for them."""
+"""Shared keys: which ones runs take, who may have them now, and who waits for them.
+
+A run comes to its keys twice. On its way to the queue it is admitted while there seems to be room,
+without a lock; the units it will take are promised to it. When it is claimed the keys are locked
+and taken, and one run too many waits from then on.
+
+Of some keys only the end of an attempt tells how much it used: output. Whoever ends it writes that
+down without a lock (`key_charge`), and whoever locks the key next takes it out of the bucket.
+"""
 
 from __future__ import annotations
 

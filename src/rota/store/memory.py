@@ -1,4 +1,6 @@
-"""What a store remembers of its claims, so that the next one does not go through all that is over.
+"""Memory of a store between transactions: heads of chains, leased runs, rules of job versions.
+
+A claim does not go through all that is over, and a version, which never changes, is read once.
 
 While any transaction is open, PostgreSQL keeps whatever has changed since that began, in tables and
 in indexes. A chain that a million runs have left is then as long as one that they all wait in.

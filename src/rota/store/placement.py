@@ -1,4 +1,10 @@
-"""Which queued runs a worker gets: in order of service, and as they fit where they ask for more."""
+"""Placing queued runs on a worker: in order of service, and as they fit where they ask for more.
+
+Where no run asks for more than a slot, slots are allotted to chains at once and each chain is read
+once (`pick`). Else runs are placed one by one (`place`). One worker of a pool is kept free for the
+best-ranked run that does not fit now, and for its first second a run is left to the worker with
+room where it leaves least over.
+"""
 
 from __future__ import annotations
 

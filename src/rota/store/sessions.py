@@ -1,4 +1,7 @@
-"""Workers arriving, renewing, leaving and vanishing."""
+"""Sessions: workers that arrive, renew their lease, leave and vanish.
+
+A worker is drained by its name: that outlives a restart.
+"""
 
 from __future__ import annotations
 
