@@ -106,6 +106,8 @@ class ChainChanges:
 
     def _activate(self) -> Script[None]:
         resting = yield from self._resting(self._entered)
+        # Activating and charging would lock chains in two rounds, each in its own order. Where both
+        # are to be done, all chains are locked before.
         if resting and self._charges:
             yield lock("chains", ids=sorted(resting.keys() | self._charges.keys()))
         for name, chain in resting.items():

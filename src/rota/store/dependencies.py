@@ -38,6 +38,7 @@ def any_ends() -> Script[bool]:
 
 def follow(tx: Tx, limit: int, locking: LockGates) -> Script[int]:
     """Answer completed runs, each once; those whose followers are busy stay for the next time."""
+    # Locks the ends and skips those of others, before any gate: two followers never share one.
     ends = yield query("upstream_ends", limit=limit)
     found = yield from _followers(ends)
     locked = yield from locking({row["id"] for rows in found.values() for row in rows})
@@ -186,7 +187,7 @@ def _tell_waiters(tx: Tx, sources: Iterable[tuple[str, str]]) -> Script[None]:
 
 
 def forget_jobs(tx: Tx, gone: Sequence[Row]) -> Script[None]:
-    """Deleted jobs follow nobody; who follows them by name hears that they are gone."""
+    """Forget what deleted jobs follow; runs that wait for them by name show that they are gone."""
     yield query("forget_dependencies", ids=[row["id"] for row in gone])
     sources = sorted((row["project"], row["name"]) for row in gone)
     yield Many("forget_completion", sources, exactly=False)

@@ -94,6 +94,7 @@ def insert_drafts(tx: Tx, drafts: Sequence[Draft], *, actor: str = "") -> Script
         _Entry(draft, pattern, _admit(tx.now, draft, gatekeeper), _demands(draft, pattern, for_all))
         for draft, pattern in zip(drafts, map(patterns.__getitem__, keys), strict=True)
     ]
+    # Locks the keys of quotas: the gates of these jobs are locked, and no others may be any more.
     if for_all:
         yield from refuse_beyond_quota(_submitted(entries), for_all)
     entries = yield from _ask_for_workers(tx, entries)

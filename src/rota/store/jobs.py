@@ -58,6 +58,7 @@ def save(
 def _save_all(tx: Tx, definitions: Definitions, actor: str) -> Script[None]:
     tx.effects.times = True
     jobs = sorted(definitions.jobs, key=lambda job: (job.project, job.name))
+    # Calendars, templates, gates: the order of locks.
     users = yield from calendars.lock_calendars(definitions.calendars, jobs)
     yield from cart_templates.save(tx, definitions.templates, actor)
     known = [job.id for job in jobs if job.expected_version]

@@ -168,6 +168,7 @@ def _lock_waiters(found: Sequence[Row], keys: Collection[Key]) -> Script[list[Ro
     carts = {row["cart"] for row in found} - {None}
     if carts:
         yield from hooks.share_gates(carts)
+    # The key keeper waits for nobody: gates and runs that are locked are found by its next look.
     locked = yield from lock_free_gates({row["job_id"] for row in found})
     ids = [row["id"] for row in found if row["job_id"] in locked]
     rows = (yield query("key_waiters_to_release", ids=ids, keys=keys)) if ids else ()

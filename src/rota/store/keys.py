@@ -94,6 +94,8 @@ def lock_keys(keys: Collection[Key]) -> Script[Rows]:
     rows = yield query("shared_keys_to_take", keys=sorted(keys))
     missing = set(keys) - {row["key"] for row in rows}
     if missing:
+        # A row that is not there cannot be locked. Whoever inserts it second waits for the first,
+        # and then locks what that one has left.
         yield Many("add_shared_key", [(key,) for key in sorted(missing)])
         rows = yield query("shared_keys_to_take", keys=sorted(keys))
     return rows

@@ -148,6 +148,8 @@ def rekey(tx: Tx, limit: int) -> Script[bool]:
     found = yield query("active_seqs", project=place["project"], after=place["after"], limit=limit)
     seqs = [row["seq"] for row in found]
     rows = (yield query("runs_to_rekey", seqs=seqs)) if seqs else ()
+    # Runs are locked before the mark is moved on, and no shared key is: what runs take of one is
+    # counted by their rows, and whoever locks the key next sees them.
     yield from _rekey(tx, rows, (yield from declared_in([place["project"]])))
     # Under another `since` somebody has declared more in the meantime, and it begins anew.
     if len(seqs) < limit:

@@ -62,6 +62,8 @@ def release_eligible(tx: Tx, limit: int, locking: LockGates) -> Script[int]:
     if carts:
         yield from hooks.share_gates(carts)
     locked = yield from locking({row["job_id"] for row in concerned})
+    # Read again, under the gates: somebody may have cancelled or released some meanwhile. A run of
+    # a cart that was not shared above is left for the next look.
     found = yield query("eligible_runs", now=tx.now, limit=limit)
     rows = [row for row in found if row["job_id"] in locked and row["cart"] in {None, *carts}]
     by_age = sorted(rows, key=lambda row: row["seq"])  # the older goes before
@@ -252,6 +254,7 @@ def sweep(tx: Tx, limit: int, after: str) -> Script[tuple[int, str]]:
     jobs = yield from _jobs_behind(keys)
     jobs |= {row["job_id"] for row in (*overdue, *late)}
     runs = [RunId(row["id"]) for row in overdue]
+    # All that is needed is collected first: carts and gates are locked once, in this order.
     carts = yield from hooks.lock_carts(runs)
     yield from lock_gates(jobs)
     if runs:

@@ -122,6 +122,7 @@ def reap(tx: Tx, silent: Silent) -> Script[frozenset[SessionId]]:
     gone = yield from _gone(tx.now, expected_beats)
     if gone:
         yield lock("sessions", ids=sorted({*gone, *over}))
+        # Read again: a renewal may have come while this waited for the lock.
         gone = yield from _gone(tx.now, {session: expected_beats[session] for session in gone})
     yield from _end(tx, [*gone, *over], VANISHED)
     if gone:

@@ -34,6 +34,7 @@ def submit(tx: Tx, requests: Sequence[Request]) -> Script[list[Submitted | Confl
     One whose key was used for something else is refused by itself; anything else that is wrong
     with one of them fails them all.
     """
+    # The first lock of all: a second request with the same key waits here, before it locks a gate.
     answers = yield from _answered(tx.now, requests)
     new = [request for request in requests if request not in answers]
     yield from _insert(tx, [run for each in new for run in each.runs])

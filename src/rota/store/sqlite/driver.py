@@ -258,6 +258,7 @@ def _answer(tasks: Sequence[_Task], answers: Sequence[Any]) -> None:
             if is_waited_for:
                 task.future.set_exception(answer)
             continue
+        # Before the caller goes on, and also if there is none any more: the commit has happened.
         task.on_commit()
         if is_waited_for:
             task.future.set_result(answer)
