@@ -1,0 +1,235 @@
+"""What a run may cost the store, counted: these tests know no time, so they cannot flake.
+
+Where a figure is beyond its budget, the failure prints the new row of the table. Put it there if
+the change is worth it, and say why in the commit. Figures that fell do not fail: `-rP` shows all
+rows as they are now, so that a gain can be kept.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+
+from rota.store.postgres.opening import open_postgres
+from testkit.builders import Scene
+from testkit.clock import FakeTicker
+from testkit.new_stores import open_new_sqlite
+from testkit.servers.postgres import PostgresServer, server_folder
+from tests.budgets.counting import Counts, counted_postgres, counted_sqlite, rows_read
+from tests.budgets.verbs import BATCH, VERBS, Verb
+
+pytestmark = pytest.mark.anyio
+
+FEW, MANY = 100, 5_000  # runs that wait meanwhile
+AIR = 1.03  # what a figure may exceed its budget by
+FLAT = 1.05  # what a figure may grow by from few to many
+POSTGRES = 18  # 15 and 16 read as many rows, within 2 %
+SQLITE = (3, 40)  # for which steps are budgeted; others compile statements to other steps
+OTHER_SQLITE_AIR = 1.3
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one call for a batch of 100 runs costs."""
+
+    statements: int  # SQLite executes one for each row, where PostgreSQL takes a batch
+    round_trips: int  # to PostgreSQL
+    read: int  # SQLite: steps of its virtual machine; PostgreSQL: rows and index entries
+    # Of Python functions, by 3.11: later ones inline comprehensions and make fewer. On SQLite a
+    # handful more or less, as the writer's thread goes to sleep and wakes up.
+    calls: int
+
+
+BUDGETS: Mapping[str, Mapping[str, Mapping[int, Cost]]] = {
+    # statements, round trips, read, calls
+    "sqlite": {
+        "submit": {FEW: Cost(111, 0, 19_300, 2_909), MANY: Cost(111, 0, 19_300, 2_909)},
+        "release": {FEW: Cost(110, 0, 32_920, 5_248), MANY: Cost(110, 0, 199_550, 54_248)},
+        "fit": {FEW: Cost(109, 0, 20_420, 532), MANY: Cost(109, 0, 20_420, 532)},
+        "fire": {FEW: Cost(211, 0, 36_180, 5_891), MANY: Cost(211, 0, 36_180, 5_891)},
+        "claim": {FEW: Cost(16, 0, 28_030, 842), MANY: Cost(16, 0, 28_030, 842)},
+        "finish": {FEW: Cost(13, 0, 29_960, 2_162), MANY: Cost(13, 0, 29_960, 2_162)},
+    },
+    "postgres": {
+        "submit": {FEW: Cost(17, 11, 18, 2_974), MANY: Cost(17, 11, 18, 2_974)},
+        "release": {FEW: Cost(17, 10, 2_318, 5_333), MANY: Cost(17, 10, 11_408, 54_333)},
+        "fit": {FEW: Cost(24, 11, 1_682, 632), MANY: Cost(24, 11, 808, 632)},
+        "fire": {FEW: Cost(18, 11, 1_363, 6_983), MANY: Cost(18, 11, 1_363, 6_983)},
+        "claim": {FEW: Cost(22, 15, 1_522, 1_185), MANY: Cost(22, 15, 1_522, 1_185)},
+        "finish": {FEW: Cost(18, 11, 856, 2_249), MANY: Cost(18, 11, 541, 2_249)},
+    },
+}
+
+# What is not flat today, and by how much it grows: each release reads all active runs of the job.
+GROWS: Mapping[tuple[str, str], Mapping[str, float]] = {
+    ("sqlite", "release"): {"read": 6.07, "calls": 10.34},
+    ("postgres", "release"): {"read": 4.93, "calls": 10.19},
+}
+
+Found = Mapping[int, Cost]  # by how many runs wait
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_run_costs_sqlite_no_more_than_its_budget(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {
+        backlog: await cost_on_sqlite(VERBS[verb](), backlog, tmp_path / str(backlog), monkeypatch)
+        for backlog in (FEW, MANY)
+    }
+
+    check("sqlite", verb, found)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_run_costs_postgres_no_more_than_its_budget(
+    verb: str, postgres_server: PostgresServer
+) -> None:
+    found = {
+        backlog: await cost_on_postgres(VERBS[verb](), backlog, postgres_server)
+        for backlog in (FEW, MANY)
+    }
+
+    check("postgres", verb, found)
+
+
+@pytest.mark.parametrize("figure", ["statements", "round_trips", "read", "calls"])
+def test_any_figure_beyond_its_budget_is_told_with_the_new_row(figure: str) -> None:
+    found = costs(**{figure: 110})
+
+    [problem] = problems("sqlite", "claim", found, {FEW: Cost(*[100] * 4), MANY: Cost(*[110] * 4)})
+
+    assert problem == f"sqlite claim, 100 waiting: {figure} 110, 100 budgeted"
+    assert row("claim", found).startswith('"claim": {FEW: Cost(')
+
+
+def test_what_stays_within_its_budget_and_the_air_above_is_no_problem() -> None:
+    budget = {FEW: Cost(*[100] * 4), MANY: Cost(*[100] * 4)}
+
+    assert problems("sqlite", "claim", costs(calls=103), budget) == []
+    assert problems("sqlite", "claim", costs(calls=50), budget) == []
+
+
+def test_growth_with_the_backlog_is_told_though_both_budgets_allow_it() -> None:
+    found = {FEW: Cost(*[100] * 4), MANY: Cost(100, 100, 106, 100)}
+
+    [problem] = problems("sqlite", "claim", found, {FEW: Cost(*[200] * 4), MANY: Cost(*[200] * 4)})
+
+    assert problem == (
+        "sqlite claim: read grows 1.06 × from 100 to 5,000 waiting runs, 1.05 × allowed"
+    )
+
+
+def test_known_growth_is_allowed_and_no_more() -> None:
+    budget = {FEW: Cost(*[1_000] * 4), MANY: Cost(*[2_000] * 4)}
+    known = {FEW: Cost(*[100] * 4), MANY: Cost(100, 100, 600, 1_000)}
+    more = {FEW: Cost(*[100] * 4), MANY: Cost(100, 100, 700, 1_000)}
+
+    assert problems("sqlite", "release", known, budget) == []
+    assert len(problems("sqlite", "release", more, budget)) == 1
+
+
+def check(store: str, verb: str, found: Found) -> None:
+    """Fail with every problem, and with what the table would have to say."""
+    rows = f"The row as it is now:\n    {row(verb, found)}"
+    sys.stdout.write(f"{store}\n    {row(verb, found)}\n")
+    if told := problems(store, verb, found, BUDGETS[store][verb]):
+        pytest.fail("\n".join([*told, rows]), pytrace=False)
+
+
+def problems(store: str, verb: str, found: Found, budgets: Found) -> list[str]:
+    told = [
+        f"{store} {verb}, {backlog:,} waiting: {figure} {value:,}, {budget:,} budgeted"
+        for backlog, cost in found.items()
+        for figure, value in asdict(cost).items()
+        if value > (budget := asdict(budgets[backlog])[figure]) * air(store, figure)
+    ]
+    few, many = asdict(found[FEW]), asdict(found[MANY])
+    for figure, value in many.items():
+        known = GROWS.get((store, verb), {}).get(figure)
+        allowed = FLAT if known is None else known * AIR
+        if value > few[figure] * allowed:
+            told.append(
+                f"{store} {verb}: {figure} grows {value / max(few[figure], 1):.2f} × from {FEW:,}"
+                f" to {MANY:,} waiting runs, {allowed:.2f} × allowed"
+            )
+    return told
+
+
+def air(store: str, figure: str) -> float:
+    is_other = sqlite3.sqlite_version_info[:2] != SQLITE
+    return OTHER_SQLITE_AIR if (store, figure, is_other) == ("sqlite", "read", True) else AIR
+
+
+def row(verb: str, found: Found) -> str:
+    """As it stands in the table."""
+    few, many = (
+        ", ".join(f"{value:_}" for value in asdict(found[n]).values()) for n in (FEW, MANY)
+    )
+    return f'"{verb}": {{FEW: Cost({few}), MANY: Cost({many})}},'
+
+
+def costs(**figures: int) -> Found:
+    """100 of everything but these."""
+    cost = Cost(**{"statements": 100, "round_trips": 100, "read": 100, "calls": 100} | figures)
+    return {FEW: cost, MANY: cost}
+
+
+@pytest.fixture(scope="session")
+def postgres_server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    version = request.config.getoption("postgres") or POSTGRES
+    with server_folder() as folder, PostgresServer(folder / "postgres", version) as server:
+        yield server
+
+
+async def cost_on_sqlite(verb: Verb, backlog: int, path: Path, patch: pytest.MonkeyPatch) -> Cost:
+    counts, clock = Counts(), FakeTicker()
+    with counted_sqlite(counts, patch), counts.watched_threads():
+        store = await open_new_sqlite(path, clock=clock)
+    try:
+        await verb.prepare(Scene(store, clock), backlog)
+        for _ in range(2):
+            assert await verb.call(store) == BATCH
+        with counts.counting():
+            assert await verb.call(store) == BATCH
+    finally:
+        await store.close()
+    return Cost(counts.statements, 0, counts.steps, counts.calls)
+
+
+async def cost_on_postgres(verb: Verb, backlog: int, server: PostgresServer) -> Cost:
+    """Rows read are told when a store is closed: those of two calls, less those of one."""
+    counts, clock = Counts(), FakeTicker()
+    database = await server.create()
+    store = await open_postgres(server.address(database), clock=clock)
+    try:
+        await verb.prepare(Scene(store, clock), backlog)
+    finally:
+        await store.close()
+    read = [await rows_read(server, database)]
+    for is_counted in (False, True):
+        await call_on_postgres(verb, server, database, clock, counts if is_counted else None)
+        read.append(await rows_read(server, database))
+    await server.drop(database)
+    once, twice = read[1] - read[0], read[2] - read[1]
+    return Cost(counts.statements, counts.round_trips, twice - once, counts.calls)
+
+
+async def call_on_postgres(
+    verb: Verb, server: PostgresServer, database: str, clock: FakeTicker, counts: Counts | None
+) -> None:
+    """A new server calls, and with `counts` once more, which is counted."""
+    with counted_postgres(counts or Counts(), server.port) as port:
+        store = await open_postgres(server.address(database, port), clock=clock)
+        try:
+            assert await verb.call(store) == BATCH
+            if counts is not None:
+                with counts.counting():
+                    assert await verb.call(store) == BATCH
+        finally:
+            await store.close()
