@@ -78,11 +78,11 @@ class Release(Verb):
             await scene.store.submit(self.new_runs(count, at=scene.clock.instant + MINUTE))
             scene.advance(MINUTE)
             if count == backlog:
-                while (await scene.store.release_eligible(1_000)).count:
+                while await scene.store.release_eligible(1_000):
                     pass
 
     async def call(self, store: Store) -> int:
-        return (await store.release_eligible(BATCH)).count
+        return await store.release_eligible(BATCH)
 
 
 class Fit(Verb):
@@ -96,7 +96,7 @@ class Fit(Verb):
         await scene.worker("able", slots=_SLOTS, labels={"site": "fra"})
 
     async def call(self, store: Store) -> int:
-        return (await store.release_fitting(BATCH)).count
+        return await store.release_fitting(BATCH)
 
 
 class Fire(Verb):
