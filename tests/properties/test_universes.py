@@ -212,6 +212,13 @@ many_echoes = planned(weather=Weather(0.0, doubling=0.5, delay=0.0), failing=0.5
 many_holds = planned(holds=12)
 many_submissions = planned(submissions=15)
 many_failing_carts = planned(carts=6, failing=0.6)
+CROWDED: Mapping[str, Break] = {
+    "faults": many_faults,
+    "echoes": many_echoes,
+    "holds": many_holds,
+    "submissions": many_submissions,
+    "failing carts": many_failing_carts,
+}
 place_anything = replaced(Placement, "offer", lambda *_: Verdict.TAKEN)
 
 
@@ -526,6 +533,16 @@ RULES: Mapping[str, tuple[Break, str]] = {  # how each is taken away, and what t
         "follows what has not completed",
     ),
 }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("crowd", CROWDED)
+def test_promises_hold_where_much_more_happens(crowd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise what is seen there would not prove that a rule is missed."""
+    CROWDED[crowd](monkeypatch)
+
+    explore(range(15))
 
 
 @pytest.mark.parametrize("rule", RULES)
