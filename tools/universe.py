@@ -1,4 +1,4 @@
-"""A universe once more: `python tools/universe.py SEED [--world memory|sqlite] [--count N]`.
+"""A universe once more: `python tools/universe.py SEED [--count N]`.
 
 Prints what happened in it; of several, how often. Exits with 1 if a promise was broken.
 """
@@ -11,7 +11,7 @@ import sys
 
 import structlog
 
-from testkit.universes import WORLDS, Violation, explore, visit
+from testkit.universes import Violation, explore, visit
 
 
 def main() -> int:
@@ -20,11 +20,11 @@ def main() -> int:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     try:
         if wanted.count == 1:
-            witness = visit(wanted.world, wanted.seed)
+            witness = visit(wanted.seed)
             print(*witness.told(len(witness.story)), sep="\n")
         else:
             seeds = range(wanted.seed, wanted.seed + wanted.count)
-            for what, times in sorted(explore(wanted.world, seeds).items()):
+            for what, times in sorted(explore(seeds).items()):
                 print(f"{times:9}  {what}")
     except Violation as violation:
         print(violation, *violation.__notes__, sep="\n")
@@ -35,7 +35,6 @@ def main() -> int:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("seed", type=int)
-    parser.add_argument("--world", choices=sorted(WORLDS), default="memory")
     parser.add_argument("--count", type=int, default=1, help="so many seeds from this one on")
     return parser.parse_args()
 

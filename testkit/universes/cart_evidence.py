@@ -29,7 +29,9 @@ class WatchedCart:
     is_cancelled: bool = False
     is_raised: bool = False  # somebody allowed more failures
     wave: int = 0  # the latest of which something was claimed
-    last_end: int | None = None  # of an attempt at one of its items, in microseconds
+    # When the latest attempts at its runs ended, in microseconds. A cart soaks from the ends that
+    # its store knows: of a reported attempt what the worker took for the store's time.
+    ends: dict[str, int] = field(default_factory=dict)
     runs: dict[str, str] = field(default_factory=dict)  # by item
     failed: set[str] = field(default_factory=set)  # items without an attempt left
     doubtful: set[str] = field(default_factory=set)  # items of which a person had to tell
@@ -99,9 +101,10 @@ class CartWitness:
         self._items[work.run] = cart, work.item
 
     def _judge_gate(self, cart: WatchedCart, now: int) -> None:
-        if cart.last_end is not None:
+        if cart.ends:
             soak = cart.rules.between.wait.total_seconds() * SECOND
-            self._require(now >= cart.last_end + soak, "a wave before its time", cart.wave)
+            is_over = now >= max(cart.ends.values()) + soak
+            self._require(is_over, "a wave before its time", cart.wave)
 
     def started(self, work: Work) -> None:
         if work.cart is None or work.item is None:
@@ -117,7 +120,13 @@ class CartWitness:
         if work.cart is None or work.item is None:
             return
         self._executing[work.cart].remove(work.item)
-        self.carts[work.cart].last_end = now
+        self.carts[work.cart].ends[work.run] = now
+
+    def reported(self, run: str, ended_at: int) -> None:
+        """A server has taken note of the end of an attempt, and of when that was."""
+        if run in self._items:
+            ends = self._items[run][0].ends
+            ends[run] = min(ends.get(run, ended_at), ended_at)
 
     def failed(self, run: str) -> None:
         """A server has taken note of a failure after which there is no attempt left."""

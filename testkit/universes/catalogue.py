@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from rota.domain.firing import FiringRules
-from rota.domain.ids import JobId
+from rota.domain.ids import JobId, shard_of
 from rota.domain.job import RunRules, rules_of
 from rota.domain.jobfile import read_job
 from rota.domain.keys import (
@@ -28,6 +28,7 @@ from rota.domain.keys import (
 from rota.domain.resources import UNIT, Vector
 from rota.domain.retry import goes_alone
 from rota.domain.shape import alone, demand_of, shape_of
+from rota.domain.shards import LEADING_SHARD
 from rota.domain.spec import JobSpec
 from rota.operations.firing import MISFIRE_GRACE
 from rota.operations.timetables import timetable
@@ -119,6 +120,12 @@ def rule_of(key: Key) -> KeyRule:
 def catalogue() -> Mapping[JobId, KnownJob]:
     jobs = [_known(document) for document in _DOCUMENTS]
     return {job.id: job for job in jobs}
+
+
+@lru_cache(maxsize=1)
+def shards() -> frozenset[int]:
+    """The shards that a universe has: that of each job, and the one that leads."""
+    return frozenset({LEADING_SHARD, *map(shard_of, catalogue())})
 
 
 def followers(upstream: str) -> list[KnownJob]:

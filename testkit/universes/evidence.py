@@ -150,6 +150,7 @@ class Witness:
 
     def _count(self, outcome: Outcome) -> None:
         run = outcome.run
+        self.carts.reported(run, outcome.ended_at)
         self._failures[run] += outcome.result in BAD
         attempts = self._jobs[JobId(self._works[run].job_id)].rules.retry.attempts
         if self._failures[run] >= attempts and run not in self._cancelled:

@@ -23,8 +23,11 @@ _STOPPING_SECONDS = 0.5  # what a process takes at most to end after it was aske
 class Machine:
     """Implements `rota.ports.executor.Executor` and `rota.worker.session.LeaseGuard`."""
 
-    def __init__(self, name: str, clock: NodeClock, surroundings: Surroundings) -> None:
+    def __init__(
+        self, name: str, clock: NodeClock, surroundings: Surroundings, failing: float
+    ) -> None:
         self.name = name
+        self._failing = failing  # how likely an attempt is to fail
         self.clock = clock
         self._timeline = surroundings.timeline
         self._witness = surroundings.witness
@@ -90,9 +93,8 @@ class Machine:
         self._witness.started(assignment.work, self.name)
         self._processes[fence] = object()
         seconds = self._random.choice((0.05, 0.3, 1.0, 3.0, 8.0)) * self._random.uniform(0.5, 2)
-        result = self._random.choices(
-            (AttemptResult.COMPLETED, AttemptResult.FAILED), weights=(75, 25)
-        )[0]
+        is_failing = self._random.random() < self._failing
+        result = AttemptResult.FAILED if is_failing else AttemptResult.COMPLETED
         if seconds >= TIMEOUT.total_seconds():
             seconds, result = TIMEOUT.total_seconds(), AttemptResult.TIMED_OUT
         self._end_later(fence, seconds, result)

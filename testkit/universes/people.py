@@ -6,12 +6,12 @@ from datetime import timedelta
 
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, RunId, scheduled_run_id
-from rota.domain.run import Trigger
+from rota.domain.run import Run, Trigger
 from rota.domain.states import WAITING_STATES, RunState
 from rota.ports.records import NewRun
 from testkit.universes.catalogue import KnownJob, catalogue
 from testkit.universes.surroundings import Surroundings
-from testkit.universes.world import RunFacts, World
+from testkit.universes.world import World
 
 _USERS = ("ann", "bob")
 
@@ -29,7 +29,7 @@ class People:
         self._favourite = self._random.choice(self._jobs)
         self.promised: list[RunId] = []  # in the order of their acknowledgement
         self.resolved: set[RunId] = set()  # ended by a person's word
-        self._held: list[RunFacts] = []
+        self._held: list[Run] = []
 
     async def submit(self) -> None:
         """Some runs of one job."""

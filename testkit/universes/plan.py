@@ -36,6 +36,7 @@ class Plan:
     cancels: int
     holds: int
     carts: int
+    failing: float  # of attempts, as a probability
     has_quota: bool  # on what runs at once
     drifts: tuple[float, ...]  # of the clocks of servers, then of workers
 
@@ -57,6 +58,7 @@ class Plan:
             cancels=random.randint(0, 3),
             holds=random.choice((0, 2, 5)),
             carts=random.choice((0, 0, 1, 3)),
+            failing=random.choice((0.1, 0.25, 0.5)),
             has_quota=random.random() < 0.3,
             drifts=tuple(
                 random.uniform(-MAX_DRIFT, MAX_DRIFT) for _ in range(servers + len(workers))

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from rota.domain.carts.states import FINAL_CART_STATES
 from rota.domain.ids import RunId
-from rota.domain.run import AttemptResult
+from rota.domain.run import AttemptResult, Run
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState, is_final
 from rota.ports.records import LedgerEntry
@@ -18,7 +18,7 @@ from testkit.clock import START
 from testkit.universes.cart_rest import judge_carts
 from testkit.universes.catalogue import FIRING_FOR, KnownJob, catalogue, followers
 from testkit.universes.evidence import BAD, KILLED, Witness
-from testkit.universes.world import RunFacts, World
+from testkit.universes.world import World
 
 _LAST = START + FIRING_FOR
 _TICK = timedelta(microseconds=1)
@@ -46,7 +46,7 @@ async def judge_rest(
         witness.require(bool(is_asked_for), "a run that nobody asked for", brief(run))
 
 
-def _judge_end(witness: Witness, run: RunFacts, job: KnownJob, *, is_resolved: bool) -> None:
+def _judge_end(witness: Witness, run: Run, job: KnownJob, *, is_resolved: bool) -> None:
     pasts, rules = witness.pasts[run.id], job.rules
     told = brief(run)
     witness.require(is_final(run.state), "a run has not ended", told)
@@ -67,7 +67,7 @@ def _judge_end(witness: Witness, run: RunFacts, job: KnownJob, *, is_resolved: b
         witness.require(len(good) <= 1, "at most once ended well twice", told)
 
 
-def judge_finals(witness: Witness, finals: dict[RunId, RunState], runs: Sequence[RunFacts]) -> None:
+def judge_finals(witness: Witness, finals: dict[RunId, RunState], runs: Sequence[Run]) -> None:
     """Final is final: `finals` are those that were seen before."""
     for run in runs:
         if is_final(run.state):
@@ -75,26 +75,28 @@ def judge_finals(witness: Witness, finals: dict[RunId, RunState], runs: Sequence
             witness.require(first is run.state, "an end was not the end", (first, brief(run)))
 
 
-def _judge_answers(witness: Witness, runs: Sequence[RunFacts]) -> None:
+def _judge_answers(witness: Witness, runs: Sequence[Run]) -> None:
     """Each completed run got one run of each job that follows, and nothing else did."""
     found = Counter((run.job, run.follows) for run in runs if run.follows is not None)
     odd = found - Counter(_answers_due(runs))
     witness.require(not odd, "followed more than once, or for nothing", odd)
 
 
-def _answers_due(runs: Sequence[RunFacts]) -> list[tuple[str, RunId]]:
+def _answers_due(runs: Sequence[Run]) -> list[tuple[str, RunId]]:
     completed = [run for run in runs if run.state is RunState.COMPLETED]
     return [(job.name, run.id) for run in completed for job in followers(run.job)]
 
 
-async def is_at_rest(world: World, witness: Witness) -> bool:
-    """Whether nothing is left to do."""
-    return not witness.lives and not await unrest(world) and await _is_answered(world)
+async def is_at_rest(world: World, witness: Witness, runs: Sequence[Run]) -> bool:
+    """Whether nothing is left to do; `runs` are all that there are."""
+    if witness.lives or not all(is_final(run.state) for run in runs):
+        return False
+    return not await unrest(world, runs) and await _is_answered(world)
 
 
-async def unrest(world: World) -> list[str]:
+async def unrest(world: World, runs: Sequence[Run]) -> list[str]:
     """What is left to do: runs, carts, and those that have not been followed yet."""
-    runs, carts = await world.all_runs(), await world.all_carts()
+    carts = await world.all_carts()
     answered = {(run.job, run.follows) for run in runs}
     return [
         *(brief(run) for run in runs if not is_final(run.state)),
@@ -128,10 +130,10 @@ def _due_times(job: KnownJob, first: datetime, last: datetime) -> int:
     return job.firing.timetable.count(first - _TICK, last) if job.firing else 0
 
 
-def brief(run: RunFacts) -> str:
+def brief(run: Run) -> str:
     return f"{run.id} of {run.job}: {run.state}, attempt {run.attempt}"
 
 
-def unknown_among(runs: Sequence[RunFacts]) -> list[RunId]:
+def unknown_among(runs: Sequence[Run]) -> list[RunId]:
     """Runs about which only a person can tell."""
     return [run.id for run in runs if run.state is RunState.UNKNOWN]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
-from rota.domain.errors import NotFound, StaleStream
+from rota.domain.errors import NotFound, RotaError, StaleStream
 from rota.domain.ids import SessionId
 from rota.domain.run import AttemptResult
 from rota.ports.clock import Clock
@@ -32,10 +32,7 @@ from testkit.universes.surroundings import Surroundings
 _FEED_SECONDS = 2.5
 
 
-class Duty(Protocol):
-    """One of the loops of a server."""
-
-    async def run_once(self) -> int: ...
+Duty: TypeAlias = Callable[[], Awaitable[object]]  # one round of a loop of a server
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +129,17 @@ class Server(Node):
 
     def _repeat(self, duty: Duty, seconds: float) -> None:
         async def act() -> None:
-            await duty.run_once()
+            await self._do(duty)
             self.later(seconds * self._random.uniform(0.75, 1.25), act)
 
         self.later(self._random.uniform(0, seconds), act)
+
+    async def _do(self, duty: Duty) -> None:
+        """Every error is one too many: nothing fails in the store but by a mistake."""
+        try:
+            await duty()
+        except RotaError as error:
+            self._witness.complain(f"a loop of server {self.name} failed", repr(error))
 
     async def _keep_feeding(self) -> None:
         await self._feed()

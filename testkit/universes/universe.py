@@ -6,8 +6,11 @@ event, and every choice and every id comes from the seed.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Iterator
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from random import Random
 from unittest.mock import patch
@@ -27,20 +30,45 @@ from testkit.universes.server import Server
 from testkit.universes.surroundings import Surroundings
 from testkit.universes.timeline import SECOND, Timeline
 from testkit.universes.worker import Worker
-from testkit.universes.world import OpenWorld, World
+from testkit.universes.world import World, empty_database, new_world
 
 _REST_WITHIN = 600.0  # seconds after everything was mended
 _LOOK_SECONDS = 5.0
 
 
-async def run_universe(seed: int, open_world: OpenWorld) -> Witness:
-    """Let it pass; returns who saw it. `Violation` if a promise was broken."""
+def explore(seeds: Iterable[int]) -> Counter[str]:
+    """Let universes pass, one after another; returns what happened in them, and how often.
+
+    `Violation` at the first one in which a promise is broken; a note has the command to repeat it.
+    """
+
+    async def explore_all() -> Counter[str]:
+        tally: Counter[str] = Counter()
+        with empty_database() as database:
+            for seed in seeds:
+                tally += (await _pass_by(seed, database)).tally
+        return tally
+
+    return asyncio.run(explore_all())
+
+
+def visit(seed: int) -> Witness:
+    """Let one universe pass; returns who saw it."""
+    with empty_database() as database:
+        return asyncio.run(_pass_by(seed, database))
+
+
+async def _pass_by(seed: int, database: sqlite3.Connection) -> Witness:
     random = Random(seed)  # noqa: S311 (chosen, not secret)
     plan, timeline = Plan.drawn(random), Timeline(random)
-    with _ids_from(random):
-        async with open_world(timeline, plan) as world:
-            universe = Universe(plan, world, timeline, random)
-            await universe.run()
+    try:
+        with _ids_from(random):
+            async with new_world(database, timeline, plan) as world:
+                universe = Universe(plan, world, timeline, random)
+                await universe.run()
+    except Exception as error:
+        error.add_note(f"The same again: python tools/universe.py {seed}")
+        raise
     return universe.witness
 
 
@@ -80,7 +108,8 @@ class Universe:
         self._timeline.after(0, self._look)
         await self._pass(_REST_WITHIN)
         if not self._is_over:
-            self.witness.complain("it does not come to rest", await unrest(self._world))
+            left = await unrest(self._world, await self._world.all_runs())
+            self.witness.complain("it does not come to rest", left)
         await judge_rest(self._world, self.witness, self._people.promised, self._people.resolved)
 
     async def _pass(self, seconds: float) -> None:
@@ -94,19 +123,13 @@ class Universe:
         return NodeClock(self._timeline, rate, offset)
 
     def _server(self, number: int) -> Server:
-        lease = self._plan.lease_seconds
-        return Server(
-            str(number),
-            self._clock(number),
-            self._surroundings,
-            lambda name, clock: self._world.employ(name, clock, lease),
-        )
+        return Server(str(number), self._clock(number), self._surroundings, self._world.employ)
 
     def _worker(self, number: int) -> Worker:
         name, offers = f"worker-{number}", self._plan.workers[number]
         clock = self._clock(self._plan.servers + number)
         self.witness.capacities[name] = offers
-        machine = Machine(name, clock, self._surroundings)
+        machine = Machine(name, clock, self._surroundings, self._plan.failing)
         return Worker(machine, offers, self._servers, self._surroundings)
 
     # --- what comes
@@ -142,7 +165,7 @@ class Universe:
         await self._cart_people.resume_all()
         judge_finals(self.witness, self._finals, runs)
         is_mended = all(node.is_up for node in (*self._servers, *self._workers))
-        self._is_over = is_mended and await is_at_rest(self._world, self.witness)
+        self._is_over = is_mended and await is_at_rest(self._world, self.witness, runs)
         if self._is_over:
             self._timeline.stop()
         self._timeline.after(_LOOK_SECONDS, self._look)

@@ -1,41 +1,57 @@
-"""Where a universe takes place: a store, and what servers do with it."""
+"""Where a universe takes place: one SQLite store in memory, and what servers do with it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+import sqlite3
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Protocol, TypeAlias
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import cast
 
 from rota.domain.carts.intake import NewItem
 from rota.domain.carts.states import CartState, ItemState
-from rota.domain.ids import CartId, JobId, RunId
-from rota.domain.states import RunState
-from rota.ports.carts import Command, NewCart
+from rota.domain.ids import SHARD_COUNT, CartId, JobId, RunId, ServerId
+from rota.domain.keys import Declaration
+from rota.domain.lease import SERVER_LEASE
+from rota.domain.run import Run
+from rota.domain.shards import SCHEDULER
+from rota.operations.backends import Backends
+from rota.ports.blobs import Blobs
+from rota.ports.carts import Cart, CartQuery, Command, ItemQuery, NewCart
 from rota.ports.clock import Clock
-from rota.ports.records import LedgerEntry
-from rota.ports.store import RunStore, WaitingStore
+from rota.ports.queue import publish
+from rota.ports.records import LedgerEntry, NewJob, NewServer, RunQuery
+from rota.ports.store import RunStore, Store, WaitingStore
+from rota.queue.local import LocalQueue
+from rota.server.dispatcher.floor import Floor, FloorConfig
+from rota.server.scheduler.carts import CartKeeper
+from rota.server.scheduler.lease_reaper import LeaseReaper
+from rota.server.scheduler.releaser import Follower, KeyKeeper, Releaser, Sweeper, WorkerWatch
+from rota.server.scheduler.shards import HeldShards, ShardKeeper
+from rota.server.scheduler.timekeeper import Timekeeper, TimekeeperConfig, grace_of
+from rota.store.sqlite.connection import connect
+from rota.store.sqlite.driver import InlineSqliteDriver
+from rota.store.sqlite.opening import migrate
+from rota.store.store import SqlStore
+from testkit.clock import START
+from testkit.universes.catalogue import (
+    API,
+    KEY_RULES,
+    LICENCE,
+    PROJECT,
+    QUOTA,
+    KnownJob,
+    catalogue,
+    shards,
+)
 from testkit.universes.plan import Plan
-from testkit.universes.server import Staff
+from testkit.universes.server import Duty, Staff
 from testkit.universes.timeline import Timeline
 
-
-class RunFacts(Protocol):
-    """What a person can see of a run."""
-
-    @property
-    def id(self) -> RunId: ...
-    @property
-    def job(self) -> str: ...
-    @property
-    def state(self) -> RunState: ...
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def follows(self) -> RunId | None: ...
-    @property
-    def cart(self) -> CartId | None: ...
+_IN_MEMORY = Path(":memory:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,40 +71,147 @@ class SeenCart:
     items: Mapping[str, SeenItem]
 
 
-class World(Protocol):
-    """What differs between one kind of universe and another."""
+@contextmanager
+def empty_database() -> Iterator[sqlite3.Connection]:
+    """A database with a schema, for one universe after another.
+
+    It has only the shards that jobs and carts of universes are in: with all 256, renewing them
+    would be a third of the work.
+    """
+    with closing(connect(_IN_MEMORY)) as connection:
+        migrate(connection)
+        others = [(number,) for number in range(SHARD_COUNT) if number not in shards()]
+        connection.executemany("DELETE FROM shard WHERE number = ?", others)
+        yield connection
+
+
+@asynccontextmanager
+async def new_world(
+    database: sqlite3.Connection, timeline: Timeline, plan: Plan
+) -> AsyncIterator[World]:
+    """A world in an empty database, which is as empty again afterwards.
+
+    One transaction goes around all that happens, and is rolled back: that costs less than a copy
+    of the database, and its statements stay compiled.
+    """
+    database.execute("BEGIN")
+    try:
+        world = World(InlineSqliteDriver(database, timeline.clock), plan)
+        await world.prepare()
+        yield world
+    finally:
+        database.execute("ROLLBACK")
+
+
+class World:
+    """The database, as people and servers use it: each of them by way of a store of their own."""
+
+    def __init__(self, driver: InlineSqliteDriver, plan: Plan) -> None:
+        self._driver = driver
+        self._plan = plan
+        self._store: Store = SqlStore(driver)  # of people
+
+    async def prepare(self) -> None:
+        """Declare limits and save the jobs."""
+        await self._store.save_declarations(_declared(self._plan), actor="admin")
+        jobs = [_new(job) for job in catalogue().values()]
+        await self._store.save_jobs(jobs, removed=(), actor="editor")
+
+    # --- what people do
 
     @property
     def runs(self) -> RunStore:
-        """What people do with runs."""
-        ...
+        return self._store
 
     @property
     def waiting(self) -> WaitingStore:
-        """What they do with those that wait."""
-        ...
+        return self._store
 
-    async def submit_cart(self, cart: NewCart, items: Sequence[NewItem]) -> None: ...
+    async def submit_cart(self, cart: NewCart, items: Sequence[NewItem]) -> None:
+        await self._store.create_cart(cart)
+        await self._store.add_items(cart.id, 0, items)
+        await self._store.submit_cart(cart.id)
 
     async def command_cart(self, cart: CartId, command: Command) -> None:
         """`Conflict` if it cannot be granted."""
-        ...
+        await self._store.command_cart(cart, command, actor="bob")
 
-    def employ(self, server: str, clock: Clock, lease_seconds: float) -> Staff:
+    # --- what servers do
+
+    def employ(self, server: str, clock: Clock) -> Staff:
         """A server begins."""
-        ...
+        queue = LocalQueue()
+        store = SqlStore(self._driver, publish=partial(publish, queue))
+        backends = Backends(store, queue, cast(Blobs, None))  # nothing is printed
+        lease = timedelta(seconds=self._plan.lease_seconds)
+        return Staff(
+            runs=store,
+            floor=Floor(backends, FloorConfig(lease=lease), server),
+            duties=_duties(backends, clock, ServerId(server)),
+        )
 
-    async def all_runs(self) -> Sequence[RunFacts]: ...
+    # --- what can be seen
 
-    async def all_carts(self) -> Sequence[SeenCart]: ...
+    async def all_runs(self) -> Sequence[Run]:
+        return await self._store.runs(RunQuery(limit=10_000))
+
+    async def all_carts(self) -> Sequence[SeenCart]:
+        return [await self._seen(cart) for cart in await self._store.carts(CartQuery())]
+
+    async def _seen(self, cart: Cart) -> SeenCart:
+        items = await self._store.items(ItemQuery(cart.id))
+        seen = {item.key: SeenItem(item.state, item.run) for item in items}
+        return SeenCart(cart.id, cart.state, seen)
 
     async def ledger(self, job: JobId, until: datetime) -> list[LedgerEntry]:
         """The answers to all due times of a job."""
-        ...
+        return await self._store.ledger(job, START, until, 1_000)
 
     async def held(self) -> Sequence[object]:
         """Whatever is not free."""
-        ...
+        sessions = await self._store.sessions(alive_only=True)
+        uses = await self._store.key_uses(KEY_RULES)
+        return [each for each in sessions if each.held] + [
+            (key, use.holders) for key, use in uses.items() if use.holders
+        ]
 
 
-OpenWorld: TypeAlias = Callable[[Timeline, Plan], AbstractAsyncContextManager[World]]
+def _declared(plan: Plan) -> list[Declaration]:
+    return [LICENCE, API, QUOTA] if plan.has_quota else [LICENCE, API]
+
+
+def _new(job: KnownJob) -> NewJob:
+    return NewJob(
+        id=job.id,
+        project=PROJECT,
+        name=job.name,
+        document=job.document,
+        digest=job.name,
+        rules=job.rules,
+        set_name="universe",
+        next_at=job.firing.timetable.next_after(START) if job.firing else None,
+        held_from=None,
+        anchor=START,
+        enabled=True,
+    )
+
+
+def _duties(backends: Backends, clock: Clock, server: ServerId) -> Sequence[tuple[Duty, float]]:
+    """The loops of a server, each with the seconds between two rounds."""
+    held = HeldShards(server, clock)
+    new = NewServer(server, server, SERVER_LEASE, (SCHEDULER,))
+    punctuality = TimekeeperConfig(grace=grace_of(SERVER_LEASE))
+    timekeeper = Timekeeper(backends, clock, held, punctuality)
+    return (
+        (ShardKeeper(backends, clock, new, held).run_once, 1.5),
+        # Apart from one another, as in a real server: what was seen may have been fired since.
+        (timekeeper.look, 2.0),
+        (timekeeper.fire_due, 1.5),
+        (Releaser(backends, clock, held).run_once, 3.0),
+        (KeyKeeper(backends, held).run_once, 3.0),
+        (CartKeeper(backends, held).run_once, 2.5),
+        (Follower(backends, held).run_once, 3.0),
+        (WorkerWatch(backends, held).run_once, 5.0),
+        (Sweeper(backends, clock, held).run_once, 5.0),
+        (LeaseReaper(backends, clock).run_once, 3.0),
+    )

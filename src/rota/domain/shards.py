@@ -57,15 +57,18 @@ class Rebalance:
     give: tuple[int, ...] = ()
 
 
-def assignment(servers: Collection[ServerId]) -> dict[int, ServerId]:
+def assignment(servers: Collection[ServerId]) -> Mapping[int, ServerId]:
     """Rendezvous hashing: each shard goes to the server that ranks highest for it.
 
     When a server comes or goes, only shards that it gets or had change hands. The shares differ
     as chance has it: of n servers none has more than the even share e plus 5·√e.
     """
-    if not servers:
-        return {}
-    ranked = [(server, _ranks(server)) for server in sorted(servers)]
+    return _assignment(tuple(sorted(servers))) if servers else {}
+
+
+@lru_cache(maxsize=16)  # servers rarely come and go, and each asks at every renewal
+def _assignment(servers: tuple[ServerId, ...]) -> Mapping[int, ServerId]:
+    ranked = [(server, _ranks(server)) for server in servers]
     return {
         number: max(ranked, key=lambda entry: entry[1][number])[0] for number in range(SHARD_COUNT)
     }

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import sqlite3
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rota.domain.errors import Conflict, RotaError, StaleTransition, Unavailable
-from rota.store.drivers import Urgency
+from rota.store.drivers import Driver, Urgency
 from rota.store.script import MakeScript, Many, Row, Script, query
 from rota.store.sqlite.connection import connect
-from rota.store.sqlite.driver import SqliteDriver
+from rota.store.sqlite.driver import InlineSqliteDriver, SqliteDriver
 from rota.store.sqlite.opening import migrate
 from testkit.clock import FakeTicker
 
@@ -19,14 +21,31 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def driver(tmp_path: Path) -> AsyncIterator[SqliteDriver]:
-    path = tmp_path / "rota.db"
-    connection = connect(path)
-    migrate(connection)
-    connection.close()
-    opened = SqliteDriver(path, FakeTicker())
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(connect(tmp_path / "rota.db")) as connection:
+        migrate(connection)
+        yield connection
+
+
+@pytest.fixture
+async def threaded(tmp_path: Path, connection: sqlite3.Connection) -> AsyncIterator[SqliteDriver]:
+    opened = SqliteDriver(tmp_path / "rota.db", FakeTicker())
     yield opened
     await opened.close()
+
+
+@pytest.fixture
+async def inline(connection: sqlite3.Connection) -> AsyncIterator[InlineSqliteDriver]:
+    opened = InlineSqliteDriver(connection, FakeTicker())
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture(params=["threaded", "inline"])
+async def driver(
+    request: pytest.FixtureRequest, threaded: SqliteDriver, inline: InlineSqliteDriver
+) -> Driver:
+    return threaded if request.param == "threaded" else inline
 
 
 def note(key: str) -> MakeScript[str]:
@@ -54,7 +73,7 @@ def insert_and_fail(key: str) -> MakeScript[None]:
     return script
 
 
-async def inserted(driver: SqliteDriver, *keys: str) -> list[str]:
+async def inserted(driver: Driver, *keys: str) -> list[str]:
     """Which of these tokens are there."""
 
     def script(now: int) -> Script[list[str]]:
@@ -100,21 +119,21 @@ class Gate:
         await self._held
 
 
-async def test_a_failing_script_harms_none_of_its_group(driver: SqliteDriver) -> None:
-    gate = Gate(driver)
+async def test_a_failing_script_harms_none_of_its_group(threaded: SqliteDriver) -> None:
+    gate = Gate(threaded)
     await gate.hold()
     scripts = [insert_token("before"), insert_and_fail("doomed"), insert_token("after")]
-    tasks = await hand_in(driver, [(script, Urgency.API) for script in scripts])
+    tasks = await hand_in(threaded, [(script, Urgency.API) for script in scripts])
     await gate.open()
 
     answers = await asyncio.gather(*tasks, return_exceptions=True)
 
     assert [type(answer) for answer in answers] == [type(None), ZeroDivisionError, type(None)]
-    assert await inserted(driver, "before", "doomed", "after") == ["before", "after"]
+    assert await inserted(threaded, "before", "doomed", "after") == ["before", "after"]
 
 
 async def test_a_statement_that_sqlite_refuses_undoes_its_script_alone(
-    driver: SqliteDriver,
+    driver: Driver,
 ) -> None:
     def nonsense(now: int) -> Script[None]:
         yield from insert_token("doomed")(now)
@@ -126,29 +145,29 @@ async def test_a_statement_that_sqlite_refuses_undoes_its_script_alone(
     assert await inserted(driver, "doomed") == []
 
 
-async def test_what_exists_already_is_a_conflict(driver: SqliteDriver) -> None:
+async def test_what_exists_already_is_a_conflict(driver: Driver) -> None:
     await driver.write(insert_token("same"), Urgency.API)
 
     with pytest.raises(Conflict):
         await driver.write(insert_token("same"), Urgency.API)
 
 
-async def test_what_is_due_does_not_wait_for_what_can_wait(driver: SqliteDriver) -> None:
-    gate, slow = Gate(driver), Gate(driver, Urgency.API)
+async def test_what_is_due_does_not_wait_for_what_can_wait(threaded: SqliteDriver) -> None:
+    gate, slow = Gate(threaded), Gate(threaded, Urgency.API)
     await gate.hold()
-    [fired] = await hand_in(driver, [(insert_token("fired"), Urgency.FIRE)])
+    [fired] = await hand_in(threaded, [(insert_token("fired"), Urgency.FIRE)])
     later = asyncio.create_task(slow.hold())
     await gate.open()
 
     await later
 
     assert fired.done()
-    assert await inserted(driver, "fired") == ["fired"]
+    assert await inserted(threaded, "fired") == ["fired"]
     await slow.open()
 
 
-async def test_the_most_urgent_goes_first(driver: SqliteDriver) -> None:
-    gate, order = Gate(driver), list[Urgency]()
+async def test_the_most_urgent_goes_first(threaded: SqliteDriver) -> None:
+    gate, order = Gate(threaded), list[Urgency]()
     await gate.hold()
 
     def remember(urgency: Urgency) -> MakeScript[None]:
@@ -158,14 +177,14 @@ async def test_the_most_urgent_goes_first(driver: SqliteDriver) -> None:
 
         return script
 
-    tasks = await hand_in(driver, [(remember(u), u) for u in sorted(Urgency, reverse=True)])
+    tasks = await hand_in(threaded, [(remember(u), u) for u in sorted(Urgency, reverse=True)])
     await gate.open()
     await asyncio.gather(*tasks)
 
     assert order == sorted(Urgency)
 
 
-async def test_a_script_may_answer_to_a_stale_row(driver: SqliteDriver) -> None:
+async def test_a_script_may_answer_to_a_stale_row(driver: Driver) -> None:
     def script(_: int) -> Script[str]:
         try:
             yield Many("touch_token", [(0, "nobody")])
@@ -176,7 +195,7 @@ async def test_a_script_may_answer_to_a_stale_row(driver: SqliteDriver) -> None:
     assert await driver.write(script, Urgency.API) == "stale"
 
 
-async def test_a_stale_row_that_nobody_handles_fails_the_script(driver: SqliteDriver) -> None:
+async def test_a_stale_row_that_nobody_handles_fails_the_script(driver: Driver) -> None:
     def script(_: int) -> Script[None]:
         yield Many("touch_token", [(0, "nobody")])
 
@@ -184,12 +203,12 @@ async def test_a_stale_row_that_nobody_handles_fails_the_script(driver: SqliteDr
         await driver.write(script, Urgency.API)
 
 
-async def test_readers_cannot_write(driver: SqliteDriver) -> None:
+async def test_readers_cannot_write(threaded: SqliteDriver) -> None:
     with pytest.raises(Unavailable):
-        await driver.read(note("sneaky"))
+        await threaded.read(note("sneaky"))
 
 
-async def test_a_closed_store_says_so(driver: SqliteDriver) -> None:
+async def test_a_closed_store_says_so(driver: Driver) -> None:
     await driver.close()
 
     with pytest.raises(Unavailable):
@@ -198,9 +217,27 @@ async def test_a_closed_store_says_so(driver: SqliteDriver) -> None:
         await driver.read(note("late"))
 
 
-async def test_what_was_handed_in_is_done_before_closing(driver: SqliteDriver) -> None:
-    writes = await hand_in(driver, [(note(str(n)), Urgency.API) for n in range(100)])
+async def test_what_was_handed_in_is_done_before_closing(threaded: SqliteDriver) -> None:
+    writes = await hand_in(threaded, [(note(str(n)), Urgency.API) for n in range(100)])
 
-    await driver.close()
+    await threaded.close()
 
     assert await asyncio.gather(*writes) == [str(n) for n in range(100)]
+
+
+async def test_inline_scripts_are_undone_alone_and_with_the_transaction_around_them(
+    inline: InlineSqliteDriver, connection: sqlite3.Connection
+) -> None:
+    connection.execute("BEGIN")
+    await inline.write(insert_token("kept"), Urgency.API)
+    with pytest.raises(ZeroDivisionError):
+        await inline.write(insert_and_fail("doomed"), Urgency.API)
+
+    assert await inserted(inline, "kept", "doomed") == ["kept"]
+    connection.execute("ROLLBACK")
+    assert await inserted(inline, "kept", "doomed") == []
+
+
+async def test_an_inline_reader_that_writes_is_told_so(inline: InlineSqliteDriver) -> None:
+    with pytest.raises(AssertionError, match="must only read"):
+        await inline.read(note("sneaky"))

@@ -1,4 +1,7 @@
-"""Runs scripts on SQLite: one writer thread with group commit, a few readers."""
+"""Runs scripts on SQLite: one writer thread with group commit, a few readers.
+
+Tests in virtual time use a driver without threads instead, on one connection.
+"""
 
 from __future__ import annotations
 
@@ -80,13 +83,41 @@ def _prepared_statements() -> Mapping[str, _Prepared]:
     return {name: _Prepared(statement) for name, statement in shared_statements().items()}
 
 
+def _drive(connection: sqlite3.Connection, script: Script[T]) -> T:
+    """Execute the statements of a script one after another; returns what it returns."""
+    try:
+        step = next(script)
+        while True:
+            try:
+                rows = _execute(connection, step)
+            except StaleTransition as error:
+                step = script.throw(error)
+            else:
+                step = script.send(rows)
+    except StopIteration as stop:
+        answer: T = stop.value
+        return answer
+
+
+def _execute(connection: sqlite3.Connection, step: Step) -> Rows:
+    if isinstance(step, Lock):
+        return ()  # there is no other writer
+    prepared = _prepared_statements()[step.name]
+    if isinstance(step, Query):
+        rows: list[Row] = connection.execute(*prepared.bind(step)).fetchall()
+        return rows
+    cursor = connection.executemany(prepared.positional, step.rows)
+    if step.exactly and cursor.rowcount != len(step.rows):
+        raise StaleTransition(f"{step.name}: {len(step.rows)} rows, {cursor.rowcount} changed")
+    return ()
+
+
 class SqliteDriver:
     """Owns the file's connections. Writes go through one thread, in order of urgency."""
 
     def __init__(self, path: Path, clock: Ticker) -> None:
         self._path = path
         self._clock = clock
-        self._statements = dict(_prepared_statements())
         self._waiting: list[_Task] = []
         self._numbers = itertools.count()
         self._changed = threading.Condition()
@@ -142,7 +173,7 @@ class SqliteDriver:
                 self._reader_connections.append(connection)
             connection.execute("BEGIN")
             try:
-                return self._drive(connection, make(self._clock.now()))
+                return _drive(connection, make(self._clock.now()))
             finally:
                 connection.execute("ROLLBACK")
         except sqlite3.Error as error:
@@ -208,7 +239,7 @@ class SqliteDriver:
         connection = self._connection
         connection.execute("SAVEPOINT script")
         try:
-            answer = self._drive(connection, task.make(self._clock.now()))
+            answer = _drive(connection, task.make(self._clock.now()))
         except Exception as error:
             if not connection.in_transaction:
                 raise  # disk full, I/O: SQLite has undone the whole group
@@ -220,35 +251,9 @@ class SqliteDriver:
     def _mark(self) -> None:
         now = self._clock.now()
         if now - self._marked_at >= _MARK_EVERY:
-            mark = self._statements["set_meta"].positional
+            mark = _prepared_statements()["set_meta"].positional
             self._connection.execute(mark, ("clock", str(now)))
             self._marked_at = now
-
-    def _drive(self, connection: sqlite3.Connection, script: Script[T]) -> T:
-        try:
-            step = next(script)
-            while True:
-                try:
-                    rows = self._execute(connection, step)
-                except StaleTransition as error:
-                    step = script.throw(error)
-                else:
-                    step = script.send(rows)
-        except StopIteration as stop:
-            answer: T = stop.value
-            return answer
-
-    def _execute(self, connection: sqlite3.Connection, step: Step) -> Rows:
-        if isinstance(step, Lock):
-            return ()  # there is no other writer
-        prepared = self._statements[step.name]
-        if isinstance(step, Query):
-            rows: list[Row] = connection.execute(*prepared.bind(step)).fetchall()
-            return rows
-        cursor = connection.executemany(prepared.positional, step.rows)
-        if step.exactly and cursor.rowcount != len(step.rows):
-            raise StaleTransition(f"{step.name}: {len(step.rows)} rows, {cursor.rowcount} changed")
-        return ()
 
 
 def _answer(tasks: Sequence[_Task], answers: Sequence[Any]) -> None:
@@ -262,3 +267,56 @@ def _answer(tasks: Sequence[_Task], answers: Sequence[Any]) -> None:
         task.on_commit()
         if is_waited_for:
             task.future.set_result(answer)
+
+
+class InlineSqliteDriver:
+    """Runs each script at once in the task that asks, on one connection: no threads, no queue.
+
+    For tests in virtual time, where several stores share it. Nothing is durable that the caller
+    does not commit: a script is a savepoint, so that it may be part of a transaction of the caller.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, clock: Ticker) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._is_closed = False
+
+    async def write(
+        self, make: MakeScript[T], urgency: Urgency, on_commit: OnCommit = no_effects
+    ) -> T:
+        """Run a script whole or not at all."""
+        self._refuse_if_closed()
+        connection = self._connection
+        connection.execute("SAVEPOINT script")
+        try:
+            answer = self._drive(make)
+        except BaseException:
+            connection.execute("ROLLBACK TO script")
+            raise
+        finally:
+            connection.execute("RELEASE script")
+        on_commit()
+        return answer
+
+    async def read(self, make: MakeScript[T], urgency: Urgency = Urgency.API) -> T:
+        """Run a script that only reads."""
+        self._refuse_if_closed()
+        before = self._connection.total_changes
+        answer = self._drive(make)
+        # Cheaper than `query_only`, which would be switched on and off for each read.
+        assert self._connection.total_changes == before, "a script that must only read has written"
+        return answer
+
+    async def close(self) -> None:
+        """Take nothing more. The connection is the caller's."""
+        self._is_closed = True
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise Unavailable("the store is closed")
+
+    def _drive(self, make: MakeScript[T]) -> T:
+        try:
+            return _drive(self._connection, make(self._clock.now()))
+        except sqlite3.Error as error:
+            raise translated(error) from error
