@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from rota.api.calendars import CalendarChange
+from rota.api.limits import DeclarationChange
 from rota.cli.asking import Answered, Listing
 from rota.cli.options import Display, Format
 from rota.cli.terminal import Terminal, inert, inert_json, width_of
-from rota.sdk.calendar_answers import CalendarChange
-from rota.sdk.limit_answers import DeclarationChange
 
 T = TypeVar("T")
 

@@ -39,7 +39,6 @@ from rota.cli.terminal import MANY, Terminal
 from rota.cli.watching import step_line
 from rota.cli.watching import watch as watch_run
 from rota.cli.why import write_why
-from rota.sdk import calls, steering_calls
 from rota.sdk.answers import Attempt, Run, RunDetail
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
@@ -50,7 +49,7 @@ def hold(run: ActiveRunReference, /, *, writing: Writing = WRITING) -> None:
     with writing.connect() as client:
         found = active_run(client, run)
         if not _is_rehearsed(writing, client, found, "hold"):
-            _steer(writing, client, steering_calls.hold_run(found))
+            _steer(writing, client, Client.hold_run(found))
 
 
 def release(run: ActiveRunReference, /, *, writing: Writing = WRITING) -> None:
@@ -58,7 +57,7 @@ def release(run: ActiveRunReference, /, *, writing: Writing = WRITING) -> None:
     with writing.connect() as client:
         found = active_run(client, run)
         if not _is_rehearsed(writing, client, found, "release"):
-            _steer(writing, client, steering_calls.release_run(found))
+            _steer(writing, client, Client.release_run(found))
 
 
 def reprioritise(
@@ -75,7 +74,7 @@ def reprioritise(
     with writing.connect() as client:
         found = active_run(client, run)
         if not _is_rehearsed(writing, client, found, f"give priority {priority} to"):
-            _steer(writing, client, steering_calls.reprioritise_run(found, priority))
+            _steer(writing, client, Client.reprioritise_run(found, priority))
 
 
 VERBS = (hold, release, reprioritise)
@@ -268,7 +267,7 @@ def list_(
 ) -> None:
     """List runs, newest first."""
     with remote.connect() as client:
-        call = calls.list_runs(where=where, active=active or None, state=state, job=job)
+        call = Client.list_runs(where=where, active=active or None, state=state, job=job)
         listing = ask_list(client, call, limit=limit)
     print_list(remote, listing, RUNS)
 
@@ -282,7 +281,7 @@ def ps(*, where: Where = None, limit: AtMost = 100, remote: Remote = REMOTE) -> 
 def show(run: LatestRunReference, /, *, remote: Remote = REMOTE) -> None:
     """Show a run: state, times, attempts and steps."""
     with remote.connect() as client:
-        found = ask(client, calls.get_run(run_or_latest(client, run)))
+        found = ask(client, Client.get_run(run_or_latest(client, run)))
     print_one(
         remote,
         found,
@@ -311,7 +310,7 @@ def why(run: LatestRunReference, /, *, remote: Remote = REMOTE) -> None:
     """Explain why a run is where it is, and what would move it on."""
     with remote.connect() as client:
         found = run_or_latest(client, run)
-        explained = ask(client, calls.explain(found))
+        explained = ask(client, Client.explain(found))
     print_one(
         remote,
         explained,
@@ -334,7 +333,7 @@ def cancel(runs: ActiveRunReferences, /, *, destroying: Destroying = DESTROYING)
             question = f"cancel {len(ids):,} runs?"
             terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
         for each in ids:
-            cancelled = ask(client, calls.cancel_run(each))
+            cancelled = ask(client, Client.cancel_run(each))
             print_one(
                 destroying,
                 cancelled,
@@ -363,7 +362,7 @@ def retry(
         if writing.dry_run:
             terminal.tell(f"would retry {old}, {client.get_run(old).state.lower()} now")
             return Exit.DONE
-        new = ask(client, calls.retry_run(old))
+        new = ask(client, Client.retry_run(old))
         if watch:
             return watch_run(client, new.value.id, writing, timeout=timeout)
     print_one(
@@ -392,7 +391,7 @@ def resolve(
             state = client.get_run(found).state.lower()
             writing.terminal().tell(f"would resolve {found} as {as_}; it is {state} now")
             return
-        resolved = ask(client, calls.resolve_run(found, as_))
+        resolved = ask(client, Client.resolve_run(found, as_))
     print_one(
         writing,
         resolved,

@@ -27,10 +27,10 @@ from rota.runtime.backends import ask_for_nothing, needing_extra, open_blobs
 from rota.runtime.config import host_of, port_of
 from rota.runtime.setting_values import POSTGRES_SCHEMES, without_secrets
 from rota.runtime.settings import FILES, Settings, client_file, worker_socket
-from rota.sdk import token_calls
 from rota.sdk.errors import Invalid, RotaApiError, Unreachable
 from rota.sdk.exchange import Request, read, request_for
 from rota.sdk.server import Server, find_server
+from rota.sdk.tokens import whoami
 from rota.sdk.transport import Transport
 from rota.store.drivers import StoreInspection
 from rota.store.sqlite.connection import OLDEST_SQLITE
@@ -83,7 +83,7 @@ def _readiness(server: Server, transport: Transport) -> Finding:
 
 
 def _caller(server: Server, transport: Transport) -> Finding:
-    call = token_calls.whoami()
+    call = whoami()
     try:
         caller = read(call, transport.exchange(request_for(call, server, None)))
     except Unreachable:

@@ -294,7 +294,7 @@ def test_interrupted_watching_says_the_run_goes_on(
     rota: Console, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = triggered(rota, server)
-    monkeypatch.setattr("rota.cli.watching._pause", _interrupt)
+    monkeypatch.setattr("rota.sdk.client.pause", _interrupt)
 
     ended = rota("run", "watch", run)
 

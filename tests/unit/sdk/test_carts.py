@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rota import App, AsyncClient, CartDraft, CartFailed, CartPaused, Client, Invalid
-from rota.sdk import cart_calls
-from rota.sdk.cart_answers import CartPlan, ordinal
+from rota.api.carts import CartPlan, ordinal
+from rota.sdk.carts import Item
 from rota.sdk.exchange import Call, read_as
 from rota.sdk.values import to_json
 from tests.unit.sdk.answering import Answering, document, problem
@@ -69,12 +69,12 @@ class TestSubmitting:
     def test_items_are_taken_as_they_are_sent(self) -> None:
         taken: list[int] = []
 
-        def items() -> Iterator[cart_calls.Item]:
+        def items() -> Iterator[Item]:
             for number in range(100_000):
                 taken.append(number)
                 yield {"key": f"host-{number}", "with": {"host": f"host-{number}"}}
 
-        pieces = iter(_pieces(cart_calls.submit_cart({"name": "up"}, items(), count=100_000)))
+        pieces = iter(_pieces(Client.submit_cart({"name": "up"}, items(), count=100_000)))
         first = next(pieces)
 
         assert len(first) < 100_000
@@ -83,11 +83,11 @@ class TestSubmitting:
 
     def test_number_of_items_must_be_known(self) -> None:
         with pytest.raises(TypeError, match="count="):
-            cart_calls.submit_cart({"name": "up"}, iter([{"key": "a"}]))
+            Client.submit_cart({"name": "up"}, iter([{"key": "a"}]))
 
     def test_only_what_can_be_gone_through_again_may_be_sent_again(self) -> None:
-        again = cart_calls.submit_cart({"name": "up"}, [{"key": "a"}])
-        once = cart_calls.submit_cart({"name": "up"}, iter([{"key": "a"}]), count=1)
+        again = Client.submit_cart({"name": "up"}, [{"key": "a"}])
+        once = Client.submit_cart({"name": "up"}, iter([{"key": "a"}]), count=1)
 
         assert again.is_repeatable
         assert b"".join(_pieces(again)) == b"".join(_pieces(again))
@@ -200,7 +200,7 @@ class TestDraft:
             cart.add(upgrade, key="db-1", host="db-1", version=17)
 
     def test_there_is_a_most(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("rota.sdk.carts.MOST_ITEMS", 1)
+        monkeypatch.setattr("rota.sdk.cart_drafts.MOST_ITEMS", 1)
         cart = draft()
 
         with pytest.raises(ValueError, match="at most"):

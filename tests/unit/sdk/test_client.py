@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from rota.sdk import calls, cart_calls, errors, limit_calls, steering_calls
+from rota.sdk import errors
 from rota.sdk.answers import LogWindow, Run
-from rota.sdk.async_client import AsyncClient
-from rota.sdk.client import Client
+from rota.sdk.client import AsyncClient, Client
 from tests.unit.sdk.answering import Answering, Given, document, events, problem
 
 RUN = {"id": "r_1", "job": "tidy", "state": "PROCESSING", "attempt": 1}
@@ -61,25 +60,31 @@ def texts(parts: list[LogWindow | Run]) -> list[str]:
     return [line.text for part in parts if isinstance(part, LogWindow) for line in part.lines]
 
 
-def test_both_clients_offer_the_same() -> None:
-    def offer(kind: type) -> dict[str, object]:
-        public = {name for name in vars(kind) if not name.startswith("_")}
-        return {name: inspect.signature(getattr(kind, name)).parameters for name in public}
+def test_both_clients_offer_the_same(server: Answering) -> None:
+    def offer(client: object) -> dict[str, object]:
+        public = {name for name in dir(client) if not name.startswith("_")}
+        methods = {name: getattr(client, name) for name in public}
+        return {
+            name: (inspect.signature(method).parameters, inspect.getdoc(method))
+            for name, method in methods.items()
+            if callable(method) and name != "each"
+        }
 
-    assert offer(Client) == offer(AsyncClient)
+    assert offer(Client(server.url)) == offer(AsyncClient(server.url))
 
 
-def test_every_call_is_a_method() -> None:
-    own = {
-        name
-        for module in (calls, cart_calls, limit_calls, steering_calls)
-        for name, call in inspect.getmembers(module, inspect.isfunction)
-        if call.__module__ == module.__name__
-    }
+def test_method_has_the_help_of_its_call(client: Client) -> None:
+    assert (inspect.getdoc(client.trigger) or "").startswith("Make a run of a job, now or `at`")
+    assert list(inspect.signature(client.trigger).parameters)[:2] == ["job", "inputs"]
 
-    offered = {name for name in own if not name.startswith("_")} - {"log_stream", "event_stream"}
 
-    assert offered <= set(vars(Client))
+def test_verb_of_the_class_is_the_call_itself(server: Answering, ask: Ask) -> None:
+    server.on("GET /jobs/tidy", document({"id": "j_1", "name": "tidy"}))
+
+    call = Client.get_job("tidy")
+
+    assert (call.method, call.path) == ("GET", "/jobs/tidy")
+    assert ask(server, "send", call).name == "tidy"
 
 
 def test_answer_is_typed_and_newer_fields_are_ignored(server: Answering, ask: Ask) -> None:
@@ -157,7 +162,7 @@ def test_all_pages_of_a_list_are_walked(server: Answering, ask: Ask) -> None:
     first = {"items": [RUN], "next_cursor": "abc"}
     server.on("GET /runs", document(first), document({"items": [ENDED]}))
 
-    found = ask(server, "each", calls.list_runs(state="any"))
+    found = ask(server, "each", Client.list_runs(state="any"))
 
     assert [run.state for run in found] == ["PROCESSING", "COMPLETED"]
     assert server.asked[1].query == {"state": ["any"], "cursor": ["abc"]}
