@@ -135,7 +135,7 @@ class Client(Verbs):
             pass
         return course.result
 
-    def iterate(self, flow: Flow[H, Any]) -> Iterator[H]:
+    def iterate(self, flow: Flow[H, Any]) -> Generator[H, None, None]:
         """What a flow hands out, as it comes."""
         return self._drive(Course(flow))
 
@@ -213,7 +213,7 @@ class AsyncClient(Verbs):
                 pass
         return course.result
 
-    def iterate(self, flow: Flow[H, Any]) -> AsyncIterator[H]:
+    def iterate(self, flow: Flow[H, Any]) -> AsyncGenerator[H, None]:
         """What a flow hands out, as it comes."""
         return self._drive(Course(flow))
 

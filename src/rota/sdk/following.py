@@ -177,6 +177,8 @@ def _looks(
     position: Callable[[S], object],
 ) -> Flow[S, S]:
     """Look until it is settled: again soon after its position changed, later and later if not."""
+    # Asked, not streamed: the stream of a log waits for output that may still be on its worker
+    # when the run has long ended, and the stream of events carries those of all runs.
     deadline, pauses, outage = Deadline(timeout_seconds), Pauses(), Outage()
     found: S | None = None
     while True:

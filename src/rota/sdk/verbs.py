@@ -8,7 +8,7 @@ read and pause, so each of them drives the same verbs and flows.
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
 import msgspec
@@ -136,9 +136,9 @@ class Following(Generic[P, H]):
     @overload
     def __get__(self, client: None, owner: type) -> Callable[P, Flow[H, Any]]: ...
     @overload
-    def __get__(self, client: Client, owner: type) -> Callable[P, Iterator[H]]: ...
+    def __get__(self, client: Client, owner: type) -> Callable[P, Generator[H, None, None]]: ...
     @overload
-    def __get__(self, client: AsyncClient, owner: type) -> Callable[P, AsyncIterator[H]]: ...
+    def __get__(self, client: AsyncClient, owner: type) -> Callable[P, AsyncGenerator[H, None]]: ...
     def __get__(self, client: Client | AsyncClient | None, owner: type) -> Callable[P, object]:
         return self._flow if client is None else bound(self._flow, client.iterate)
 
