@@ -74,9 +74,9 @@ def test_pauses_grow_also_while_a_server_is_away() -> None:
 
 
 def test_pause_is_cut_where_the_time_is_up() -> None:
-    paused = pauses_of(
-        following.follow_run("r_1", timeout_seconds=1.5), [run("QUEUED")] * 15 + [run("MISSED")]
-    )
+    looks: list[object] = [*[run("QUEUED")] * 15, run("MISSED")]
+
+    paused = pauses_of(following.follow_run("r_1", timeout_seconds=1.5), looks)
 
     assert max(paused) <= 1.5
 
