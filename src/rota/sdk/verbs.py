@@ -45,9 +45,8 @@ class Hand(msgspec.Struct, Generic[H_co], frozen=True):
     value: H_co
 
 
-Action: TypeAlias = (
-    Call[Any] | NextEvent | Pause
-)  # what a client does; its errors are thrown into the flow
+# What a client does for a flow; errors that come of it are thrown into the flow.
+Action: TypeAlias = Call[Any] | NextEvent | Pause
 Flow: TypeAlias = Generator[Action | Hand[H], Any, T]
 
 
@@ -92,10 +91,9 @@ class Course(Generic[H, T]):
 
 
 class Verb(Generic[P, T]):
-    """One call of the API: a method of clients; of their class, the call itself, not yet sent.
+    """One call of the API: a method of clients that sends it and gives the answer.
 
-    client.list_runs(job="tidy")               # asks, and gives the first page
-    client.each(Client.list_runs(job="tidy"))  # takes the call, and walks all pages
+    Of the class it is the call itself, unsent: `client.each(Client.list_runs(job="tidy"))`.
     """
 
     def __init__(self, call: Callable[P, Call[T]]) -> None:
