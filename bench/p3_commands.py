@@ -12,8 +12,8 @@ from bench.contest import Contestant, Figures, Plan, Result, take_turns
 from bench.figures import Comparison, Goal, at_least_times, drain_rate
 from bench.peers import environment
 from bench.rota_up import rota_up, temporary_home, wait_until_done
-from rota.sdk import calls
 from rota.sdk.answers import Run
+from rota.sdk.client import Client
 
 _SLOTS = 64  # far more than cores: what ends meanwhile is reported together
 _JOB = "true"
@@ -72,7 +72,7 @@ def _run_rota(total: int, command: str | list[str]) -> Figures:
         began = time.time()
         server.client.trigger_many(_JOB, [{}] * total)
         wait_until_done(server.client, _DRAIN_SECONDS)
-        runs = list(server.client.each(calls.get_history(_JOB, limit=1_000)))
+        runs = list(server.client.each(Client.get_history(_JOB, limit=1_000)))
     ends = _ends(runs, total)
     return {"whole": total / (max(ends) - began), "drain": drain_rate(ends)}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.contest import Contestant, Figures, Plan, Result, take_turns
 from bench.figures import Comparison, Sample, at_most_times
 from bench.machine import counted_as_own
-from rota.sdk import calls
+from rota.sdk.client import Client
 from testkit.chaos.bounds import SERVER_LEASE, Stopwatch
 from testkit.chaos.client import AnyServer
 from testkit.chaos.network import ProxiedCluster
@@ -66,7 +66,7 @@ def _recoveries(cluster: ProxiedCluster, evidence: Evidence) -> Figures:
     canaries = [promise for promise in scheduled(evidence) if promise.catches_up]
     urls: Sequence[str] = [server.url for server in cluster.servers]
     with closing(AnyServer.of(urls, cluster.token)) as observer:
-        observer.send(calls.apply(job_file([*canaries, *measured(evidence)])))
+        observer.send(Client.apply(job_file([*canaries, *measured(evidence)])))
         names = [promise.job for promise in canaries]
         bounds = Stopwatch(cluster, evidence, observer, names, _LEASE).measure()
     return {bound.name: bound.measured.total_seconds() for bound in bounds}

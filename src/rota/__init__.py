@@ -12,10 +12,8 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "app": ("App",),
-    "async_client": ("AsyncClient",),
-    "cart_handles": ("AsyncCartHandle", "CartHandle"),
-    "carts": ("CartDraft",),
-    "client": ("Client",),
+    "cart_drafts": ("AsyncCartHandle", "CartDraft", "CartHandle"),
+    "client": ("AsyncClient", "Client"),
     "context": ("Cancelled", "Context"),
     "errors": (
         "CartFailed",
@@ -30,8 +28,8 @@ _NAMES = {
         "Unreachable",
     ),
     "functions": ("JobFunction",),
-    "handles": ("AsyncRunHandle", "RunHandle", "RunResult"),
     "options": ("Retry", "cron", "every"),
+    "runs": ("AsyncRunHandle", "RunHandle", "RunResult"),
 }
 _MODULES = {name: f"rota.sdk.{module}" for module, names in _NAMES.items() for name in names}
 

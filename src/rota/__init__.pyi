@@ -1,8 +1,8 @@
 from rota.sdk.app import App as App
-from rota.sdk.async_client import AsyncClient as AsyncClient
-from rota.sdk.cart_handles import AsyncCartHandle as AsyncCartHandle
-from rota.sdk.cart_handles import CartHandle as CartHandle
-from rota.sdk.carts import CartDraft as CartDraft
+from rota.sdk.cart_drafts import AsyncCartHandle as AsyncCartHandle
+from rota.sdk.cart_drafts import CartDraft as CartDraft
+from rota.sdk.cart_drafts import CartHandle as CartHandle
+from rota.sdk.client import AsyncClient as AsyncClient
 from rota.sdk.client import Client as Client
 from rota.sdk.context import Cancelled as Cancelled
 from rota.sdk.context import Context as Context
@@ -17,12 +17,12 @@ from rota.sdk.errors import RunNotCompleted as RunNotCompleted
 from rota.sdk.errors import Unavailable as Unavailable
 from rota.sdk.errors import Unreachable as Unreachable
 from rota.sdk.functions import JobFunction as JobFunction
-from rota.sdk.handles import AsyncRunHandle as AsyncRunHandle
-from rota.sdk.handles import RunHandle as RunHandle
-from rota.sdk.handles import RunResult as RunResult
 from rota.sdk.options import Retry as Retry
 from rota.sdk.options import cron as cron
 from rota.sdk.options import every as every
+from rota.sdk.runs import AsyncRunHandle as AsyncRunHandle
+from rota.sdk.runs import RunHandle as RunHandle
+from rota.sdk.runs import RunResult as RunResult
 
 __all__: list[str]
 __version__: str

@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 
 import httpx
 
-from rota.sdk import calls
+from rota.sdk.client import Client
 from testkit.chaos.client import AWAY, AnyServer
 from testkit.chaos.faults import Fault
 from testkit.nodes import ServerNode
@@ -141,8 +141,8 @@ class KilledObjectStore(Fault):
 
     def is_felt(self) -> bool:
         try:
-            page = self._observer.send(calls.list_runs(job=self._job, limit=5))
-            runs = [self._observer.send(calls.get_run(run.id)) for run in page]
+            page = self._observer.send(Client.list_runs(job=self._job, limit=5))
+            runs = [self._observer.send(Client.get_run(run.id)) for run in page]
         except AWAY:
             return False
         return any(it.output.state == "pending" for run in runs for it in run.attempts)
@@ -201,10 +201,10 @@ def read_stored_output(observer: AnyServer, server: str, job: str) -> None:
     """Through this very server, if there is any; it does not matter what comes of it."""
     others = observer.besides(server)
     with suppress(*AWAY):
-        for run in others.send(calls.list_runs(job=job, limit=_READ)):
-            attempts = others.send(calls.get_run(run.id)).attempts
+        for run in others.send(Client.list_runs(job=job, limit=_READ)):
+            attempts = others.send(Client.get_run(run.id)).attempts
             if attempts and attempts[-1].output.state == "stored":
-                observer.at(server).send(calls.raw_log(run.id))
+                observer.at(server).send(Client.raw_log(run.id))
                 return
 
 

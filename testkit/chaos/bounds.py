@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
-from rota.sdk import calls
 from rota.sdk.answers import Run
+from rota.sdk.client import Client
 from testkit.chaos.client import AWAY, AnyServer
 from testkit.chaos.network import ProxiedCluster
 from testkit.chaos.workload import LASTING, PROBE
@@ -76,9 +76,9 @@ class Stopwatch:
 
     def _dead_worker(self) -> timedelta:
         """From its death until its run has begun elsewhere."""
-        run = self._observer.send(calls.trigger(LASTING)).id
+        run = self._observer.send(Client.trigger(LASTING)).id
         eventually(lambda: (run, 1) in self._evidence.started(), _PATIENCE)
-        name = self._observer.send(calls.get_run(run)).worker
+        name = self._observer.send(Client.get_run(run)).worker
         worker = next(node for node in self._cluster.workers if node.name == name)
         died = boottime()
         worker.process.kill()
@@ -132,7 +132,7 @@ class Stopwatch:
         return client.wait(client.trigger(PROBE).id, _PATIENCE.total_seconds()).is_final
 
     def _are_shards_owned(self) -> bool:
-        status = self._observer.send(calls.get_cluster())
+        status = self._observer.send(Client.get_cluster())
         return status.shards_owned == status.shards
 
     def _wait_for_song(self, since: datetime) -> datetime:
@@ -144,7 +144,7 @@ class Stopwatch:
         return min(fired, default=None)
 
     def _runs(self, job: str) -> Sequence[Run]:
-        return self._observer.send(calls.list_runs(job=job, limit=_SEEN)).items
+        return self._observer.send(Client.list_runs(job=job, limit=_SEEN)).items
 
     def _until(self, ask: Callable[[], T | None]) -> T:
         def answer() -> T | None:

@@ -13,8 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
-from rota.sdk import calls
 from rota.sdk.answers import Event, LedgerEntry, Page, Run, RunDetail
+from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 from testkit.chaos.bounds import Bound, Stopwatch
 from testkit.chaos.client import AWAY, AnyServer, Users
@@ -104,7 +104,7 @@ class _Campaign:
 
     def measure(self) -> list[Bound]:
         """What one fault at a time costs, before they come together."""
-        self._observer.send(calls.apply(job_file(self._promises)))
+        self._observer.send(Client.apply(job_file(self._promises)))
         canaries = [promise.job for promise in self._scheduled if promise.catches_up]
         watch = Stopwatch(self._cluster, self._evidence, self._observer, canaries, LEASE)
         return watch.measure()
@@ -136,7 +136,7 @@ class _Campaign:
     def _come_to_rest(self) -> float:
         """Nothing is due any more, and what was has ended; when that began."""
         unscheduled = [promise.unscheduled() for promise in self._promises]
-        self._observer.send(calls.apply(job_file(unscheduled)))
+        self._observer.send(Client.apply(job_file(unscheduled)))
         stopped = boottime()
         self._tell("nothing is due any more")
         with suppress(AssertionError):  # the judge will say what is left
@@ -145,7 +145,7 @@ class _Campaign:
 
     def _is_at_rest(self) -> bool:
         try:
-            going = [run for run in self._each(calls.list_runs(active=True)) if not run.is_settled]
+            going = [run for run in self._each(Client.list_runs(active=True)) if not run.is_settled]
             return not going and not self._pending_output()
         except AWAY:
             return False
@@ -153,8 +153,8 @@ class _Campaign:
     def _pending_output(self) -> bool:
         """Whether what printed lately is still on its worker."""
         printed = [promise.job for promise in self._on_demand if promise.prints]
-        runs = [run for job in printed for run in self._observer.send(calls.list_runs(job=job))]
-        details = [self._observer.send(calls.get_run(run.id)) for run in runs[:_LOOKED_AT]]
+        runs = [run for job in printed for run in self._observer.send(Client.list_runs(job=job))]
+        details = [self._observer.send(Client.get_run(run.id)) for run in runs[:_LOOKED_AT]]
         return any(it.output.state == "pending" for run in details for it in run.attempts)
 
     def _epoch(self) -> datetime:
@@ -174,7 +174,7 @@ class _Campaign:
         )
 
     def _dump(self) -> Dump:
-        runs = {run.id: self._detail(run) for run in self._each(calls.list_runs(limit=_PAGE))}
+        runs = {run.id: self._detail(run) for run in self._each(Client.list_runs(limit=_PAGE))}
         prints = {promise.job for promise in self._on_demand if promise.prints}
         return Dump(
             runs,
@@ -184,20 +184,20 @@ class _Campaign:
         )
 
     def _detail(self, run: Run) -> RunDetail:
-        return self._observer.send(calls.get_run(run.id))
+        return self._observer.send(Client.get_run(run.id))
 
     def _ledger(self, job: str) -> list[LedgerEntry]:
-        entries = self._each(calls.get_ledger(job, limit=_PAGE))
+        entries = self._each(Client.get_ledger(job, limit=_PAGE))
         return sorted(entries, key=lambda entry: entry.first)
 
     def _digest(self, run: RunDetail) -> str:
         if not run.attempts or run.attempts[-1].output.state != "stored":
             return ""
-        return hashlib.sha256(self._observer.send(calls.raw_log(run.id))).hexdigest()
+        return hashlib.sha256(self._observer.send(Client.raw_log(run.id))).hexdigest()
 
     def _events(self) -> Iterator[Event]:
         after = "0"
-        while page := self._observer.send(calls.list_events(after=after, limit=_PAGE)).items:
+        while page := self._observer.send(Client.list_events(after=after, limit=_PAGE)).items:
             yield from page
             after = page[-1].id
 

@@ -14,7 +14,6 @@ from random import Random
 from types import TracebackType
 from typing import Self, TypeVar
 
-from rota.sdk import calls
 from rota.sdk.client import Client
 from rota.sdk.errors import Conflict, RotaApiError, Unavailable, Unreachable
 from rota.sdk.exchange import Call
@@ -132,7 +131,7 @@ class Users:
             if submission.answers and self._random.random() > _REPEATED:
                 return
             submission.tries += 1
-            call = calls.trigger(submission.job, key=submission.key)
+            call = Client.trigger(submission.job, key=submission.key)
             answer = self._ask(server.next(), call, submission.key)
             if answer is not None:
                 submission.answers.append(answer.id)
@@ -170,7 +169,7 @@ class Users:
                 self._look(server.next(), self._random.choice(known))
 
     def _look(self, client: Client, run: str) -> None:
-        seen = self._ask(client, calls.get_run(run), f"show {run}")
+        seen = self._ask(client, Client.get_run(run), f"show {run}")
         if seen is not None:
             self.log.sights.append(
                 Sight(run, seen.state, seen.attempt, seen.ended_at, client.server.url)

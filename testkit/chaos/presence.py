@@ -7,9 +7,9 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
+from rota.api.workers import Server
 from rota.domain.lease import SERVER_LEASE
-from rota.sdk import calls
-from rota.sdk.cluster_answers import Server
+from rota.sdk.client import Client
 from testkit.chaos.client import AWAY, AnyServer
 from testkit.nodes import ServerNode, WorkerNode
 from testkit.waiting import eventually
@@ -55,7 +55,7 @@ class Life:
         if not self._id:
             return False
         try:
-            found = self._others.send(calls.list_servers())
+            found = self._others.send(Client.list_servers())
         except AWAY:
             return False
         left = {each.id: each.lease_left_seconds for each in found}
@@ -84,7 +84,7 @@ class Shards:
         if not self.count:
             return False
         try:
-            shards = self._observer.send(calls.list_shards())
+            shards = self._observer.send(Client.list_shards())
         except AWAY:
             return False
         return all(shard.owner not in (None, self._owner) for shard in shards)
@@ -102,21 +102,21 @@ class Session:
         self._id = _find(self._session, ARRIVING) or ""
 
     def _session(self) -> str | None:
-        found = self._observer.send(calls.list_workers())
+        found = self._observer.send(Client.list_workers())
         return next((each.id for each in found if each.worker == self._worker), None)
 
     def is_over(self) -> bool:
         if not self._id:
             return False
         try:
-            return self._id not in {each.id for each in self._observer.send(calls.list_workers())}
+            return self._id not in {each.id for each in self._observer.send(Client.list_workers())}
         except AWAY:
             return False
 
 
 def _newest(observer: AnyServer, name: str) -> Server | None:
     """The server of this name; an earlier life of it may not be over yet."""
-    lives = [each for each in observer.send(calls.list_servers()) if each.name == name]
+    lives = [each for each in observer.send(Client.list_servers()) if each.name == name]
     return max(lives, key=lambda each: each.lease_left_seconds, default=None)
 
 

@@ -15,8 +15,8 @@ from rota.link.grpc_client import GrpcAccess, GrpcConnector
 from rota.ports.work import Hello, Outcome
 from rota.runtime import tokens
 from rota.runtime.settings import Settings
-from rota.sdk import calls
 from rota.sdk.answers import Run
+from rota.sdk.client import Client
 from testkit.chaos.backend_faults import STORE
 from testkit.chaos.client import AWAY, AnyServer
 from testkit.chaos.faults import Fault
@@ -98,7 +98,7 @@ class ReplayedReport(Fault):
         return self._was_refused
 
     def _report(self) -> bool:
-        runs = self._observer.send(calls.list_runs(limit=_REPORTS))
+        runs = self._observer.send(Client.list_runs(limit=_REPORTS))
         return self._stranger.is_refused([run for run in runs if run.attempt])
 
 
@@ -118,7 +118,7 @@ class PoisonRun(Fault):
         self._run: Run | None = None
 
     def inject(self) -> str:
-        call = calls.trigger("poison")  # it has a key: asked again, it is no second run
+        call = Client.trigger("poison")  # it has a key: asked again, it is no second run
         self._run = _once_served(lambda: self._observer.send(call))
         return self._run.id if self._run else "not submitted"
 
@@ -127,6 +127,6 @@ class PoisonRun(Fault):
         if self._run is None:
             return False
         try:
-            return self._observer.send(calls.get_run(self._run.id)).losses > 0
+            return self._observer.send(Client.get_run(self._run.id)).losses > 0
         except AWAY:
             return False

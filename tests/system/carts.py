@@ -8,9 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from rota.sdk import calls, cart_calls
+from rota.api.carts import CartDetail, CartItem
 from rota.sdk.answers import Event, Run
-from rota.sdk.cart_answers import CartDetail, CartItem
 from rota.sdk.client import Client
 from testkit.cart_checker import ItemRun, check_cart
 from testkit.checker import check
@@ -75,16 +74,16 @@ def held(client: Client, cart: str) -> list[Run]:
 
 
 def items_of(client: Client, cart: str) -> list[CartItem]:
-    return list(client.each(cart_calls.list_cart_items(cart, limit=1000)))
+    return list(client.each(Client.list_cart_items(cart, limit=1000)))
 
 
 def runs_of(client: Client, cart: str) -> list[Run]:
-    return list(client.each(calls.list_runs(cart=cart, limit=1000)))
+    return list(client.each(Client.list_runs(cart=cart, limit=1000)))
 
 
 def cart_events(client: Client, cart: str) -> list[Event]:
     """What happened to it, in order."""
-    return list(client.each(cart_calls.get_cart_events(cart, limit=1000)))
+    return list(client.each(Client.get_cart_events(cart, limit=1000)))
 
 
 def chains(client: Client, cart: str) -> Mapping[str, Sequence[Run]]:

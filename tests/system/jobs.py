@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from typing import Any
 
-from rota.sdk import calls
 from rota.sdk.answers import Run, RunDetail
 from rota.sdk.client import Client
 from testkit.waiting import PATIENCE
@@ -45,7 +44,7 @@ def settle(client: Client, run: Run) -> RunDetail:
 
 def runs_of(client: Client, job: str | None = None, state: str | None = None) -> list[Run]:
     """All of them, however many."""
-    return list(client.each(calls.list_runs(job=job, state=state, limit=1000)))
+    return list(client.each(Client.list_runs(job=job, state=state, limit=1000)))
 
 
 def all_completed(client: Client, count: int) -> list[Run]:

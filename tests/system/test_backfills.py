@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from rota.sdk import calls
 from rota.sdk.answers import Run
 from rota.sdk.client import Client
 from testkit.checker import check, most_at_once
@@ -28,7 +27,7 @@ def start(client: Client, name: str, hours: int, *, max_parallel: int) -> str:
 
 def runs_of(client: Client, backfill: str) -> list[Run]:
     """By due time."""
-    found = client.each(calls.list_runs(backfill=backfill))
+    found = client.each(Client.list_runs(backfill=backfill))
     return sorted(found, key=lambda run: str(run.due_at))
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from rota.sdk import calls
 from rota.sdk.client import Client
 from testkit.processes import RotaUp
 from testkit.proxy import Proxy
@@ -48,7 +47,7 @@ def output_state(client: Client, run: str) -> str:
 
 def digest_of(client: Client, run: str) -> str:
     digest = hashlib.sha256()
-    for part in client.stream(calls.raw_log(run)):
+    for part in client.stream(Client.raw_log(run)):
         digest.update(part)
     return digest.hexdigest()
 

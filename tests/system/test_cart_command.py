@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from rota import App, AsyncClient, CartPaused
-from rota.sdk import cart_calls
-from rota.sdk.cart_answers import CartItem
+from rota.api.carts import CartItem
 from rota.sdk.client import Client
 from testkit.checker import check
 from testkit.evidence import Evidence
@@ -33,7 +32,7 @@ def rollout(folder: Path, name: str, **rules: object) -> Path:
 
 
 def items_of(client: Client, cart: str) -> list[CartItem]:
-    return list(client.each(cart_calls.list_cart_items(cart)))
+    return list(client.each(Client.list_cart_items(cart)))
 
 
 def test_fifty_items_run_once_each_and_in_their_groups(

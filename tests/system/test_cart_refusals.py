@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import pytest
 
-from rota.sdk.carts import MOST_ITEMS
+from rota.sdk.cart_drafts import MOST_ITEMS
 from testkit.processes import ROTA, RotaUp, environment
 from testkit.waiting import PATIENCE, eventually
 from tests.system.jobs import Document, apply, job

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta
 
-from rota.sdk import cart_calls
-from rota.sdk.cart_answers import Cart
+from rota.api.carts import Cart
 from rota.sdk.client import Client
 from testkit.checker import check, most_at_once
 from testkit.evidence import Evidence
@@ -35,7 +34,7 @@ def nightly(evidence: Evidence, closed_until: datetime) -> str:
 
 def carts_of(client: Client, state: str | None = None) -> list[Cart]:
     """The newest first."""
-    return list(client.each(cart_calls.list_carts(state=state, limit=1000)))
+    return list(client.each(Client.list_carts(state=state, limit=1000)))
 
 
 def test_cart_by_cron_waits_for_its_window_and_goes_on_though_the_server_dies(

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from rota.sdk import calls
 from rota.sdk.client import Client
 from testkit.evidence import Evidence
 from testkit.processes import RotaUp
@@ -147,7 +146,7 @@ def kill_worker(rota: RotaUp) -> None:
 def claimed_while_paused(client: Client, cart: str) -> set[str]:
     """Runs that a worker was given after the breach, by the order in which SQLite keeps events."""
     told = {event.type: event.id for event in cart_events(client, cart)}
-    later = client.each(calls.list_events(after=told["rota.cart.threshold"], limit=1000))
+    later = client.each(Client.list_events(after=told["rota.cart.threshold"], limit=1000))
     paused = takewhile(lambda event: event.id != told["rota.cart.resumed"], later)
     claims = [event for event in paused if event.type == "rota.run.claimed"]
     return {run for claim in claims for run in claim.data["ids"]}

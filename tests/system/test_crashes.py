@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from rota.sdk import calls
 from rota.sdk.answers import LedgerEntry, Run
 from rota.sdk.client import Client
 from testkit.checker import check
@@ -41,16 +40,16 @@ def unfinished(evidence: Evidence) -> set[str]:
 
 
 def ids(client: Client, *, job: str | None = None, state: str | None = None) -> set[str]:
-    return {run.id for run in client.each(calls.list_runs(job=job, state=state, limit=1000))}
+    return {run.id for run in client.each(Client.list_runs(job=job, state=state, limit=1000))}
 
 
 def losers(client: Client) -> set[str]:
     """Runs that lost a worker."""
-    return {run.id for run in client.each(calls.list_runs(limit=1000)) if run.losses}
+    return {run.id for run in client.each(Client.list_runs(limit=1000)) if run.losses}
 
 
 def settled(client: Client) -> list[Run]:
-    runs = list(client.each(calls.list_runs(limit=1000)))
+    runs = list(client.each(Client.list_runs(limit=1000)))
     assert all(run.is_settled for run in runs)
     return runs
 
@@ -196,7 +195,7 @@ def last_due(client: Client, job: str) -> datetime:
 
 
 def ledger_of(client: Client, job: str) -> list[LedgerEntry]:
-    return sorted(client.each(calls.get_ledger(job, limit=1000)), key=lambda entry: entry.first)
+    return sorted(client.each(Client.get_ledger(job, limit=1000)), key=lambda entry: entry.first)
 
 
 def missed_in(entries: list[LedgerEntry]) -> list[LedgerEntry]:

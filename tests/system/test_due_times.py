@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from rota.sdk import calls
 from rota.sdk.answers import Run
 from rota.sdk.client import Client
 from testkit.checker import check
@@ -21,7 +20,7 @@ LATEST_START = 10.0  # seconds: a bound for a busy machine, not an objective
 
 def runs_of(client: Client, job: str) -> list[Run]:
     """Those that have ended, by due time; a few of the newest may still go on."""
-    runs = client.each(calls.list_runs(job=job, limit=1000))
+    runs = client.each(Client.list_runs(job=job, limit=1000))
     return sorted((run for run in runs if run.is_final), key=due)
 
 
@@ -52,7 +51,7 @@ class TestIntervals:
         for name, words in names.items():
             times = [due(run) for run in runs[name]]
             assert times == every(self.INTERVALS[words], runs[name])
-            ledger = list(rota.client.each(calls.get_ledger(name, limit=1000)))
+            ledger = list(rota.client.each(Client.get_ledger(name, limit=1000)))
             assert sorted(entry.first for entry in ledger if entry.first <= times[-1]) == times
             assert {run.state for run in runs[name]} == {"COMPLETED"}
             assert all(0 <= lateness(run) < LATEST_START for run in runs[name])

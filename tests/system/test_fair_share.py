@@ -10,7 +10,6 @@ from itertools import islice
 import pytest
 
 from rota.domain.order import OLDEST_EVERY
-from rota.sdk import calls
 from rota.sdk.answers import Run
 from rota.sdk.client import Client
 from testkit.evidence import Event, Evidence, Mark, of_event
@@ -140,5 +139,5 @@ class TestHoard:
         for run in (first, urgent):
             assert len(served_before(rota.client, run)) <= SLOTS
         assert len(served_before(rota.client, patient)) <= OLDEST_EVERY
-        waiting = rota.client.each(calls.list_runs(state="QUEUED", limit=1_000))
+        waiting = rota.client.each(Client.list_runs(state="QUEUED", limit=1_000))
         assert sum(1 for _ in islice(waiting, HOARD // 2)) == HOARD // 2

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from rota.api.forecasts import ForecastStart
 from rota.sdk.client import Client
-from rota.sdk.forecast_answers import ForecastStart
 from testkit.waiting import eventually
 from tests.system.conftest import Up
 from tests.system.jobs import apply, job, runs_of, settle

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from rota.sdk import calls
 from rota.sdk.answers import LogWindow
 from rota.sdk.client import Client
 from testkit.evidence import Evidence
@@ -63,7 +62,7 @@ class TestFloods:
 
         assert client.get_run(run.id).state == "COMPLETED"
         expected = hashlib.sha256(b"x" * 50 * MEGABYTE + b"\n").hexdigest()
-        assert digest_of(client.stream(calls.raw_log(run.id))) == expected
+        assert digest_of(client.stream(Client.raw_log(run.id))) == expected
         window = client.get_log(run.id, limit=2)
         assert window.lines[0].continues
 
@@ -100,7 +99,7 @@ class TestFaithfulness:
         run = execute(client, script, quoted, name=f"numbered-{count}")
 
         assert run.state == "COMPLETED"
-        assert digest_of(client.stream(calls.raw_log(run.id))) == run.outputs
+        assert digest_of(client.stream(Client.raw_log(run.id))) == run.outputs
         assert run.attempts[0].output.lines == count
         [line] = client.get_log(run.id, first_line=count - 3, limit=1).lines
         assert line.text == str(count - 2)

@@ -6,7 +6,6 @@ import sqlite3
 from contextlib import closing
 from datetime import timedelta
 
-from rota.sdk import calls
 from rota.sdk.answers import Attempt, Run
 from rota.sdk.client import Client
 from testkit.checker import check
@@ -22,7 +21,7 @@ KILL_THE_WORKER = "set -- $(cat /proc/$PPID/task/$PPID/children); kill -9 $1; sl
 
 
 def completed(client: Client, name: str) -> list[str]:
-    call = calls.list_runs(job=name, state="COMPLETED", limit=1000)
+    call = Client.list_runs(job=name, state="COMPLETED", limit=1000)
     return [run.id for run in client.each(call)]
 
 

@@ -14,7 +14,6 @@ from rota.domain.ids import ServerId
 from rota.domain.shards import assignment
 from rota.runtime import tokens
 from rota.runtime.settings import Settings
-from rota.sdk import calls
 from rota.sdk.client import Client
 from testkit.checker import check
 from testkit.evidence import Evidence
@@ -120,7 +119,7 @@ def test_a_pooler_that_restarts_costs_no_lease_and_nothing_runs_twice(
     eventually(lambda: not client.list_runs(active=True).items, PATIENCE)
 
     assert site.holders() == before
-    due = sorted(entry.first for entry in client.each(calls.get_ledger("ticking", limit=1000)))
+    due = sorted(entry.first for entry in client.each(Client.get_ledger("ticking", limit=1000)))
     assert due == [due[0] + n * SECOND for n in range(len(due))]
     runs = runs_of(client)
     assert {run.state for run in runs} == {"COMPLETED"}

@@ -6,9 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from rota.sdk import calls
+from rota.api.why import Reserved
 from rota.sdk.client import Client
-from rota.sdk.why_answers import Reserved
 from testkit.checker import most_in_use
 from testkit.evidence import Event, Evidence
 from testkit.processes import RotaUp
@@ -31,7 +30,7 @@ def in_use(client: Client) -> set[str]:
 
 
 def unfinished(client: Client) -> int:
-    return sum(not run.is_settled for run in client.each(calls.list_runs(limit=1_000)))
+    return sum(not run.is_settled for run in client.each(Client.list_runs(limit=1_000)))
 
 
 def reservation(client: Client, run: str) -> Reserved:

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rota.sdk import calls
 from rota.sdk.answers import Run
 from rota.sdk.client import Client
 from rota.sdk.errors import Conflict
@@ -235,7 +234,7 @@ class TestLostAnswers:
 
         for run in acknowledged:
             assert rota.client.wait(run, 30).state == "COMPLETED"
-        known = {run.id for run in rota.client.each(calls.list_runs(job="sure", limit=1000))}
+        known = {run.id for run in rota.client.each(Client.list_runs(job="sure", limit=1000))}
         assert known == set(acknowledged)
 
 

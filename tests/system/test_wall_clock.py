@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.sdk import calls
+from rota.sdk.client import Client
 from testkit.processes import RotaUp
 from testkit.waiting import eventually
 from testkit.wall_clock import WallClock
@@ -37,7 +37,7 @@ def define(rota: RotaUp) -> None:
 
 def due_times(rota: RotaUp) -> list[datetime]:
     """Of all runs, in order; a due time that fired twice would be there twice."""
-    runs = rota.client.each(calls.list_runs(job="ticking", limit=1000))
+    runs = rota.client.each(Client.list_runs(job="ticking", limit=1000))
     return sorted(run.due_at for run in runs)
 
 
@@ -125,7 +125,7 @@ def test_a_worker_whose_clock_is_an_hour_off_tells_the_right_times(
     define(rota)
     eventually(fired(rota, 3))
 
-    runs = [run for run in rota.client.each(calls.list_runs(job="ticking")) if run.is_final]
+    runs = [run for run in rota.client.each(Client.list_runs(job="ticking")) if run.is_final]
     assert runs
     assert all(run.lateness_seconds is not None for run in runs)
     assert all(0 <= (run.lateness_seconds or 0) < 30 for run in runs)

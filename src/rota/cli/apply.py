@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 from cyclopts import App, Parameter
 from msgspec import structs
 
+from rota.api.plans import Change, Plan, PlannedCalendar, PlannedCart, PlannedDeclaration
 from rota.cli import times
 from rota.cli.asking import Answered, ask
 from rota.cli.exits import CommandFailed, Exit
@@ -20,11 +21,9 @@ from rota.cli.printing import print_data
 from rota.cli.terminal import MANY, Terminal, inert, width_of
 from rota.runtime.offline import CheckedFile, CheckedItems, check_file
 from rota.runtime.offline import Problem as FileProblem
-from rota.sdk import calls
 from rota.sdk.answers import Problem
 from rota.sdk.client import Client
 from rota.sdk.errors import Invalid
-from rota.sdk.plan_answers import Change, Plan, PlannedCalendar, PlannedCart, PlannedDeclaration
 
 _MARKS = {"new": "+", "changed": "~", "removed": "-", "unchanged": " "}
 _COLOURS = {"new": "green", "changed": "yellow", "removed": "red", "unchanged": "dim"}
@@ -167,7 +166,7 @@ def _sources(files: tuple[Path, ...], app: str | None) -> list[NamedText]:
 def _ask(
     client: Client, source: NamedText, choices: Choices, *, plan: bool = False
 ) -> Answered[Plan]:
-    call = calls.apply(
+    call = Client.apply(
         source.text,
         name=source.stem,
         plan=plan,

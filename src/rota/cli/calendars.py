@@ -9,6 +9,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from rota.api.calendars import Calendar, CalendarDetail, CalendarWindow
 from rota.cli import times
 from rota.cli.asking import ask, ask_list
 from rota.cli.exits import CommandFailed, Exit
@@ -26,8 +27,7 @@ from rota.cli.printing import (
 )
 from rota.cli.references import complete_calendars
 from rota.cli.terminal import Terminal, inert
-from rota.sdk import calendar_calls
-from rota.sdk.calendar_answers import Calendar, CalendarDetail, CalendarWindow
+from rota.sdk.client import Client
 from rota.sdk.errors import Invalid
 
 
@@ -88,7 +88,7 @@ Name = Annotated[str, Parameter(help="Name of a calendar.", completer=complete_c
 def list_(*, limit: AtMost = 100, remote: Remote = REMOTE) -> None:
     """List calendars."""
     with remote.connect() as client:
-        listing = ask_list(client, calendar_calls.list_calendars(), limit=limit)
+        listing = ask_list(client, Client.list_calendars(), limit=limit)
     print_list(remote, listing, CALENDARS)
 
 
@@ -96,7 +96,7 @@ def list_(*, limit: AtMost = 100, remote: Remote = REMOTE) -> None:
 def show(calendar: Name, /, *, remote: Remote = REMOTE) -> None:
     """Show a calendar: its next windows, the jobs that use it, and its definition."""
     with remote.connect() as client:
-        found = ask(client, calendar_calls.get_calendar(calendar))
+        found = ask(client, Client.get_calendar(calendar))
         has_windows = not found.value.problem
         windows = client.get_calendar_windows(calendar, count=_SHOWN) if has_windows else None
     ahead = windows.windows if windows else ()
@@ -127,7 +127,7 @@ def set_(
     """
     source = read_text(file)
     name = _name_in(source)
-    call = calendar_calls.put_calendar(name, source.text, plan=writing.dry_run, if_match=if_match)
+    call = Client.put_calendar(name, source.text, plan=writing.dry_run, if_match=if_match)
     try:
         with writing.connect() as client:
             change = ask(client, call)

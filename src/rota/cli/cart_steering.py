@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from rota.api.carts import CartDetail, CommandedCart
 from rota.cli.asking import ask, ask_list
 from rota.cli.cart_views import actions, standing
 from rota.cli.exits import CommandFailed, Exit
@@ -18,9 +19,7 @@ from rota.cli.options import DESTROYING, WRITING, Destroying, Writing
 from rota.cli.printing import print_one
 from rota.cli.references import CartReference, find_cart
 from rota.cli.terminal import MANY, Terminal, inert
-from rota.sdk import cart_calls
-from rota.sdk.cart_answers import CartDetail, CommandedCart
-from rota.sdk.cart_calls import Select
+from rota.sdk.carts import Select
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 
@@ -33,7 +32,7 @@ def pause(cart: CartReference, /, *, writing: Writing = WRITING) -> None:
     with writing.connect() as client:
         found = find_cart(client, cart)
         _rehearse(writing, found, "pause", changes=found.state != "PAUSED")
-        _steer(writing, client, cart_calls.pause_cart(found.id))
+        _steer(writing, client, Client.pause_cart(found.id))
 
 
 def resume(
@@ -52,7 +51,7 @@ def resume(
         changes = found.state == "PAUSED" or allow is not None
         _rehearse(writing, found, "resume", how, changes=changes)
         share = None if allow is None else _share(allow)
-        _steer(writing, client, cart_calls.resume_cart(found.id, allow=share))
+        _steer(writing, client, Client.resume_cart(found.id, allow=share))
 
 
 def approve(
@@ -73,7 +72,7 @@ def approve(
         name = "the next wave" if wave is None else f"wave {wave}"
         _rehearse(writing, found, f"approve {name} of")
         page = partial(_write_approved, wave=name)
-        _steer(writing, client, cart_calls.approve_cart(found.id, wave=wave), page)
+        _steer(writing, client, Client.approve_cart(found.id, wave=wave), page)
 
 
 def cancel(
@@ -97,7 +96,7 @@ def cancel(
             destroying.terminal().confirm(
                 question, yes=destroying.yes, otherwise="add --yes to do it"
             )
-        call = cart_calls.cancel_cart(found.id, running="finish" if let_running_finish else "stop")
+        call = Client.cancel_cart(found.id, running="finish" if let_running_finish else "stop")
         _steer(destroying, client, call)
 
 
@@ -161,7 +160,7 @@ def retry(
             destroying.terminal().confirm(
                 question, yes=destroying.yes, otherwise="add --yes to do it"
             )
-        call = cart_calls.retry_cart(
+        call = Client.retry_cart(
             found.id,
             select,
             from_wave=selection.from_wave,
@@ -176,7 +175,7 @@ def _most_meant(client: Client, cart: CartDetail, selection: Selection) -> int:
     if selection.item:
         return len(selection.item)
     if selection.cause is not None:
-        call = cart_calls.list_cart_items(cart.id, state=_FAILED, cause=selection.cause)
+        call = Client.list_cart_items(cart.id, state=_FAILED, cause=selection.cause)
         return len(ask_list(client, call, limit=MANY + 1).items)
     match selection.select:
         case "failed":
@@ -231,7 +230,7 @@ def edit(
     with writing.connect() as client:
         found = find_cart(client, cart)
         _rehearse(writing, found, f"change ({changes.in_words})")
-        call = cart_calls.edit_cart(
+        call = Client.edit_cart(
             found.id,
             max_parallel=changes.max_parallel,
             failures=None if changes.allow is None else {"allow": _share(changes.allow)},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from cyclopts import Parameter
 
+from rota.api.carts import Cart, CartPlan
 from rota.cli import times
 from rota.cli.asking import Answered, ask
 from rota.cli.cart_views import plan_lines, write_planned
@@ -21,9 +22,8 @@ from rota.cli.files import NamedText, nearest_file, read_text
 from rota.cli.options import Destroying, Duration, Format, Instant, Remote
 from rota.cli.printing import print_one
 from rota.cli.terminal import MANY, Terminal, inert
-from rota.sdk import cart_calls, errors
-from rota.sdk.cart_answers import Cart, CartPlan
-from rota.sdk.cart_items import encoded_item
+from rota.sdk import errors
+from rota.sdk.carts import Item, encoded_item
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 
@@ -64,11 +64,11 @@ class AppliedCart:
     def plan(self, client: Client) -> Answered[CartPlan]:
         wanted = self.wanted
         with _at_named(wanted):
-            return ask(client, cart_calls.plan_template(wanted.cart, wanted.inputs, at=wanted.at))
+            return ask(client, Client.plan_template(wanted.cart, wanted.inputs, at=wanted.at))
 
     def submit(self, client: Client) -> Answered[Cart]:
         wanted = self.wanted
-        call = cart_calls.submit_template(wanted.cart, wanted.inputs, at=wanted.at, key=wanted.key)
+        call = Client.submit_template(wanted.cart, wanted.inputs, at=wanted.at, key=wanted.key)
         with _at_named(wanted):
             return ask(client, call)
 
@@ -81,20 +81,18 @@ class CartInFile:
     file: str  # how a command line names the job file
     label: str  # how they call the file that has the items
     document: Mapping[str, Any]  # the cart, without its items
-    items: Sequence[cart_calls.Item]
+    items: Sequence[Item]
     jobs: Collection[str]  # that the items need
     project: str | None
     defined: frozenset[str]  # jobs of the same file, which are not applied
     note: str  # what its reader may not expect; "": nothing
 
     def plan(self, client: Client) -> Answered[CartPlan]:
-        call = cart_calls.plan_cart(self.document, self.items, at=self.wanted.at)
+        call = Client.plan_cart(self.document, self.items, at=self.wanted.at)
         return self._ask(client, call)
 
     def submit(self, client: Client) -> Answered[Cart]:
-        call = cart_calls.submit_cart(
-            self.document, self.items, at=self.wanted.at, key=self.wanted.key
-        )
+        call = Client.submit_cart(self.document, self.items, at=self.wanted.at, key=self.wanted.key)
         return self._ask(client, call)
 
     def _ask(self, client: Client, call: Call[T]) -> Answered[T]:
@@ -171,9 +169,9 @@ def _require_items(label: str, cart: CartFile) -> None:
         raise FileRefused(label, "the items cannot be read", [problem])
 
 
-def _encoded(cart: CartFile) -> tuple[list[cart_calls.Item], set[str]]:
+def _encoded(cart: CartFile) -> tuple[list[Item], set[str]]:
     """The items as they travel, and the names of their jobs."""
-    items: list[cart_calls.Item] = []
+    items: list[Item] = []
     jobs: set[str] = set()
     for item in cart.items():
         items.append(encoded_item(item.key, item.inputs, order=item.order, job=item.job))

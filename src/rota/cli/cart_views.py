@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 
+from rota.api.carts import Cart, CartDetail, CartItem, CartPlan, FailureGroup
 from rota.cli import times
 from rota.cli.failures import counted
 from rota.cli.printing import Column, ListView, write_pairs
 from rota.cli.terminal import Terminal, inert
-from rota.sdk.cart_answers import Cart, CartDetail, CartItem, CartPlan, FailureGroup
 
 _NOTHING = "–"
 _REASONS = {

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
 from datetime import UTC, datetime, timedelta
 from typing import TextIO
 
+from rota.api.carts import CartDetail
 from rota.cli import times
 from rota.cli.asking import ask
 from rota.cli.cart_views import actions, standing, verdict
@@ -15,10 +14,7 @@ from rota.cli.exits import Exit
 from rota.cli.options import Display, Format
 from rota.cli.printing import print_data
 from rota.cli.terminal import Terminal, inert, width_of
-from rota.sdk import cart_calls
-from rota.sdk.cart_answers import CartDetail
 from rota.sdk.client import Client
-from rota.sdk.following import AWAY, Outage, Pauses
 
 _BAR = 20  # cells
 _STEPS = 20  # lines at most that progress alone is worth where nothing can be drawn over
@@ -106,18 +102,23 @@ def watch(client: Client, cart: str, display: Display, *, timeout: timedelta | N
     terminal = display.terminal()
     is_for_people = display.format in (Format.TABLE, Format.WIDE)
     progress = ProgressDisplay(terminal, terminal.out if is_for_people else terminal.err)
+    seconds = None if timeout is None else timeout.total_seconds()
+    settled: CartDetail | None = None
     try:
-        settled = _follow(client, cart, progress, timeout)
+        for settled in client.follow_cart(cart, seconds):
+            progress.take(settled)
     except KeyboardInterrupt:
         progress.end_line()
         terminal.tell(f"stopped watching; {cart} goes on · rota cart watch {cart}")
         return Exit.INTERRUPTED
-    progress.end_line()
-    if settled is None:
+    except TimeoutError:
+        progress.end_line()
         terminal.tell(f"{cart} is still going · rota cart watch {cart}")
         return Exit.STILL_GOING
+    assert settled is not None  # following hands out at least the cart that is settled
+    progress.end_line()
     if not is_for_people:
-        print_data(display, ask(client, cart_calls.get_cart(cart)).data)
+        print_data(display, ask(client, Client.get_cart(cart)).data)
     _tell_end(terminal, progress, settled, client.address_of_cart(cart))
     return exit_of_cart(settled)
 
@@ -139,33 +140,3 @@ def _tell_end(
         terminal.tell(f"{cart.failed:,} of {cart.items:,} items failed, within what is allowed")
     for action in actions(cart):
         terminal.tell(action)
-
-
-def _follow(
-    client: Client, cart: str, progress: ProgressDisplay, timeout: timedelta | None
-) -> CartDetail | None:
-    """The cart once it is settled; None if the time was up first.
-
-    Asks less and less often, also while it goes on: carts are long, and their watchers many.
-    """
-    end = None if timeout is None else time.monotonic() + timeout.total_seconds()
-    pauses, outage = Pauses(), Outage()
-    while True:
-        try:
-            found = client.get_cart(cart)
-            outage.end()
-            progress.take(found)
-            if found.is_settled:
-                return found
-        except AWAY as error:
-            outage.bear(error)
-        seconds = pauses.next_seconds()
-        if end is not None:
-            seconds = min(seconds, end - time.monotonic())
-            if seconds <= 0:
-                return None
-        _pause(seconds)
-
-
-def _pause(seconds: float) -> None:
-    threading.Event().wait(seconds)

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
+from rota.api.carts import Cart, CartItem, CartTemplate
 from rota.cli import cart_steering, times
 from rota.cli.asking import Listing, ask, ask_list
 from rota.cli.cart_submitting import (
@@ -28,9 +29,7 @@ from rota.cli.options import DESTROYING, REMOTE, AtMost, Destroying, Duration, F
 from rota.cli.printing import Column, ListView, print_list, print_one
 from rota.cli.references import CartReference, find_cart
 from rota.cli.terminal import Terminal, inert
-from rota.sdk import cart_calls, cart_template_calls
-from rota.sdk.cart_answers import Cart, CartItem
-from rota.sdk.cart_template_answers import CartTemplate
+from rota.sdk.client import Client
 
 TEMPLATES: ListView[CartTemplate] = ListView(
     columns=(
@@ -48,7 +47,7 @@ TEMPLATES: ListView[CartTemplate] = ListView(
 def templates(*, limit: AtMost = 100, remote: Remote = REMOTE) -> None:
     """List the carts that were applied, which rota cart submit starts by name."""
     with remote.connect() as client:
-        listing = ask_list(client, cart_template_calls.list_cart_templates(), limit=limit)
+        listing = ask_list(client, Client.list_cart_templates(), limit=limit)
     print_list(remote, listing, TEMPLATES)
 
 
@@ -84,7 +83,7 @@ def rollback(cart: CartReference, /, *, destroying: Destroying = DESTROYING) -> 
             raise Rehearsed(changes=plan.items > 0)
         question = f"roll back {counted(plan.items, 'item')} of {found.id} ({inert(found.name)})?"
         terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
-        undoing = ask(client, cart_template_calls.rollback_cart(found.id))
+        undoing = ask(client, Client.rollback_cart(found.id))
     print_one(destroying, undoing, name=lambda cart: cart.id, page=_write_undoing)
 
 
@@ -131,7 +130,7 @@ def list_(
     remote: Remote = REMOTE,
 ) -> None:
     """List carts, newest first."""
-    call = cart_calls.list_carts(where=where, active=active or None, state=state)
+    call = Client.list_carts(where=where, active=active or None, state=state)
     with remote.connect() as client:
         listing = ask_list(client, call, limit=limit)
     print_list(remote, listing, CARTS)
@@ -153,8 +152,8 @@ def show(
     """Show a cart: how far it is, what it waits for, and why items failed."""
     with remote.connect() as client:
         found = find_cart(client, cart).id
-        answered = ask(client, cart_calls.get_cart(found))
-        call = cart_calls.list_cart_items(found, state=_FAILED)
+        answered = ask(client, Client.get_cart(found))
+        call = Client.list_cart_items(found, state=_FAILED)
         items = ask_list(client, call, limit=limit) if failed else None
     if items is None or remote.format in (Format.TABLE, Format.WIDE):
         print_one(
@@ -206,7 +205,7 @@ def items(
     """List the items of a cart in their order."""
     with remote.connect() as client:
         found = find_cart(client, cart)
-        call = cart_calls.list_cart_items(
+        call = Client.list_cart_items(
             found.id,
             state=[each.upper() for each in state] or None,
             wave=wave,
@@ -220,7 +219,7 @@ def items(
 def events(cart: CartReference, /, *, limit: AtMost = 100, remote: Remote = REMOTE) -> None:
     """List what happened to a cart and who did it, oldest first."""
     with remote.connect() as client:
-        call = cart_calls.get_cart_events(find_cart(client, cart).id)
+        call = Client.get_cart_events(find_cart(client, cart).id)
         listing = ask_list(client, call, limit=limit)
     print_list(remote, listing, EVENTS)
 

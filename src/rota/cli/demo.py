@@ -10,7 +10,6 @@ from rota.cli.asking import ask
 from rota.cli.cart_watching import watch
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.options import DESTROYING, Destroying
-from rota.sdk import calls, cart_calls
 from rota.sdk.client import Client
 
 CART = "demo-upgrade"
@@ -109,9 +108,9 @@ def _require_own_server(client: Client, options: Destroying) -> None:
 
 def _fill(client: Client) -> str:
     """Apply the jobs, start some runs and hand the cart in; returns its id."""
-    ask(client, calls.apply(_JOBS, name="rota-demo"))
+    ask(client, Client.apply(_JOBS, name="rota-demo"))
     for job in ("demo-heartbeat", "demo-report", "demo-flaky"):
-        ask(client, calls.trigger(job))
+        ask(client, Client.trigger(job))
     items = [{"key": host, "with": {"host": host}} for host in map(_host, range(DATABASES))]
     document = {
         "name": CART,
@@ -122,7 +121,7 @@ def _fill(client: Client) -> str:
         "max_parallel": 20,
         "failures": {"allow": "2%", "then": "pause"},
     }
-    return ask(client, cart_calls.submit_cart(document, items, count=len(items))).value.id
+    return ask(client, Client.submit_cart(document, items, count=len(items))).value.id
 
 
 def _host(number: int) -> str:

@@ -13,8 +13,8 @@ from rota.cli.asking import ask_list
 from rota.cli.options import REMOTE, AtMost, Format, Remote
 from rota.cli.printing import Column, ListView, print_list
 from rota.cli.terminal import inert, inert_json
-from rota.sdk import calls
 from rota.sdk.answers import Event
+from rota.sdk.client import Client
 
 _LATEST = 20  # events shown when nobody says from where
 
@@ -68,7 +68,7 @@ def tail(
             _print_live(remote, client.follow_events(after=after))
             return
         latest = min(limit, _LATEST) if after is None else None
-        listing = ask_list(client, calls.list_events(after=after, tail=latest), limit=limit)
+        listing = ask_list(client, Client.list_events(after=after, tail=latest), limit=limit)
     print_list(remote, listing, EVENTS)
 
 

@@ -9,14 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rota.cli import times
-from rota.cli.asking import ask
-from rota.cli.options import REMOTE, AtMost, Remote
-from rota.cli.printing import Column, print_one, write_table
-from rota.cli.references import complete_jobs
-from rota.cli.terminal import Terminal, inert
-from rota.sdk import forecast_calls
-from rota.sdk.forecast_answers import (
+from rota.api.forecasts import (
     Forecast,
     ForecastAccuracy,
     ForecastStart,
@@ -25,6 +18,13 @@ from rota.sdk.forecast_answers import (
     Saturation,
     SlowRun,
 )
+from rota.cli import times
+from rota.cli.asking import ask
+from rota.cli.options import REMOTE, AtMost, Remote
+from rota.cli.printing import Column, print_one, write_table
+from rota.cli.references import complete_jobs
+from rota.cli.terminal import Terminal, inert
+from rota.sdk.client import Client
 
 _KINDS = {"rate": "rate limit"}
 
@@ -230,7 +230,7 @@ def forecast(
     Due times, carts and waiting runs are placed on the workers that are there now, by the rules
     that schedule them, with the durations of earlier runs. It changes and delays nothing.
     """
-    call = forecast_calls.forecast(for_, measure=resource, job=job)
+    call = Client.forecast(for_, measure=resource, job=job)
     with remote.connect() as client:
         found = ask(client, call)
     print_one(

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from rota.api.limits import Limit, Resource
 from rota.cli import times
 from rota.cli.asking import ask, ask_list
 from rota.cli.exits import CommandFailed, Exit
@@ -29,11 +30,9 @@ from rota.cli.references import JobReference, JobReferences, job_named
 from rota.cli.runs import RUNS
 from rota.cli.terminal import inert
 from rota.cli.triggers import NOW, Range, Request, request_backfill, request_run
-from rota.sdk import calls, limit_calls
 from rota.sdk.answers import JobDetail, MovedJob
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
-from rota.sdk.limit_answers import Limit, Resource
 
 _PAGE = 1_000
 
@@ -51,13 +50,13 @@ def used_by(client: Client, jobs: Sequence[Mapping[str, Any]]) -> dict[str, list
 
 
 def _limits(client: Client, names: Collection[str]) -> list[dict[str, Any]]:
-    found = client.each(limit_calls.list_limits(limit=_PAGE))
+    found = client.each(Client.list_limits(limit=_PAGE))
     return [_limit_document(limit) for limit in found if limit.name in names]
 
 
 def _resources(client: Client, names: Collection[str]) -> list[dict[str, Any]]:
     """Those that are shared; others of these names are what workers offer."""
-    found = client.each(limit_calls.list_resources(limit=_PAGE))
+    found = client.each(Client.list_resources(limit=_PAGE))
     return [_resource_document(resource) for resource in found if resource.name in names]
 
 
@@ -95,7 +94,7 @@ def list_(
 ) -> None:
     """List jobs with their schedules, next and last runs."""
     with remote.connect() as client:
-        listing = ask_list(client, calls.list_jobs(name=pattern), limit=limit)
+        listing = ask_list(client, Client.list_jobs(name=pattern), limit=limit)
     print_list(remote, listing, JOBS)
 
 
@@ -104,7 +103,7 @@ def show(job: JobReference, /, *, remote: Remote = REMOTE) -> None:
     """Show a job: its schedule, next times and definition."""
     name = job_named(job)
     with remote.connect() as client:
-        found = ask(client, calls.get_job(name))
+        found = ask(client, Client.get_job(name))
         upcoming = client.get_upcoming(found.value.id, count=5)
     print_one(
         remote,
@@ -143,7 +142,7 @@ def pause(
     if until is not None and lasting is not None:
         raise CommandFailed("give either --until or --for", code=Exit.USAGE)
     moves_end = until is not None or lasting is not None
-    pausing = partial(calls.pause_job, until=until, lasting=lasting)
+    pausing = partial(Client.pause_job, until=until, lasting=lasting)
     _change(job, pausing, "paused", writing, always=moves_end)
 
 
@@ -156,33 +155,33 @@ def skip(job: JobReference, /, *, writing: Writing = WRITING) -> None:
             next_at = client.get_job(name).next_at
             due = times.due(next_at, times.now())
             writing.rehearse(f"would skip the next due time: {due}", changes=next_at is not None)
-        skipped = ask(client, calls.skip_next(name))
+        skipped = ask(client, Client.skip_next(name))
     print_one(writing, skipped, name=lambda job: job.name, page=write_skip)
 
 
 @app.command
 def resume(job: JobReference, /, *, writing: Writing = WRITING) -> None:
     """Let a paused job go on; due times that passed meanwhile are not caught up."""
-    _change(job, calls.resume_job, "resumed", writing)
+    _change(job, Client.resume_job, "resumed", writing)
 
 
 @app.command
 def enable(job: JobReference, /, *, writing: Writing = WRITING) -> None:
     """Let a disabled job be due again."""
-    _change(job, calls.enable_job, "enabled", writing)
+    _change(job, Client.enable_job, "enabled", writing)
 
 
 @app.command
 def disable(job: JobReference, /, *, writing: Writing = WRITING) -> None:
     """Take a job out of service: nothing of it is due."""
-    _change(job, calls.disable_job, "disabled", writing)
+    _change(job, Client.disable_job, "disabled", writing)
 
 
 @app.command
 def history(job: JobReference, /, *, limit: AtMost = 20, remote: Remote = REMOTE) -> None:
     """List the runs of a job, newest first."""
     with remote.connect() as client:
-        listing = ask_list(client, calls.get_history(job_named(job)), limit=limit)
+        listing = ask_list(client, Client.get_history(job_named(job)), limit=limit)
     print_list(remote, listing, RUNS)
 
 
@@ -205,7 +204,7 @@ def ledger(
     Times without an offset are on the clocks of the job's zone.
     """
     with remote.connect() as client:
-        call = calls.get_ledger(job_named(job), since=from_, until=to)
+        call = Client.get_ledger(job_named(job), since=from_, until=to)
         listing = ask_list(client, call, limit=limit)
     print_list(remote, listing, LEDGER_OF_RANGE if from_ or to else LEDGER)
 
@@ -228,7 +227,7 @@ def export(*jobs: JobReferences, remote: Remote = REMOTE) -> None:
     with remote.connect() as client:
         names = [job_named(job) for job in jobs]
         if not names:
-            names = [job.id for job in client.each(calls.list_jobs(limit=1_000))]
+            names = [job.id for job in client.each(Client.list_jobs(limit=1_000))]
         documents = [client.get_job(name).document for name in names]
         used = used_by(client, documents)
     if remote.format in (Format.JSON, Format.JSONL):

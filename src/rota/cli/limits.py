@@ -10,6 +10,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
+from rota.api.limits import Bucket, DeclarationChange, Limit, Quota, Resource, Share, Use
 from rota.cli import times
 from rota.cli.asking import ask, ask_list
 from rota.cli.exits import Exit
@@ -36,10 +37,9 @@ from rota.cli.printing import (
 )
 from rota.cli.references import complete_limits
 from rota.cli.terminal import Terminal, inert
-from rota.sdk import limit_calls
 from rota.sdk.answers import Page
+from rota.sdk.client import Client
 from rota.sdk.exchange import Call
-from rota.sdk.limit_answers import Bucket, DeclarationChange, Limit, Quota, Resource, Share, Use
 
 _NOTHING = "–"
 
@@ -253,9 +253,9 @@ Name = Annotated[str, Parameter(help="Name of a limit.", completer=complete_limi
 Tokens = Parameter(validator=Number(gte=1))
 _LIMIT = Declared(
     "limit",
-    limit_calls.list_limits,
-    limit_calls.get_limit,
-    limit_calls.delete_limit,
+    Client.list_limits,
+    Client.get_limit,
+    Client.delete_limit,
     LIMITS,
     write_limit,
 )
@@ -295,7 +295,7 @@ def set_(
     writing: Writing = WRITING,
 ) -> Exit:
     """Create a rate limit, or change it; runs that wait for it follow it at once."""
-    call = limit_calls.put_limit(
+    call = Client.put_limit(
         name, tokens=tokens, per=per, burst=burst, each=each, plan=writing.dry_run
     )
     return set_declared(writing, f"limit {name}", call)

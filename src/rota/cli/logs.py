@@ -19,7 +19,6 @@ from rota.cli.printing import print_data
 from rota.cli.references import LatestRunReference, run_or_latest
 from rota.cli.terminal import inert, inert_json, inert_output, paged
 from rota.cli.watching import failed_steps
-from rota.sdk import calls
 from rota.sdk.answers import LogLine, LogWindow
 from rota.sdk.client import Client
 
@@ -93,7 +92,7 @@ def _tell_what_is_pending(client: Client, run: str, attempt: int | None, remote:
 
 def _copy_raw(client: Client, run: str, attempt: int | None) -> None:
     sys.stdout.flush()
-    for data in client.stream(calls.raw_log(run, attempt=attempt)):
+    for data in client.stream(Client.raw_log(run, attempt=attempt)):
         sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 

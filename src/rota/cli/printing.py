@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from rota.api.calendars import CalendarChange
+from rota.api.limits import DeclarationChange
 from rota.cli.asking import Answered, Listing
 from rota.cli.exits import Exit
 from rota.cli.options import Display, Format
 from rota.cli.terminal import Terminal, inert, inert_json, width_of
-from rota.sdk.calendar_answers import CalendarChange
-from rota.sdk.limit_answers import DeclarationChange
 
 T = TypeVar("T")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from rota.api.limits import Quota
 from rota.cli import times
 from rota.cli.asking import ask
 from rota.cli.exits import CommandFailed, Exit
@@ -15,8 +16,7 @@ from rota.cli.limits import require_consent, set_declared, write_quota
 from rota.cli.options import DESTROYING, REMOTE, WRITING, Destroying, Remote, Writing
 from rota.cli.printing import print_one
 from rota.cli.terminal import inert
-from rota.sdk import limit_calls
-from rota.sdk.limit_answers import Quota
+from rota.sdk.client import Client
 
 if TYPE_CHECKING:
     from cyclopts import Token
@@ -76,7 +76,7 @@ _AS_IT_IS = Changes()
 def show(*, remote: Remote = REMOTE) -> None:
     """Show the quota of a project, and what it has of it."""
     with remote.connect() as client:
-        found = ask(client, limit_calls.get_quota())
+        found = ask(client, Client.get_quota())
     print_one(
         remote,
         found,
@@ -93,7 +93,7 @@ def set_(*, changes: Changes = _AS_IT_IS, writing: Writing = WRITING) -> Exit:
         raise CommandFailed("say what is to be different", code=Exit.USAGE, hint=hint)
     with writing.connect() as client:
         quota = client.get_quota()
-    call = limit_calls.put_quota(**changes.of(quota), plan=writing.dry_run)
+    call = Client.put_quota(**changes.of(quota), plan=writing.dry_run)
     return set_declared(writing, f"quota of project {quota.project}", call)
 
 

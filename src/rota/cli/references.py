@@ -9,10 +9,9 @@ from urllib.parse import unquote, urlsplit
 
 from cyclopts import Parameter
 
+from rota.api.carts import CartDetail
 from rota.cli.exits import CommandFailed, Exit
-from rota.sdk import calendar_calls, calls, cart_calls, limit_calls
 from rota.sdk.answers import Page, Run
-from rota.sdk.cart_answers import CartDetail
 from rota.sdk.client import Client
 from rota.sdk.errors import NotFound, RotaApiError
 from rota.sdk.exchange import Call
@@ -28,34 +27,34 @@ _MOST = 200
 
 def complete_jobs(context: CompletionContext) -> list[tuple[str, str]]:
     """Job names with their schedules in words."""
-    jobs = _ask(calls.list_jobs(name=f"{context.incomplete}*", limit=_MOST))
+    jobs = _ask(Client.list_jobs(name=f"{context.incomplete}*", limit=_MOST))
     return [(job.name, job.schedule.words if job.schedule else "on demand") for job in jobs]
 
 
 def complete_runs(context: CompletionContext) -> list[tuple[str, str]]:
     """The newest runs with job and state."""
-    return [(run.id, f"{run.job} {run.state.lower()}") for run in _ask(calls.list_runs(limit=50))]
+    return [(run.id, f"{run.job} {run.state.lower()}") for run in _ask(Client.list_runs(limit=50))]
 
 
 def complete_carts(_: CompletionContext) -> list[tuple[str, str]]:
     """The newest carts with name and state."""
-    carts = _ask(cart_calls.list_carts(limit=50))
+    carts = _ask(Client.list_carts(limit=50))
     return [(cart.id, f"{cart.name} {cart.state.lower()}") for cart in carts]
 
 
 def complete_calendars(_: CompletionContext) -> list[tuple[str, str]]:
     """Calendar names with their windows in words."""
-    return [(it.name, it.words) for it in _ask(calendar_calls.list_calendars(limit=_MOST))]
+    return [(it.name, it.words) for it in _ask(Client.list_calendars(limit=_MOST))]
 
 
 def complete_limits(_: CompletionContext) -> list[tuple[str, str]]:
     """Names of rate limits with what they allow."""
-    return [(it.name, it.words) for it in _ask(limit_calls.list_limits(limit=_MOST))]
+    return [(it.name, it.words) for it in _ask(Client.list_limits(limit=_MOST))]
 
 
 def complete_resources(_: CompletionContext) -> list[tuple[str, str]]:
     """Names of resources with what they allow."""
-    return [(it.name, it.words) for it in _ask(limit_calls.list_resources(limit=_MOST))]
+    return [(it.name, it.words) for it in _ask(Client.list_resources(limit=_MOST))]
 
 
 def _ask(call: Call[Page[T]]) -> Iterable[T]:
@@ -162,7 +161,7 @@ def run_or_ended(client: Client, reference: str) -> str:
     def newest_ended(newest: Run) -> Run:
         if newest.is_final:
             return newest
-        history = client.each(calls.get_history(newest.job_id))
+        history = client.each(Client.get_history(newest.job_id))
         ended = next((run for run in history if run.is_final), None)
         if ended is None:
             hint = f"rota run watch {newest.id}"

@@ -28,16 +28,17 @@ from rota.cli.options import (
     Writing,
 )
 from rota.cli.references import complete_resources
-from rota.sdk import limit_calls
+from rota.sdk.client import Client
+from rota.sdk.limits import Kind
 
 app = App(name="resource", help="Named resources that runs share: list, show, set, delete.")
 
 Name = Annotated[str, Parameter(help="Name of a resource.", completer=complete_resources)]
 _RESOURCE = Declared(
     "resource",
-    limit_calls.list_resources,
-    limit_calls.get_resource,
-    limit_calls.delete_resource,
+    Client.list_resources,
+    Client.get_resource,
+    Client.delete_resource,
     RESOURCES,
     write_resource,
 )
@@ -75,8 +76,8 @@ def set_(
             code=Exit.USAGE,
             hint="--total N, --mutex or --read-write",
         )
-    kind: limit_calls.Kind = "mutex" if mutex else "read_write" if read_write else "counted"
-    call = limit_calls.put_resource(name, total=total, kind=kind, plan=writing.dry_run)
+    kind: Kind = "mutex" if mutex else "read_write" if read_write else "counted"
+    call = Client.put_resource(name, total=total, kind=kind, plan=writing.dry_run)
     return set_declared(writing, f"resource {name}", call)
 
 

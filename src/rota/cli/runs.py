@@ -43,7 +43,6 @@ from rota.cli.terminal import MANY, Terminal
 from rota.cli.watching import step_line
 from rota.cli.watching import watch as watch_run
 from rota.cli.why import write_why
-from rota.sdk import calls, steering_calls
 from rota.sdk.answers import Attempt, Run, RunDetail
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
@@ -54,7 +53,7 @@ def hold(run: WaitingRunReference, /, *, writing: Writing = WRITING) -> None:
     with writing.connect() as client:
         found = waiting_run(client, run)
         _rehearse(writing, client, found, "hold")
-        _steer(writing, client, steering_calls.hold_run(found))
+        _steer(writing, client, Client.hold_run(found))
 
 
 def release(run: WaitingRunReference, /, *, writing: Writing = WRITING) -> None:
@@ -62,7 +61,7 @@ def release(run: WaitingRunReference, /, *, writing: Writing = WRITING) -> None:
     with writing.connect() as client:
         found = waiting_run(client, run)
         _rehearse(writing, client, found, "release")
-        _steer(writing, client, steering_calls.release_run(found))
+        _steer(writing, client, Client.release_run(found))
 
 
 def reprioritise(
@@ -79,7 +78,7 @@ def reprioritise(
     with writing.connect() as client:
         found = waiting_run(client, run)
         _rehearse(writing, client, found, f"give priority {priority} to")
-        _steer(writing, client, steering_calls.reprioritise_run(found, priority))
+        _steer(writing, client, Client.reprioritise_run(found, priority))
 
 
 VERBS = (hold, release, reprioritise)
@@ -271,7 +270,7 @@ def list_(
 ) -> None:
     """List runs, newest first."""
     with remote.connect() as client:
-        call = calls.list_runs(where=where, active=active or None, state=state, job=job)
+        call = Client.list_runs(where=where, active=active or None, state=state, job=job)
         listing = ask_list(client, call, limit=limit)
     print_list(remote, listing, RUNS)
 
@@ -285,7 +284,7 @@ def ps(*, where: Where = None, limit: AtMost = 100, remote: Remote = REMOTE) -> 
 def show(run: LatestRunReference, /, *, remote: Remote = REMOTE) -> None:
     """Show a run: state, times, attempts and steps."""
     with remote.connect() as client:
-        found = ask(client, calls.get_run(run_or_latest(client, run)))
+        found = ask(client, Client.get_run(run_or_latest(client, run)))
     print_one(
         remote,
         found,
@@ -314,7 +313,7 @@ def why(run: LatestRunReference, /, *, remote: Remote = REMOTE) -> None:
     """Explain why a run is where it is, and what would move it on."""
     with remote.connect() as client:
         found = run_or_latest(client, run)
-        explained = ask(client, calls.explain(found))
+        explained = ask(client, Client.explain(found))
     print_one(
         remote,
         explained,
@@ -335,7 +334,7 @@ def cancel(*runs: ActiveRunReferences, destroying: Destroying = DESTROYING) -> N
             question = f"cancel {len(ids):,} runs?"
             terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
         for each in ids:
-            cancelled = ask(client, calls.cancel_run(each))
+            cancelled = ask(client, Client.cancel_run(each))
             print_one(
                 destroying,
                 cancelled,
@@ -371,7 +370,7 @@ def retry(
             found = client.get_run(old)
             would = f"would retry {old}, {found.state.lower()} now"
             writing.rehearse(would, changes=found.is_final)
-        new = ask(client, calls.retry_run(old))
+        new = ask(client, Client.retry_run(old))
         terminal.tell(f"retrying {old}")
         if watch:
             return watch_run(client, new.value.id, writing, timeout=timeout)
@@ -401,7 +400,7 @@ def resolve(
             state = client.get_run(found).state.lower()
             would = f"would resolve {found} as {as_}; it is {state} now"
             writing.rehearse(would, changes=state == "unknown")
-        resolved = ask(client, calls.resolve_run(found, as_))
+        resolved = ask(client, Client.resolve_run(found, as_))
     print_one(
         writing,
         resolved,

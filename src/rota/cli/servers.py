@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from rota.api.workers import Cluster, PoolQueue, Server, Shard
 from rota.cli import times
 from rota.cli.asking import ask, ask_all
 from rota.cli.exits import Exit
 from rota.cli.options import REMOTE, Display, Remote
 from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs, write_table
 from rota.cli.terminal import Terminal
-from rota.sdk import calls
-from rota.sdk.cluster_answers import Cluster, PoolQueue, Server, Shard
+from rota.sdk.client import Client
 
 SHARDS: ListView[Shard] = ListView(
     columns=(
@@ -145,9 +145,9 @@ def status(
     """Show the servers, who fires what, and how far behind they are."""
     with remote.connect() as client:
         if shards:
-            print_list(remote, ask_all(client, calls.list_shards()), SHARDS)
+            print_list(remote, ask_all(client, Client.list_shards()), SHARDS)
             return
-        found = ask(client, calls.get_cluster())
+        found = ask(client, Client.get_cluster())
         epochs = highest_epochs(client.list_shards().items)
     print_one(
         remote,

@@ -12,7 +12,7 @@ from rota.cli.limits import SHARES
 from rota.cli.options import REMOTE, WRITING, Remote, Writing
 from rota.cli.printing import print_list, print_one
 from rota.cli.terminal import inert
-from rota.sdk import limit_calls
+from rota.sdk.client import Client
 
 app = App(name="share", help="Weights of shares, by which busy workers are divided: list, set.")
 
@@ -21,7 +21,7 @@ app = App(name="share", help="Weights of shares, by which busy workers are divid
 def list_(*, remote: Remote = REMOTE) -> None:
     """List the shares whose weight somebody has set; all others weigh 1."""
     with remote.connect() as client:
-        listing = ask_all(client, limit_calls.list_shares())
+        listing = ask_all(client, Client.list_shares())
     print_list(remote, listing, SHARES)
 
 
@@ -43,7 +43,7 @@ def set_(
     if writing.dry_run:
         writing.rehearse(f"would set the weight of {share} to {weight:g}")
     with writing.connect() as client:
-        saved = ask(client, limit_calls.put_share(share, weight))
+        saved = ask(client, Client.put_share(share, weight))
     print_one(
         writing,
         saved,

@@ -12,6 +12,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
+from rota.api.simulations import Comparison, SimulatedJob, SimulationReport
 from rota.cli import times
 from rota.cli.asking import ask
 from rota.cli.exits import CommandFailed, Exit
@@ -34,8 +35,7 @@ from rota.runtime.simulation import (
     report_document,
     simulate_text,
 )
-from rota.sdk import simulation_calls
-from rota.sdk.simulation_answers import Comparison, SimulatedJob, SimulationReport
+from rota.sdk.client import Client
 
 _MOST_STRETCHES = 10
 _MEBIBYTE = 1024 * 1024
@@ -280,7 +280,7 @@ def simulate(
             code=Exit.USAGE,
             hint="rota simulate WORKLOAD.yaml, or rota simulate --add-workers 2",
         )
-    call = simulation_calls.simulate(
+    call = Client.simulate(
         f"{for_.total_seconds():.3f}s",
         add_workers=dict(map(_pool_and_count, changes.add_workers)),
         move=dict(map(_job_and_schedule, changes.move)),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from rota.api.tokens import Token, WorkerToken
 from rota.cli import times
 from rota.cli.asking import ask, ask_all
 from rota.cli.failures import told_as_failures
@@ -16,9 +17,8 @@ from rota.cli.printing import Column, ListView, print_data, print_list
 from rota.cli.setup import load_settings
 from rota.cli.terminal import inert
 from rota.runtime import tokens
-from rota.sdk import token_calls
+from rota.sdk.client import Client
 from rota.sdk.exchange import Call
-from rota.sdk.token_answers import Token, WorkerToken
 
 
 def create_token(
@@ -27,7 +27,7 @@ def create_token(
     """The new token as the API shows it, secret included."""
     settings = load_settings(url=remote.url)
     if settings.url:
-        return _asked(remote, token_calls.create_token(name, role, expires_in=_text(lifetime)))
+        return _asked(remote, Client.create_token(name, role, expires_in=_text(lifetime)))
     with told_as_failures():
         token, secret = tokens.create(settings, name, role, lifetime)
     return {"id": token, "name": name, "role": role, "secret": secret}
@@ -39,7 +39,7 @@ def create_worker_token(
     """The same for a worker."""
     settings = load_settings(url=remote.url)
     if settings.url:
-        call = token_calls.create_worker_token(name, pool=pool, expires_in=_text(lifetime))
+        call = Client.create_worker_token(name, pool=pool, expires_in=_text(lifetime))
         return _asked(remote, call)
     with told_as_failures():
         token, secret = tokens.create_for_worker(settings, name, pool, lifetime)
@@ -114,7 +114,7 @@ def create(
 def list_(*, remote: Remote = REMOTE) -> None:
     """List tokens; their secrets are not kept."""
     with remote.connect() as client:
-        listing = ask_all(client, token_calls.list_tokens())
+        listing = ask_all(client, Client.list_tokens())
     print_list(remote, listing, TOKENS)
 
 

@@ -17,7 +17,6 @@ from rota.cli.options import Duration, Instant, Remote, WholeNumber, Writing
 from rota.cli.printing import print_one
 from rota.cli.terminal import MANY, Terminal, inert
 from rota.cli.watching import watch
-from rota.sdk import calls
 from rota.sdk.answers import Backfill, Run, SkippedDueTimes
 from rota.sdk.client import Client
 
@@ -55,7 +54,7 @@ NOW = Request()
 def request_run(job: str, request: Request, writing: Writing) -> Exit:
     """Trigger a run and, where asked, watch it."""
     inputs = dict(_pair(text) for text in request.input)
-    call = calls.trigger(job, inputs, at=request.at, priority=request.priority, key=request.key)
+    call = Client.trigger(job, inputs, at=request.at, priority=request.priority, key=request.key)
     with writing.connect() as client:
         if writing.dry_run:
             found = client.get_job(job)
@@ -148,7 +147,7 @@ def request_backfill(job: str, wanted: Range, remote: Remote) -> Exit:
 
 
 def _ask(client: Client, job: str, wanted: Range, *, plan: bool = False) -> Answered[Backfill]:
-    call = calls.backfill_job(
+    call = Client.backfill_job(
         job,
         wanted.from_,
         wanted.to,

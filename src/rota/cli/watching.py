@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -15,11 +13,9 @@ from rota.cli.exits import OF_FINAL_STATE, Exit
 from rota.cli.options import Display, Format
 from rota.cli.printing import print_data
 from rota.cli.terminal import Terminal, inert, inert_output, width_of
-from rota.sdk import calls
 from rota.sdk.answers import Attempt, LogLine, RunDetail, Step
 from rota.sdk.client import Client
 from rota.sdk.errors import Unavailable
-from rota.sdk.following import AWAY, PATIENCE_SECONDS, Pauses
 
 _MARKS = {"completed": "✔", "skipped": "–"}
 _SHOWN = 10
@@ -74,9 +70,8 @@ class Transcript:
         self._told: set[str] = set()
         self._separator = ""  # before the next piece of the line being written; "": there is none
 
-    def take(self, run: RunDetail) -> bool:
-        """Tell what is new about the run; whether there was anything."""
-        before = len(self._told)
+    def take(self, run: RunDetail) -> None:
+        """Tell what is new about the run."""
         for attempt in run.attempts:
             self._take_attempt(run, attempt)
         is_between = not run.attempts or run.attempts[-1].result is not None
@@ -84,7 +79,6 @@ class Transcript:
             self._take_waiting(run)
         if run.is_settled:
             self._take_end(run)
-        return len(self._told) > before
 
     def end_line(self) -> None:
         if self._separator:
@@ -211,49 +205,20 @@ def watch(client: Client, run: str, display: Display, *, timeout: timedelta | No
     terminal = display.terminal()
     is_for_people = display.format in (Format.TABLE, Format.WIDE)
     transcript = Transcript(client, terminal, terminal.out if is_for_people else terminal.err)
+    seconds = None if timeout is None else timeout.total_seconds()
+    ended: RunDetail | None = None
     try:
-        ended = _follow(client, run, transcript, timeout)
+        for ended in client.follow_run(run, seconds):
+            transcript.take(ended)
     except KeyboardInterrupt:
         transcript.end_line()
         terminal.tell(f"stopped watching; {run} goes on · rota run watch {run}")
         return Exit.INTERRUPTED
-    if ended is None:
+    except TimeoutError:
         transcript.end_line()
         terminal.tell(f"{run} is still going · rota run watch {run}")
         return Exit.STILL_GOING
+    assert ended is not None  # following hands out at least the run that has ended
     if not is_for_people:
-        print_data(display, ask(client, calls.get_run(run)).data)
+        print_data(display, ask(client, Client.get_run(run)).data)
     return OF_FINAL_STATE.get(ended.state, Exit.UNEXPECTED)
-
-
-def _follow(
-    client: Client, run: str, transcript: Transcript, timeout: timedelta | None
-) -> RunDetail | None:
-    """The run once it has ended; None if the time was up first.
-
-    Asks again and again: that survives a restart of the server, which a stream does not.
-    """
-    end = None if timeout is None else time.monotonic() + timeout.total_seconds()
-    last_answer = time.monotonic()
-    pauses = Pauses()
-    while True:
-        try:
-            found = client.get_run(run)
-            last_answer = time.monotonic()
-            if transcript.take(found):
-                pauses.restart()
-            if found.is_settled:
-                return found
-        except AWAY:
-            if time.monotonic() - last_answer > PATIENCE_SECONDS:
-                raise
-        seconds = pauses.next_seconds()
-        if end is not None:
-            seconds = min(seconds, end - time.monotonic())
-            if seconds <= 0:
-                return None
-        _pause(seconds)
-
-
-def _pause(seconds: float) -> None:
-    threading.Event().wait(seconds)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from rota.api.why import Obstacle, OrderOfService, Why
 from rota.cli import times
 from rota.cli.failures import counted
 from rota.cli.terminal import Terminal, inert
-from rota.sdk.why_answers import Obstacle, OrderOfService, Why
 
 _WAITING = frozenset({"SCHEDULED", "BLOCKED", "QUEUED"})
 _NAMED = frozenset({"rate_limit", "quota", "resource"})  # their sentences begin with their names

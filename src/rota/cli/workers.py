@@ -8,6 +8,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from rota.api.tokens import WorkerToken
+from rota.api.workers import Worker
 from rota.cli import times
 from rota.cli.asking import Answered, ask_all
 from rota.cli.exits import CommandFailed, Exit
@@ -24,10 +26,7 @@ from rota.cli.options import (
 from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs
 from rota.cli.terminal import Terminal, inert
 from rota.cli.tokens import revoke_asked, show_once, state_of
-from rota.sdk import calls, token_calls
 from rota.sdk.client import Client
-from rota.sdk.cluster_answers import Worker
-from rota.sdk.token_answers import WorkerToken
 
 token_app = App(name="token", help="Create, list and revoke the tokens of workers.")
 
@@ -75,7 +74,7 @@ def create(
 def list_tokens(*, remote: Remote = REMOTE) -> None:
     """List the tokens of workers; their secrets are not kept."""
     with remote.connect() as client:
-        listing = ask_all(client, token_calls.list_worker_tokens())
+        listing = ask_all(client, Client.list_worker_tokens())
     print_list(remote, listing, TOKENS)
 
 
@@ -239,7 +238,7 @@ def list_(
 ) -> None:
     """List the workers that are alive."""
     with remote.connect() as client:
-        listing = ask_all(client, calls.list_workers(all=all_))
+        listing = ask_all(client, Client.list_workers(all=all_))
     print_list(remote, listing, WORKERS)
 
 
@@ -247,7 +246,7 @@ def list_(
 def show(worker: Name, /, *, remote: Remote = REMOTE) -> None:
     """Show a worker: what it offers, what is in use of it, and whom it talks to."""
     with remote.connect() as client:
-        listing = ask_all(client, calls.list_workers(all=True))
+        listing = ask_all(client, Client.list_workers(all=True))
     presences = zip(listing.items, listing.data, strict=True)
     found = next((each for each in presences if worker in (each[0].worker, each[0].id)), None)
     if found is None:

@@ -36,10 +36,10 @@ from rota.runtime.settings import (
     exchangeable_at,
     worker_socket,
 )
-from rota.sdk import token_calls
 from rota.sdk.errors import Denied, Invalid, RotaApiError, Unreachable
 from rota.sdk.exchange import Request, read, request_for
 from rota.sdk.server import Server, find_server, refuse_withheld, resolve
+from rota.sdk.tokens import whoami
 from rota.sdk.transport import Transport
 from rota.store.drivers import StoreInspection
 from rota.store.sqlite.connection import OLDEST_SQLITE
@@ -98,7 +98,7 @@ def _readiness(server: Server, transport: Transport) -> Finding:
 
 
 def _caller(server: Server, transport: Transport) -> Finding:
-    call = token_calls.whoami()
+    call = whoami()
     try:
         caller = read(call, transport.exchange(request_for(call, server, None)))
     except Unreachable:

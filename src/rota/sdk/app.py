@@ -23,14 +23,13 @@ from weakref import WeakKeyDictionary
 
 from rota.sdk.context import Context
 from rota.sdk.functions import JobFunction
-from rota.sdk.handles import AsyncRunClient, RunClient
 from rota.sdk.options import JobOptions
+from rota.sdk.runs import AsyncRunClient, RunClient
 
 if TYPE_CHECKING:
-    from rota.sdk.async_client import AsyncClient
-    from rota.sdk.carts import CartDraft, CartOptions
-    from rota.sdk.client import Client
-    from rota.sdk.plan_answers import Plan
+    from rota.api.plans import Plan
+    from rota.sdk.cart_drafts import CartDraft, CartOptions
+    from rota.sdk.client import AsyncClient, Client
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,7 +91,7 @@ class App:
             return self._instead[1]
         loop = asyncio.get_running_loop()
         if loop not in self._async_clients:
-            from rota.sdk.async_client import AsyncClient
+            from rota.sdk.client import AsyncClient
 
             self._async_clients[loop] = AsyncClient()
         return self._async_clients[loop]
@@ -108,7 +107,7 @@ class App:
 
     def cart(self, name: str, **options: Unpack[CartOptions]) -> CartDraft:
         """A cart to fill with items and submit; the options are fields of a job file's cart."""
-        from rota.sdk.carts import CartDraft, CartOptions
+        from rota.sdk.cart_drafts import CartDraft, CartOptions
 
         _refuse_unknown(options, CartOptions.__optional_keys__, "a cart")
         return CartDraft(self, name, options)

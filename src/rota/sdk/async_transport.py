@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
 import httpx
 
 from rota.sdk.exchange import Body, Reply, Request, refuse_error
 from rota.sdk.server import Server
-from rota.sdk.transport import trust_in
-from rota.sdk.unreachable import unreachable
+from rota.sdk.transport import trust_in, unreachable
 
 
 class AsyncTransport:
@@ -36,7 +35,7 @@ class AsyncTransport:
         except httpx.HTTPError as error:
             raise unreachable(self._address, error) from error
 
-    async def stream(self, request: Request, timeout_seconds: float) -> AsyncIterator[bytes]:
+    async def stream(self, request: Request, timeout_seconds: float) -> AsyncGenerator[bytes, None]:
         """The body of the answer as it comes; `Unreachable` if it breaks off."""
         built = self._build(request, httpx.Timeout(timeout_seconds))
         try:

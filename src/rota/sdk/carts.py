@@ -1,150 +1,303 @@
-"""A cart that a program fills."""
+"""What can be asked about carts, and about their templates: carts as files define them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict, TypeVar, overload
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from rota.sdk.cart_handles import AsyncCartHandle, CartHandle
-from rota.sdk.cart_items import encoded_item
-from rota.sdk.functions import JobFunction
-from rota.sdk.options import plain
+from rota.api.answers import Page
+from rota.api.carts import (
+    Cart,
+    CartDetail,
+    CartItem,
+    CartPlan,
+    CartTemplate,
+    CartTemplateDetail,
+    CartWave,
+    Cells,
+    CommandedCart,
+    FailureGroup,
+)
+from rota.api.events import Event
+from rota.sdk.exchange import NDJSON, Body, Call, Inputs, Instant, get, patch, path_of, post
+from rota.sdk.values import to_json
+from rota.sdk.verbs import Verb
 
-if TYPE_CHECKING:
-    from rota.sdk.app import App
-    from rota.sdk.async_client import AsyncClient
-    from rota.sdk.cart_answers import CartPlan
-    from rota.sdk.client import Client
-
-P = ParamSpec("P")
-R = TypeVar("R")
 T = TypeVar("T")
 
-MOST_ITEMS = 100_000
+Item = Mapping[str, object] | msgspec.Raw  # key, and where needed order, with, job; Raw: encoded
+Select = Literal["failed", "failed+skipped", "all"]
+
+_PIECE = 64 * 1024
 
 
-class FailureOptions(TypedDict, total=False):
-    """How many items may fail, and what happens when one more does."""
+def submit_cart(
+    cart: Mapping[str, object],
+    items: Iterable[Item],
+    *,
+    count: int | None = None,
+    at: Instant | None = None,
+    key: str | None = None,
+) -> Call[Cart]:
+    """Hand in a cart, given as a job file has it but for its items; they are sent as they come.
 
-    allow: int | str  # "2%": of all items
-    of: Literal["cart", "wave"]
-    then: Literal["pause", "cancel", "continue"]
-    strict: bool
-
-
-class BetweenOptions(TypedDict, total=False):
-    """What stands between two waves."""
-
-    wait: str | timedelta
-    check: str  # a job
-    approve: str  # a role
-
-
-class CartOptions(TypedDict, total=False):
-    """The fields of a job file's cart that a program may give; that page describes each."""
-
-    order: Literal["serial", "parallel", "groups"]
-    group_size: int | str | Sequence[int | str]
-    max_parallel: int
-    failures: FailureOptions
-    between: BetweenOptions
-    calendars: Sequence[str]
-    rollback: str
-    priority: int
-    description: str
-    labels: Mapping[str, str]
+    `count` says how many come where `items` have no length. The same `key` again gives the same
+    cart; without one a key is made up, so that a broken connection can never submit twice.
+    """
+    return _with_items(post(Cart, "/carts"), cart, items, count, at).with_key(key)
 
 
-class CartDraft:
-    """What `app.cart` makes: items are added, and nothing is sent before `plan` or `submit`."""
-
-    def __init__(self, app: App, name: str, options: CartOptions) -> None:
-        self.app = app
-        self.name = name
-        self._options = options
-        self._job = ""  # of the first item; items of the same one do not repeat it
-        self._items: dict[str, msgspec.Raw] = {}  # by key
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    @overload
-    def add(
-        self,
-        job: JobFunction[P, R, T],
-        key: str,
-        order: int | None = None,
-        *args: P.args,
-        **inputs: P.kwargs,
-    ) -> None: ...
-
-    @overload
-    def add(self, job: str, key: str, order: int | None = None, **inputs: object) -> None: ...
-
-    def add(self, job: Any, key: str, order: int | None = None, *args: Any, **inputs: Any) -> None:
-        """An item: a job of this app or the name of any, and its arguments.
-
-        For arguments that are themselves called `job`, `key` or `order` there is `add_item`.
-        """
-        if isinstance(job, JobFunction):
-            self.add_item(job.name, key, job.parameters.pack(args, inputs), order)
-        else:
-            self.add_item(job, key, inputs, order)
-
-    def add_item(
-        self, job: str, key: str, inputs: Mapping[str, object], order: int | None = None
-    ) -> None:
-        """An item with inputs by name."""
-        if key in self._items:
-            raise ValueError(f'cart {self.name} already has an item with the key "{key}"')
-        if len(self._items) == MOST_ITEMS:
-            raise ValueError(f"a cart has at most {MOST_ITEMS:,} items")
-        self._job = self._job or job
-        own_job = "" if job == self._job else job
-        self._items[key] = encoded_item(key, inputs, order=order, job=own_job)
-
-    def plan(self) -> CartPlan:
-        """What submitting it would do: print it. Refuses what that would refuse."""
-        return self._client.plan_cart(self._document(), self._items.values())
-
-    async def aplan(self) -> CartPlan:
-        """`plan` for an event loop."""
-        return await self._async_client.plan_cart(self._document(), self._items.values())
-
-    def submit(self, *, key: str | None = None, at: datetime | str | None = None) -> CartHandle:
-        """Hand it in, to start now or `at` a time. The same `key` again gives the same cart."""
-        client = self._client
-        cart = client.submit_cart(self._document(), self._items.values(), key=key, at=at)
-        return CartHandle(cart.id, client)
-
-    async def asubmit(
-        self, *, key: str | None = None, at: datetime | str | None = None
-    ) -> AsyncCartHandle:
-        """`submit` for an event loop."""
-        client = self._async_client
-        cart = await client.submit_cart(self._document(), self._items.values(), key=key, at=at)
-        return AsyncCartHandle(cart.id, client)
-
-    def _document(self) -> dict[str, Any]:
-        return {"name": self.name, "job": self._job or None, **plain(self._options)}
-
-    @property
-    def _client(self) -> Client:
-        from rota.sdk.client import Client
-
-        return _real(self.app.client, Client)
-
-    @property
-    def _async_client(self) -> AsyncClient:
-        from rota.sdk.async_client import AsyncClient
-
-        return _real(self.app.async_client, AsyncClient)
+def plan_cart(
+    cart: Mapping[str, object],
+    items: Iterable[Item],
+    *,
+    count: int | None = None,
+    at: Instant | None = None,
+) -> Call[CartPlan]:
+    """What submitting the cart would do; refuses what that would refuse."""
+    return _with_items(post(CartPlan, "/carts", plan=True), cart, items, count, at)
 
 
-def _real(client: object, kind: type[T]) -> T:
-    if not isinstance(client, kind):
-        raise TypeError("carts need a server: a test without one cannot submit them")
-    return client
+def submit_template(
+    template: str,
+    inputs: Inputs | None = None,
+    *,
+    at: Instant | None = None,
+    key: str | None = None,
+) -> Call[Cart]:
+    """Hand in a cart that was applied before; the inputs are for every item of it."""
+    return post(Cart, "/carts", _of_template(template, inputs, at)).with_key(key)
+
+
+def plan_template(
+    template: str, inputs: Inputs | None = None, *, at: Instant | None = None
+) -> Call[CartPlan]:
+    """What submitting it would do."""
+    return post(CartPlan, "/carts", _of_template(template, inputs, at), plan=True)
+
+
+def list_carts(
+    *,
+    where: str | None = None,
+    state: str | None = None,
+    name: str | None = None,
+    active: bool | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[Page[Cart]]:
+    """Carts, newest first; `where` is a filter such as `state:running name:upgrade-*`."""
+    call = get(Page[Cart], "/carts", where=where, state=state, name=name, active=active)
+    return call.with_query(limit=limit, cursor=cursor)
+
+
+def get_cart(cart: str) -> Call[CartDetail]:
+    """A cart by id, by a prefix that only one has, or the newest of that name."""
+    return get(CartDetail, path_of("carts", cart))
+
+
+def list_cart_items(
+    cart: str,
+    *,
+    state: str | Sequence[str] | None = None,
+    wave: int | None = None,
+    cause: str | None = None,
+    key: str | Sequence[str] | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[Page[CartItem]]:
+    """The items of a cart in their order; those for which all conditions hold."""
+    call = get(Page[CartItem], path_of("carts", cart, "items"), limit=limit, cursor=cursor)
+    return call.with_query(state=state, wave=wave, cause=cause, key=key)
+
+
+def list_cart_waves(
+    cart: str, *, limit: int | None = None, cursor: str | None = None
+) -> Call[Page[CartWave]]:
+    """Its waves by number."""
+    return get(Page[CartWave], path_of("carts", cart, "waves"), limit=limit, cursor=cursor)
+
+
+def list_cart_failure_groups(cart: str, *, limit: int | None = None) -> Call[Page[FailureGroup]]:
+    """Why its items failed, the most frequent cause first."""
+    return get(Page[FailureGroup], path_of("carts", cart, "failure-groups"), limit=limit)
+
+
+def get_cart_events(
+    cart: str, *, limit: int | None = None, cursor: str | None = None
+) -> Call[Page[Event]]:
+    """What happened to a cart, in order."""
+    return get(Page[Event], path_of("carts", cart, "events"), limit=limit, cursor=cursor)
+
+
+def get_cart_cells(cart: str) -> Call[Cells]:
+    """The state of each item, a letter each."""
+    return get(Cells, path_of("carts", cart, "cells"))
+
+
+def pause_cart(cart: str) -> Call[CommandedCart]:
+    """Start nothing more, retries included; what workers hold goes on to its end."""
+    return post(CommandedCart, f"{path_of('carts', cart)}:pause")
+
+
+def resume_cart(cart: str, *, allow: int | str | None = None) -> Call[CommandedCart]:
+    """Let it go on; `allow` raises how many may fail, 30 or "3%"."""
+    document = None if allow is None else {"allow": allow}
+    return post(CommandedCart, f"{path_of('carts', cart)}:resume", document)
+
+
+def cancel_cart(
+    cart: str, *, running: Literal["stop", "finish"] | None = None
+) -> Call[CommandedCart]:
+    """Start nothing more and end it; `running` says what becomes of what workers hold."""
+    document = None if running is None else {"running": running}
+    return post(CommandedCart, f"{path_of('carts', cart)}:cancel", document)
+
+
+def approve_cart(cart: str, *, wave: int | None = None) -> Call[CommandedCart]:
+    """Let the next wave begin, if it is this one; whoever submitted the cart may not."""
+    document = None if wave is None else {"wave": wave}
+    return post(CommandedCart, f"{path_of('carts', cart)}:approve", document)
+
+
+def retry_cart(
+    cart: str,
+    select: Select = "failed",
+    *,
+    from_wave: int | None = None,
+    keys: Sequence[str] | None = None,
+    cause: str | None = None,
+) -> Call[CommandedCart]:
+    """Run items that have ended once more, in their waves; all conditions hold together."""
+    given = {"select": select, "from_wave": from_wave, "keys": keys, "cause": cause}
+    return post(CommandedCart, f"{path_of('carts', cart)}:retry", _only_given(given))
+
+
+def edit_cart(
+    cart: str,
+    *,
+    max_parallel: int | None = None,
+    failures: Mapping[str, object] | None = None,
+    between: Mapping[str, object] | None = None,
+    items: Sequence[Mapping[str, object]] | None = None,
+    if_match: str | None = None,
+) -> Call[CommandedCart]:
+    """Change its rules, and items of waves that are not open yet: {key, order, with, skip}."""
+    given = {"max_parallel": max_parallel, "failures": failures, "between": between, "items": items}
+    return patch(CommandedCart, path_of("carts", cart), _only_given(given)).if_match(if_match)
+
+
+def list_cart_templates(
+    *, limit: int | None = None, cursor: str | None = None
+) -> Call[Page[CartTemplate]]:
+    """Carts that were applied, by name."""
+    return get(Page[CartTemplate], "/cart-templates", limit=limit, cursor=cursor)
+
+
+def get_cart_template(template: str) -> Call[CartTemplateDetail]:
+    """One of them, with its document."""
+    return get(CartTemplateDetail, path_of("cart-templates", template))
+
+
+def delete_cart_template(template: str, *, if_match: str | None = None) -> Call[None]:
+    """Forget it; carts that were made of it go on."""
+    call = Call(type(None), "DELETE", path_of("cart-templates", template))
+    return call.if_match(if_match)
+
+
+def rollback_cart(cart: str) -> Call[Cart]:
+    """Run the rollback job of a stopped cart for what was started; answers with the new cart."""
+    return post(Cart, f"{path_of('carts', cart)}:rollback")
+
+
+def plan_rollback(cart: str) -> Call[CartPlan]:
+    """What that would do."""
+    return post(CartPlan, f"{path_of('carts', cart)}:rollback", plan=True)
+
+
+class CartVerbs:
+    approve_cart = Verb(approve_cart)
+    cancel_cart = Verb(cancel_cart)
+    delete_cart_template = Verb(delete_cart_template)
+    edit_cart = Verb(edit_cart)
+    get_cart = Verb(get_cart)
+    get_cart_cells = Verb(get_cart_cells)
+    get_cart_events = Verb(get_cart_events)
+    get_cart_template = Verb(get_cart_template)
+    list_cart_failure_groups = Verb(list_cart_failure_groups)
+    list_cart_items = Verb(list_cart_items)
+    list_cart_templates = Verb(list_cart_templates)
+    list_cart_waves = Verb(list_cart_waves)
+    list_carts = Verb(list_carts)
+    pause_cart = Verb(pause_cart)
+    plan_cart = Verb(plan_cart)
+    plan_rollback = Verb(plan_rollback)
+    plan_template = Verb(plan_template)
+    resume_cart = Verb(resume_cart)
+    retry_cart = Verb(retry_cart)
+    rollback_cart = Verb(rollback_cart)
+    submit_cart = Verb(submit_cart)
+    submit_template = Verb(submit_template)
+
+
+def encoded_item(
+    key: str,
+    inputs: Mapping[str, object],
+    *,
+    order: int | None = None,  # None: assigned by the cart's order
+    job: str = "",  # "": the cart's
+) -> msgspec.Raw:
+    """The item as a line of JSON, which takes less memory than an object does."""
+    given = {"key": key, "order": order, "with": inputs or None, "job": job or None}
+    present = {name: value for name, value in given.items() if value is not None}
+    return msgspec.Raw(to_json(present))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """A header and items as lines of JSON; gone through anew each time they are sent."""
+
+    header: bytes
+    items: Iterable[Item]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return _pieces(self.header, self.items)
+
+
+def _pieces(header: bytes, items: Iterable[Item]) -> Iterator[bytes]:
+    piece = bytearray(header + b"\n")
+    for item in items:
+        piece += to_json(item)
+        piece += b"\n"
+        if len(piece) >= _PIECE:
+            yield bytes(piece)
+            piece.clear()
+    if piece:
+        yield bytes(piece)
+
+
+def _with_items(
+    call: Call[T],
+    cart: Mapping[str, object],
+    items: Iterable[Item],
+    count: int | None,
+    at: Instant | None,
+) -> Call[T]:
+    if count is None:
+        if not isinstance(items, Sized):
+            raise TypeError("say with count= how many items an iterator has")
+        count = len(items)
+    header = to_json(_only_given({**cart, "count": count, "starts_at": at}))
+    can_repeat = not isinstance(items, Iterator)
+    body: Body = _Lines(header, items) if can_repeat else _pieces(header, items)
+    return replace(call, headers=NDJSON, body=body)
+
+
+def _of_template(template: str, inputs: Inputs | None, at: Instant | None) -> dict[str, Any]:
+    return _only_given({"template": template, "with": inputs or None, "starts_at": at})
+
+
+def _only_given(fields: Mapping[str, object]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

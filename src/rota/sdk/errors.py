@@ -20,8 +20,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rota.sdk.answers import Problem, Run
-    from rota.sdk.cart_answers import CartDetail
+    from rota.api.carts import CartDetail
+    from rota.api.problems import Problem
+    from rota.api.runs import Run
 
 
 class RotaApiError(Exception):

@@ -13,13 +13,17 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from rota import __version__
-from rota.sdk.answers import ProblemReport
+from rota.api.problems import ProblemReport
 from rota.sdk.errors import BY_STATUS, RotaApiError
 from rota.sdk.server import Server
 
 T = TypeVar("T")
 Query = Mapping[str, object]
+Inputs = Mapping[str, object]
+Instant = datetime | str  # text: RFC 3339
 Body = bytes | Iterable[bytes]  # in pieces: sent as they come, and never held together
+
+NDJSON = {"Content-Type": "application/x-ndjson"}
 
 _API = "/api/v1"
 _JSON = {"Content-Type": "application/json"}
@@ -100,6 +104,11 @@ def put(answer: type[T], path: str, document: object, **query: object) -> Call[T
 
 def patch(answer: type[T], path: str, document: object) -> Call[T]:
     return Call(answer, "PATCH", path, {}, _JSON, msgspec.json.encode(document))
+
+
+def live(call: Call[bytes]) -> Call[bytes]:
+    """The same as a stream of events that goes on."""
+    return replace(call, headers={"Accept": "text/event-stream"})
 
 
 def path_of(*parts: str) -> str:

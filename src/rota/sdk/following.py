@@ -1,30 +1,131 @@
-"""Following a run until nothing more happens by itself, whatever becomes of the connection.
+"""Following runs, carts and events until nothing more happens by itself.
 
-Each round reads the live stream; when that breaks off or was never there, it asks once for what
-was missed and whether the run has ended, pauses, and begins the next round.
+Each flow is written once, without I/O (see `verbs`), and survives a server that is away for a
+while: it asks again, and goes on where it broke off.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Protocol, TypeVar
 
-from rota.sdk import calls
-from rota.sdk.answers import Answer, LogWindow, Run, RunDetail
+from rota.api.answers import Answer
+from rota.api.carts import CartDetail
+from rota.api.events import Event
+from rota.api.output import LogWindow
+from rota.api.runs import Run, RunDetail
+from rota.sdk.carts import get_cart
 from rota.sdk.errors import RotaApiError, Unavailable, Unreachable
+from rota.sdk.events import ServerEvent, event_stream
 from rota.sdk.exchange import Call, read_as
-from rota.sdk.sse import ServerEvent
+from rota.sdk.output import get_log, log_stream
+from rota.sdk.runs import get_run
+from rota.sdk.verbs import Flow, Following, Hand, Pause, Waiting, ask, next_event
 
 PATIENCE_SECONDS = 60.0  # how long a server may be away before following gives up
-STREAM_SILENCE_SECONDS = 30.0  # a live stream says something at least this often
 AWAY = (Unreachable, Unavailable)
 
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
 
 
-class _Began(Answer, frozen=True, kw_only=True):
-    attempt: int
+class Settling(Protocol):
+    """What can be looked at until nothing more happens to it by itself."""
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def is_settled(self) -> bool: ...
+
+
+S = TypeVar("S", bound=Settling)
+
+
+def wait(run: str, timeout_seconds: float | None = None) -> Flow[RunDetail, RunDetail]:
+    """The run once nothing more happens by itself: final, or UNKNOWN.
+
+    Bears with a server that is away for a while. A `TimeoutError` leaves the run going.
+    """
+    return (yield from follow_run(run, timeout_seconds))
+
+
+def wait_for_cart(cart: str, timeout_seconds: float | None = None) -> Flow[CartDetail, CartDetail]:
+    """The cart once nothing more happens by itself: final, or PAUSED.
+
+    Bears with a server that is away for a while. A `TimeoutError` leaves the cart going.
+    """
+    return (yield from follow_cart(cart, timeout_seconds))
+
+
+def follow_run(run: str, timeout_seconds: float | None = None) -> Flow[RunDetail, RunDetail]:
+    """The run each time it is looked at, soon after it moved; the last time it is settled.
+
+    Ends and errors are those of `wait`.
+    """
+
+    def position(found: RunDetail) -> object:
+        return found.state, found.attempt
+
+    return (yield from _looks(get_run(run), f"run {run}", timeout_seconds, position))
+
+
+def follow_cart(cart: str, timeout_seconds: float | None = None) -> Flow[CartDetail, CartDetail]:
+    """The cart each time it is looked at; the last time it is settled.
+
+    Looks less and less often, also while the cart goes on: carts are long, and their watchers
+    many. Ends and errors are those of `wait_for_cart`.
+    """
+
+    def position(_: CartDetail) -> object:
+        return None
+
+    return (yield from _looks(get_cart(cart), f"cart {cart}", timeout_seconds, position))
+
+
+def follow_log(
+    run: str, *, attempt: int | None = None, from_line: int = 0
+) -> Flow[LogWindow | Run, None]:
+    """Output as it comes, from the latest or a named attempt on; the ended run comes last.
+
+    Ends when the run does, even if the live stream is lost.
+    """
+    log = Log(run, attempt, from_line)
+    while True:
+        with suppress(*AWAY):
+            yield from _read_stream(log)
+        # The stream broke off or was never there: ask once for what was missed.
+        if log.end is None:
+            yield from _catch_up(log)
+        if log.end is not None:
+            yield Hand(log.end)
+            return
+        yield Pause(log.pauses.next_seconds())
+
+
+def follow_events(*, after: int | str | None = None) -> Flow[Event, None]:
+    """Events as they come, for ever; resumes by itself where it broke off."""
+    pauses = Pauses()
+    while True:
+        with suppress(*AWAY):
+            stream = event_stream(after=after)
+            while (received := (yield from next_event(stream))) is not None:
+                event = read_as(Event, received.data)
+                after = event.id
+                pauses.restart()
+                yield Hand(event)
+        yield Pause(pauses.next_seconds())
+
+
+class FollowingVerbs:
+    follow_cart = Following(follow_cart)
+    follow_events = Following(follow_events)
+    follow_log = Following(follow_log)
+    follow_run = Following(follow_run)
+    wait = Waiting(wait)
+    wait_for_cart = Waiting(wait_for_cart)
 
 
 class Pauses:
@@ -58,25 +159,69 @@ class Outage:
             raise error
 
 
-class Following:
+class Deadline:
+    """When following has to end; None: never."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def cut(self, seconds: float) -> float:
+        """As much of the time as is left; nothing, or less, once the deadline has passed."""
+        return seconds if self._end is None else min(seconds, self._end - time.monotonic())
+
+
+def _looks(
+    call: Call[S],
+    subject: str,
+    timeout_seconds: float | None,
+    position: Callable[[S], object],
+) -> Flow[S, S]:
+    """Look until it is settled: again soon after its position changed, later and later if not."""
+    # Asked, not streamed: the stream of a log waits for output that may still be on its worker
+    # when the run has long ended, and the stream of events carries those of all runs.
+    deadline, pauses, outage = Deadline(timeout_seconds), Pauses(), Outage()
+    found: S | None = None
+    while True:
+        try:
+            before, found = found, (yield from ask(call))
+        except AWAY as error:
+            outage.bear(error)
+        else:
+            outage.end()
+            yield Hand(found)
+            if found.is_settled:
+                return found
+            if before is not None and position(found) != position(before):
+                pauses.restart()
+        seconds = deadline.cut(pauses.next_seconds())
+        if seconds <= 0:
+            raise TimeoutError(f"{subject} is still {found.state if found else 'going'}")
+        yield Pause(seconds)
+
+
+class _Began(Answer, frozen=True, kw_only=True):
+    attempt: int
+
+
+class Log:
     """How far a run's output has been read, and whether the run has ended."""
 
     def __init__(self, run: str, attempt: int | None, from_line: int) -> None:
         self.end: Run | None = None  # the run when nothing more was to come
         self.pauses = Pauses()
+        self.outage = Outage()
         self._run = run
         self._attempt = attempt
         self._next_line = from_line
-        self._outage = Outage()
 
     def stream_call(self) -> Call[bytes]:
-        return calls.log_stream(self._run, attempt=self._attempt, from_line=self._next_line)
+        return log_stream(self._run, attempt=self._attempt, from_line=self._next_line)
 
     def run_call(self) -> Call[RunDetail]:
-        return calls.get_run(self._run)
+        return get_run(self._run)
 
     def window_call(self) -> Call[LogWindow]:
-        return calls.get_log(self._run, attempt=self._attempt, first_line=self._next_line)
+        return get_log(self._run, attempt=self._attempt, first_line=self._next_line)
 
     def take_event(self, event: ServerEvent) -> Iterator[LogWindow]:
         """The new lines an event of the stream brings."""
@@ -94,7 +239,7 @@ class Following:
 
     def take_window(self, window: LogWindow) -> LogWindow | None:
         """The window if it has lines that were not there before."""
-        self._outage.end()
+        self.outage.end()
         if self._attempt is not None and window.attempt > self._attempt:
             self._next_line = 0
         known = self._next_line
@@ -107,12 +252,29 @@ class Following:
 
     def take_run(self, run: RunDetail) -> None:
         """Note the end, or the next attempt; all output there was before has been taken."""
-        self._outage.end()
+        self.outage.end()
         if self._attempt is not None and run.attempt > self._attempt:
             self._attempt, self._next_line = self._attempt + 1, 0
         elif run.is_settled:
             self.end = run
 
-    def take_outage(self, error: RotaApiError) -> None:
-        """Bear with a server that is away, but not for ever."""
-        self._outage.bear(error)
+
+def _read_stream(log: Log) -> Flow[LogWindow, None]:
+    stream = log.stream_call()
+    while log.end is None and (event := (yield from next_event(stream))) is not None:
+        for window in log.take_event(event):
+            yield Hand(window)
+
+
+def _catch_up(log: Log) -> Flow[LogWindow, None]:
+    try:
+        # The run first: output that comes after this answer belongs to the next round.
+        run = yield from ask(log.run_call())
+        while run.attempt:
+            new = log.take_window((yield from ask(log.window_call())))
+            if new is None:
+                break
+            yield Hand(new)
+        log.take_run(run)
+    except AWAY as error:
+        log.outage.bear(error)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar
 
 from rota.sdk.context import Context, Identity, StepReport
 from rota.sdk.errors import NotFound
-from rota.sdk.handles import AsyncRunHandle, RunHandle
 from rota.sdk.options import JobOptions, document_of
 from rota.sdk.parameters import Parameters
+from rota.sdk.runs import AsyncRunHandle, RunHandle
 from rota.sdk.values import from_plain
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from rota.sdk import calls
 from rota.sdk.answers import LedgerEntry
 from rota.sdk.client import Client
 from testkit.checker import check
@@ -26,7 +25,7 @@ LONG_OUTPUT = 100_000  # bytes: more than rides in the report of an end
 
 def answered(client: Client, name: str) -> list[LedgerEntry]:
     """The due times that have passed, by time."""
-    entries = client.each(calls.get_ledger(name, limit=1000))
+    entries = client.each(Client.get_ledger(name, limit=1000))
     return sorted((entry for entry in entries if entry.run), key=lambda entry: entry.first)
 
 

@@ -14,7 +14,6 @@ import asyncpg
 import pytest
 
 from rota.domain.ids import SessionId
-from rota.sdk import calls
 from rota.sdk.answers import LedgerEntry
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
@@ -100,14 +99,14 @@ def deadlocks(cluster: Cluster) -> int:
 
 
 def ended_canaries(client: Client) -> list[LedgerEntry]:
-    entries = client.each(calls.get_ledger("canary", limit=1000))
+    entries = client.each(Client.get_ledger("canary", limit=1000))
     return [entry for entry in entries if entry.run and entry.state == "COMPLETED"]
 
 
 def ask(number: int) -> Call[Any]:
     """Every other request submits a run."""
-    reads = (calls.list_runs(limit=20), calls.list_jobs(), calls.get_cluster())
-    return calls.trigger("asked") if number % 2 else reads[number // 2 % len(reads)]
+    reads = (Client.list_runs(limit=20), Client.list_jobs(), Client.get_cluster())
+    return Client.trigger("asked") if number % 2 else reads[number // 2 % len(reads)]
 
 
 def function_job(name: str, **fields: Any) -> dict[str, Any]:
@@ -151,7 +150,7 @@ def check_canaries(client: Client) -> None:
     """One run for every second, soon after it."""
     due = sorted(entry.first for entry in ended_canaries(client))
     assert due == [due[0] + n * SECOND for n in range(len(due))]
-    for run in client.each(calls.list_runs(job="canary", limit=1000)):
+    for run in client.each(Client.list_runs(job="canary", limit=1000)):
         assert run.first_started_at is not None
         assert run.due_at is not None
         assert run.first_started_at - run.due_at <= IN_TIME

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from rota.cli import cart_watching
+from rota.api.carts import CartDetail
 from rota.cli.cart_watching import ProgressDisplay, progress_line
 from rota.cli.terminal import Terminal
-from rota.sdk.cart_answers import CartDetail
 from rota.sdk.exchange import read_as
 from rota.sdk.values import to_json
 from tests.unit.cli.console import Console
@@ -120,7 +119,7 @@ class TestExitCodes:
         def interrupt(_: float) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(cart_watching, "_pause", interrupt)
+        monkeypatch.setattr("rota.sdk.client.pause", interrupt)
 
         ended = watched(rota, fake)
 

@@ -6,6 +6,7 @@ from rota.operations import workers
 from rota.ports.work import Fence, StepOutcome
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Printed, Server
+from tests.unit.sdk.answering import AnsweringServer, document, problem
 
 TIDY = "jobs: [{name: tidy, steps: [{name: Sweep, run: x}, {name: Mop, run: y}]}]"
 SWEPT = StepOutcome("Sweep", "completed", exit_code=0, seconds=1.1)
@@ -295,7 +296,7 @@ def test_interrupted_watching_says_the_run_goes_on(
     rota: Console, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = triggered(rota, server)
-    monkeypatch.setattr("rota.cli.watching._pause", _interrupt)
+    monkeypatch.setattr("rota.sdk.client.pause", _interrupt)
 
     ended = rota("run", "watch", run)
 
@@ -306,6 +307,22 @@ def test_interrupted_watching_says_the_run_goes_on(
 
 def _interrupt(_: float) -> None:
     raise KeyboardInterrupt
+
+
+def test_watching_survives_a_restart_of_the_server(
+    rota: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = {"id": "r_1", "job": "tidy", "state": "QUEUED"}
+    away = problem(503, detail="restarting")
+    with AnsweringServer() as fake:
+        monkeypatch.setenv("ROTA_URL", fake.url)
+        monkeypatch.setenv("ROTA_TOKEN", "secret")
+        fake.on("GET /runs/r_1", document(run), away, away, document({**run, "state": "MISSED"}))
+
+        ended = rota("run", "watch", "r_1")
+
+    assert ended.code == 11
+    assert ended.lines[-1].startswith("✖ missed")
 
 
 def test_watching_for_programs_prints_the_run_and_talks_on_standard_error(

@@ -4,9 +4,9 @@ import io
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from rota.api.why import Holder, NotReason, Obstacle, OrderOfService, Why
 from rota.cli.terminal import Terminal
 from rota.cli.why import write_why
-from rota.sdk.why_answers import Holder, NotReason, Obstacle, OrderOfService, Why
 
 PRESENT = datetime(2026, 3, 1, 14, 2, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

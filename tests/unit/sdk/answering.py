@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 API = "/api/v1"
+
+Ask = Callable[..., Any]  # a client's method by name, in either of its two forms
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,18 @@
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import islice
-from typing import Any
 
 import pytest
 
-from rota.sdk import calls, cart_calls, errors, limit_calls, steering_calls
-from rota.sdk.answers import LogWindow, Run
-from rota.sdk.async_client import AsyncClient
-from rota.sdk.client import Client
-from tests.unit.sdk.answering import Answering, Given, document, events, problem
+from rota.sdk import errors
+from rota.sdk.client import AsyncClient, Client
+from tests.unit.sdk.answering import Answering, Ask, Given, document, problem
 
 RUN = {"id": "r_1", "job": "tidy", "state": "PROCESSING", "attempt": 1}
 ENDED = {**RUN, "state": "COMPLETED"}
 DAY = "2026-05-04T00:00:00Z"
-
-Ask = Callable[..., Any]
 
 
 @pytest.fixture
@@ -28,58 +21,31 @@ def client(server: Answering) -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture(params=["sync", "async"])
-def ask(server: Answering, request: pytest.FixtureRequest) -> Ask:
-    """Calls a client's method by name, in either of its two forms; iterators become lists."""
-    return _ask if request.param == "sync" else _ask_async
+def test_both_clients_offer_the_same(server: Answering) -> None:
+    def offer(client: object) -> dict[str, object]:
+        public = {name for name in dir(client) if not name.startswith("_")}
+        methods = {name: getattr(client, name) for name in public}
+        return {
+            name: (inspect.signature(method).parameters, inspect.getdoc(method))
+            for name, method in methods.items()
+            if callable(method) and name != "each"
+        }
+
+    assert offer(Client(server.url)) == offer(AsyncClient(server.url))
 
 
-def _ask(server: Answering, method: str, *args: Any, **kwargs: Any) -> Any:
-    with Client(server.url, "secret") as client:
-        answer = getattr(client, method)(*args, **kwargs)
-        return list(answer) if inspect.isgenerator(answer) else answer
+def test_method_has_the_help_of_its_call(client: Client) -> None:
+    assert (inspect.getdoc(client.trigger) or "").startswith("Make a run of a job, now or `at`")
+    assert list(inspect.signature(client.trigger).parameters)[:2] == ["job", "inputs"]
 
 
-def _ask_async(server: Answering, method: str, *args: Any, **kwargs: Any) -> Any:
-    async def run() -> Any:
-        async with AsyncClient(server.url, "secret") as client:
-            answer = getattr(client, method)(*args, **kwargs)
-            if inspect.isasyncgen(answer):
-                return [part async for part in answer]
-            return await answer
+def test_verb_of_the_class_is_the_call_itself(server: Answering, ask: Ask) -> None:
+    server.on("GET /jobs/tidy", document({"id": "j_1", "name": "tidy"}))
 
-    return asyncio.run(run())
+    call = Client.get_job("tidy")
 
-
-def window(*lines: str, first: int = 0, attempt: int = 1) -> dict[str, object]:
-    numbered = [{"n": first + number, "text": text} for number, text in enumerate(lines)]
-    end = first + len(lines)
-    return {"run": "r_1", "attempt": attempt, "lines": numbered, "next_line": end}
-
-
-def texts(parts: list[LogWindow | Run]) -> list[str]:
-    return [line.text for part in parts if isinstance(part, LogWindow) for line in part.lines]
-
-
-def test_both_clients_offer_the_same() -> None:
-    def offer(kind: type) -> dict[str, object]:
-        public = {name for name in vars(kind) if not name.startswith("_")}
-        return {name: inspect.signature(getattr(kind, name)).parameters for name in public}
-
-    assert offer(Client) == offer(AsyncClient)
-
-
-def test_every_call_is_a_method() -> None:
-    own = {
-        name
-        for module in (calls, cart_calls, limit_calls, steering_calls)
-        for name, call in inspect.getmembers(module, inspect.isfunction)
-        if call.__module__ == module.__name__
-    }
-
-    offered = {name for name in own if not name.startswith("_")} - {"log_stream", "event_stream"}
-
-    assert offered <= set(vars(Client))
+    assert (call.method, call.path) == ("GET", "/jobs/tidy")
+    assert ask(server, "send", call).name == "tidy"
 
 
 def test_answer_is_typed_and_newer_fields_are_ignored(server: Answering, ask: Ask) -> None:
@@ -157,7 +123,7 @@ def test_all_pages_of_a_list_are_walked(server: Answering, ask: Ask) -> None:
     first = {"items": [RUN], "next_cursor": "abc"}
     server.on("GET /runs", document(first), document({"items": [ENDED]}))
 
-    found = ask(server, "each", calls.list_runs(state="any"))
+    found = ask(server, "each", Client.list_runs(state="any"))
 
     assert [run.state for run in found] == ["PROCESSING", "COMPLETED"]
     assert server.asked[1].query == {"state": ["any"], "cursor": ["abc"]}
@@ -242,110 +208,6 @@ def test_empty_answer_is_nothing(server: Answering, ask: Ask) -> None:
     server.on("DELETE /jobs/tidy", Given(b"", 204))
 
     assert ask(server, "delete_job", "tidy") is None
-
-
-def test_waiting_ends_when_the_run_has(server: Answering, ask: Ask) -> None:
-    server.on("GET /runs/r_1", document(RUN), document(ENDED))
-
-    assert ask(server, "wait", "r_1").state == "COMPLETED"
-
-
-def test_waiting_ends_where_a_person_must_decide(server: Answering, ask: Ask) -> None:
-    server.on("GET /runs/r_1", document({**RUN, "state": "UNKNOWN"}))
-
-    assert ask(server, "wait", "r_1").state == "UNKNOWN"
-
-
-def test_waiting_has_its_limit_and_leaves_the_run_going(server: Answering, ask: Ask) -> None:
-    server.on("GET /runs/r_1", document(RUN))
-
-    with pytest.raises(TimeoutError, match="still PROCESSING"):
-        ask(server, "wait", "r_1", timeout_seconds=0)
-
-
-def test_log_is_followed_over_attempts_to_the_end(server: Answering, ask: Ask) -> None:
-    server.on(
-        "GET /runs/r_1/log/stream",
-        events(
-            ("lines", window("a", "b")),
-            ("attempt", {"attempt": 2}),
-            ("news", {"of": "a newer server"}),
-            ("lines", window("c", attempt=2)),
-            ("end", ENDED),
-        ),
-    )
-
-    parts = ask(server, "follow_log", "r_1")
-
-    assert texts(parts) == ["a", "b", "c"]
-    assert isinstance(parts[-1], Run)
-    assert parts[-1].state == "COMPLETED"
-
-
-def test_broken_stream_is_resumed_where_it_broke_off(server: Answering, ask: Ask) -> None:
-    server.on(
-        "GET /runs/r_1/log/stream",
-        events(("lines", window("a", "b")), broken=True),
-        events(("lines", window("d", first=3)), ("end", ENDED)),
-    )
-    server.on("GET /runs/r_1", document(RUN))
-    server.on("GET /runs/r_1/log", document(window("c", first=2)), document(window(first=3)))
-
-    parts = ask(server, "follow_log", "r_1")
-
-    resumed = [asked.query for asked in server.asked if asked.path.endswith("/stream")][1]
-    assert texts(parts) == ["a", "b", "c", "d"]
-    assert resumed == {"attempt": ["1"], "from_line": ["3"]}
-
-
-def test_run_ends_also_for_who_cannot_have_the_stream(server: Answering, ask: Ask) -> None:
-    second = {**ENDED, "attempt": 2}
-    server.on("GET /runs/r_1/log/stream", problem(503))
-    server.on("GET /runs/r_1", document(RUN), document({**RUN, "attempt": 2}), document(second))
-    server.on(
-        "GET /runs/r_1/log",
-        document(window("a")),
-        document(window(first=1)),
-        document(window(first=1)),
-        document(window("b", attempt=2)),
-        document(window(first=1, attempt=2)),
-    )
-
-    parts = ask(server, "follow_log", "r_1")
-
-    assert texts(parts) == ["a", "b"]
-    assert parts[-1].state == "COMPLETED"
-
-
-def test_server_that_stays_away_is_given_up_on(
-    server: Answering, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.sdk.following.PATIENCE_SECONDS", 0.0)
-    server.on("GET /runs/r_1/log/stream", problem(503))
-    server.on("GET /runs/r_1", problem(503, detail="the store is away"))
-
-    with pytest.raises(errors.Unavailable, match="the store is away"):
-        ask(server, "follow_log", "r_1")
-
-
-def test_run_that_does_not_exist_is_not_waited_for(server: Answering, ask: Ask) -> None:
-    server.on("GET /runs/r_1/log/stream", problem(404, detail="no run r_1"))
-
-    with pytest.raises(errors.NotFound, match="no run r_1"):
-        ask(server, "follow_log", "r_1")
-
-
-def test_events_go_on_after_a_broken_stream(server: Answering, client: Client) -> None:
-    server.on(
-        "GET /events/stream",
-        events(("message", {"id": "7", "type": "rota.run.finished"}), broken=True),
-        events(("message", {"id": "8"})),
-    )
-
-    first, second = islice(client.follow_events(after=6), 2)
-
-    assert (first.id, second.id) == ("7", "8")
-    assert [asked.query["after"] for asked in server.asked] == [["6"], ["7"]]
 
 
 def test_raw_log_is_the_exact_bytes(server: Answering, ask: Ask) -> None:

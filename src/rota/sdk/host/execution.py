@@ -1,24 +1,35 @@
-"""One attempt while its function runs."""
+"""One attempt while its function runs, and what waits to be told to the worker about it.
+
+User code never touches the socket: it may be interrupted at any point, and a frame may not. So a
+thread of its own sends what the attempts have to tell.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 import time
 import traceback
+from collections import deque
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from queue import SimpleQueue
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from rota.sdk.context import Cancelled, Context, Identity, StepReport
 from rota.sdk.functions import JobFunction
 from rota.sdk.host import wire
-from rota.sdk.host.outbox import Outbox
 from rota.sdk.values import to_json
+
+T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_TEXT = 2_000
 _LARGEST_OUTPUT = 1024 * 1024
+_MOST_PRINTED = 4 * 1024 * 1024  # bytes that may wait; whoever prints more has to wait too
 
 current: ContextVar[Execution | None] = ContextVar("rota_execution", default=None)
 
@@ -146,3 +157,72 @@ def _is_ours(trace: TracebackType) -> bool:
 def sendable(text: str) -> str:
     """Text that any encoder takes, of a bearable length."""
     return text[:_LONGEST_TEXT].encode(errors="backslashreplace").decode()
+
+
+class Outbox:
+    """Threads put in; one thread sends all there is, and so batches more the busier it gets."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._done: deque[wire.Done] = deque()
+        self._printed: deque[wire.Printed] = deque()
+        self._progressed: deque[wire.Progressed] = deque()
+        self._waiting_bytes = 0
+        self._has_room = threading.Event()
+        self._has_room.set()
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._rung = False
+        self._thread = threading.Thread(target=self._send_all, name="rota-outbox", daemon=True)
+        self._thread.start()
+
+    def done(self, done: wire.Done) -> None:
+        self._done.append(done)
+        self._ring()
+
+    def printed(self, key: int, stream: str, step: int, data: bytes) -> None:
+        self._has_room.wait()
+        self._printed.append(wire.Printed(key, stream, step, data))
+        self._waiting_bytes += len(data)
+        if self._waiting_bytes > _MOST_PRINTED:
+            self._has_room.clear()
+        self._ring()
+
+    def progressed(self, progressed: wire.Progressed) -> None:
+        self._progressed.append(progressed)
+        self._ring()
+
+    def _ring(self) -> None:
+        if not self._rung:
+            self._rung = True
+            self._bell.put(None)
+
+    def _send_all(self) -> None:
+        while True:
+            self._bell.get()
+            self._rung = False
+            try:
+                wire.send(self._connection, self._take())
+            except OSError:
+                return  # the worker is gone, and the reader of its orders ends the process
+            self._waiting_bytes = 0
+            self._has_room.set()
+
+    def _take(self) -> wire.News:
+        # Ends first: what their tasks had printed is then certainly among the printed.
+        done = _drain(self._done)
+        printed = _drain(self._printed)
+        latest = {each.key: each for each in _drain(self._progressed)}
+        return wire.News(_joined(printed), tuple(latest.values()), tuple(done))
+
+
+def _drain(queue: deque[T]) -> list[T]:
+    return [queue.popleft() for _ in range(len(queue))]
+
+
+def _joined(printed: list[wire.Printed]) -> tuple[wire.Printed, ...]:
+    """Pieces of one stream that follow one another, as one."""
+    groups = groupby(printed, key=lambda piece: (piece.key, piece.stream, piece.step))
+    return tuple(
+        wire.Printed(key, stream, step, b"".join(piece.data for piece in pieces))
+        for (key, stream, step), pieces in groups
+    )

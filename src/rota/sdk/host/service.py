@@ -10,10 +10,8 @@ from typing import Any
 
 from rota.sdk.functions import JobFunction
 from rota.sdk.host import wire
-from rota.sdk.host.execution import Execution, monotonic_micros
-from rota.sdk.host.loop import LoopThread
-from rota.sdk.host.outbox import Outbox
-from rota.sdk.host.pool import ThreadPool
+from rota.sdk.host.execution import Execution, Outbox, monotonic_micros
+from rota.sdk.host.threads import LoopThread, ThreadPool
 
 Functions = Mapping[str, JobFunction[..., Any, Any]]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rota.api.workers import Server, Worker
 from rota.sdk.client import Client
-from rota.sdk.cluster_answers import Server, Worker
 from testkit.chaos.presence import Life, Session
 from testkit.nodes import ServerNode, WorkerNode
 from tests.unit.testkit.chaos.observers import Told, page

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.sdk.sse import EventReader, ServerEvent
+from rota.sdk.events import EventReader, ServerEvent
 
 STREAM = (
     b": welcome\n\n"

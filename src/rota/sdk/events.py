@@ -1,8 +1,28 @@
-"""Server-sent events, read line by line."""
+"""What can be asked about events, and how a live stream of them is read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from rota.api.answers import Page
+from rota.api.events import Event
+from rota.sdk.exchange import Call, get, live
+from rota.sdk.verbs import Verb
+
+
+def list_events(
+    *, after: int | str | None = None, tail: int | None = None, limit: int | None = None
+) -> Call[Page[Event]]:
+    """Events past a position (an event's id), or the latest ones, oldest first."""
+    return get(Page[Event], "/events", after=after, tail=tail, limit=limit)
+
+
+def event_stream(*, after: int | str | None = None) -> Call[bytes]:
+    return live(get(bytes, "/events/stream", after=after))
+
+
+class EventVerbs:
+    list_events = Verb(list_events)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
-"""Threads for plain functions: few while they are quick, as many as needed when they wait."""
+"""Where functions run: plain ones in threads, async ones on an event loop in its own thread."""
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
 from queue import SimpleQueue
 
@@ -47,6 +48,8 @@ class Seat:
 
 
 class ThreadPool:
+    """Threads for plain functions: few while they are quick, as many as needed when they wait."""
+
     def __init__(self, finished: Callable[[wire.Done], None]) -> None:
         self._finished = finished
         self._queue: SimpleQueue[Execution] = SimpleQueue()
@@ -116,3 +119,39 @@ def _micros_since(cpu_before: int) -> int:
 def _raise_in(thread_id: int, kind: type[BaseException] | None) -> None:
     argument = None if kind is None else ctypes.py_object(kind)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), argument)
+
+
+class LoopThread:
+    """An event loop for async functions."""
+
+    def __init__(self, finished: Callable[[wire.Done], None]) -> None:
+        self._finished = finished
+        self._loop = asyncio.new_event_loop()
+        self._tasks: dict[Execution, asyncio.Task[None]] = {}
+        threading.Thread(target=self._loop.run_forever, name="rota-loop", daemon=True).start()
+
+    def start(self, executions: Sequence[Execution]) -> None:
+        self._loop.call_soon_threadsafe(self._begin, executions)
+
+    def cancel(self, execution: Execution) -> None:
+        execution.is_cancelled = True
+        self._loop.call_soon_threadsafe(self._interrupt, execution)
+
+    def _begin(self, executions: Sequence[Execution]) -> None:
+        for execution in executions:
+            # A context of its own, so that what each prints is told apart.
+            task = self._loop.create_task(self._run(execution), context=copy_context())
+            self._tasks[execution] = task
+
+    def _interrupt(self, execution: Execution) -> None:
+        # A task cancelled before its first step would never run, not even to report its end.
+        if execution.has_begun and execution in self._tasks:
+            self._tasks[execution].cancel()
+
+    async def _run(self, execution: Execution) -> None:
+        try:
+            done = execution.returned(await execution.call())
+        except BaseException as error:  # noqa: BLE001 (the edge of the user's code)
+            done = execution.raised(error)
+        del self._tasks[execution]
+        self._finished(done)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from rota.sdk.answers import Page
+from rota.api.answers import Page
+from rota.api.tokens import Caller, NewToken, NewWorkerToken, Token, WorkerToken
 from rota.sdk.exchange import Call, get, path_of, post
-from rota.sdk.token_answers import Caller, NewToken, NewWorkerToken, Token, WorkerToken
+from rota.sdk.verbs import Verb
 
 
 def list_tokens() -> Call[Page[Token]]:
@@ -42,3 +43,13 @@ def revoke_worker_token(token: str) -> Call[None]:
 
 def whoami() -> Call[Caller]:
     return get(Caller, "/whoami")
+
+
+class TokenVerbs:
+    create_token = Verb(create_token)
+    create_worker_token = Verb(create_worker_token)
+    list_tokens = Verb(list_tokens)
+    list_worker_tokens = Verb(list_worker_tokens)
+    revoke_token = Verb(revoke_token)
+    revoke_worker_token = Verb(revoke_worker_token)
+    whoami = Verb(whoami)

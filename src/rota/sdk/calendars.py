@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rota.sdk.answers import Page
-from rota.sdk.calendar_answers import Calendar, CalendarChange, CalendarDetail, CalendarWindows
-from rota.sdk.calls import Instant
-from rota.sdk.exchange import Call, get, path_of, put
+from rota.api.answers import Page
+from rota.api.calendars import Calendar, CalendarChange, CalendarDetail, CalendarWindows
+from rota.sdk.exchange import Call, Instant, get, path_of, put
+from rota.sdk.verbs import Verb
 
 
 def list_calendars(*, limit: int | None = None, cursor: str | None = None) -> Call[Page[Calendar]]:
@@ -49,3 +49,11 @@ def get_calendar_windows(
     """The next stretches in which nothing may start, the current one included."""
     call = get(CalendarWindows, path_of("calendars", calendar, "windows"), count=count)
     return call.with_query(**{"from": start})
+
+
+class CalendarVerbs:
+    delete_calendar = Verb(delete_calendar)
+    get_calendar = Verb(get_calendar)
+    get_calendar_windows = Verb(get_calendar_windows)
+    list_calendars = Verb(list_calendars)
+    put_calendar = Verb(put_calendar)

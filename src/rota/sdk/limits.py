@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Literal
 
-from rota.sdk.answers import Page
+from rota.api.answers import Page
+from rota.api.limits import DeclarationChange, Limit, Quota, Resource, Share
 from rota.sdk.exchange import Call, get, path_of, put
-from rota.sdk.limit_answers import DeclarationChange, Limit, Quota, Resource, Share
+from rota.sdk.verbs import Verb
 
 Each = Literal["job", "user", "project"]
 Kind = Literal["counted", "mutex", "read_write"]
@@ -111,3 +112,19 @@ def put_share(share: str, weight: float) -> Call[Share]:
 
 def _put(path: str, document: Mapping[str, object], plan: bool) -> Call[DeclarationChange]:
     return put(DeclarationChange, path, document, plan=plan or None)
+
+
+class LimitVerbs:
+    delete_limit = Verb(delete_limit)
+    delete_quota = Verb(delete_quota)
+    delete_resource = Verb(delete_resource)
+    get_limit = Verb(get_limit)
+    get_quota = Verb(get_quota)
+    get_resource = Verb(get_resource)
+    list_limits = Verb(list_limits)
+    list_resources = Verb(list_resources)
+    list_shares = Verb(list_shares)
+    put_limit = Verb(put_limit)
+    put_quota = Verb(put_quota)
+    put_resource = Verb(put_resource)
+    put_share = Verb(put_share)

@@ -1,0 +1,261 @@
+"""What can be asked about runs, and a run in the hands of whoever submitted it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+from rota.api.answers import Page
+from rota.api.events import Event
+from rota.api.output import LogLine, LogWindow
+from rota.api.runs import Batch, Run, RunDetail
+from rota.api.why import Why
+from rota.sdk.errors import RunNotCompleted
+from rota.sdk.exchange import Call, Inputs, Instant, get, path_of, post
+from rota.sdk.verbs import Verb
+
+T = TypeVar("T")
+
+
+def trigger(
+    job: str,
+    inputs: Inputs | None = None,
+    *,
+    at: Instant | None = None,
+    priority: int | None = None,
+    key: str | None = None,
+) -> Call[Run]:
+    """Make a run of a job, now or `at` a time. The same `key` again gives the same run.
+
+    Without a key one is made up, so that a broken connection can never trigger twice.
+    """
+    document: dict[str, Any] = {"inputs": dict(inputs or {})}
+    if at is not None:
+        document["at"] = at
+    if priority is not None:
+        document["priority"] = priority
+    return post(Run, path_of("jobs", job, "runs"), document).with_key(key)
+
+
+def trigger_many(job: str, inputs: Sequence[Inputs], *, key: str | None = None) -> Call[Batch]:
+    """One run for each of the inputs, at most 10,000, all or none."""
+    document = {"inputs": [dict(each) for each in inputs]}
+    return post(Batch, f"{path_of('jobs', job, 'runs')}:batch", document).with_key(key)
+
+
+def list_runs(
+    *,
+    where: str | None = None,
+    state: str | None = None,
+    job: str | None = None,
+    trigger: str | None = None,
+    backfill: str | None = None,
+    cart: str | None = None,
+    since: Instant | None = None,
+    until: Instant | None = None,
+    active: bool | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[Page[Run]]:
+    """Runs, newest first; `where` is a filter such as `state:failed job:nightly-* since:6h`."""
+    return get(
+        Page[Run],
+        "/runs",
+        where=where,
+        state=state,
+        job=job,
+        trigger=trigger,
+        backfill=backfill,
+        cart=cart,
+        since=since,
+        until=until,
+        active=active,
+        limit=limit,
+        cursor=cursor,
+    )
+
+
+def get_run(run: str) -> Call[RunDetail]:
+    """A run by id, or by a prefix that only one run has."""
+    return get(RunDetail, path_of("runs", run))
+
+
+def explain(run: str) -> Call[Why]:
+    """Why a run is where it is."""
+    return get(Why, path_of("runs", run, "why"))
+
+
+def get_run_events(
+    run: str, *, limit: int | None = None, cursor: str | None = None
+) -> Call[Page[Event]]:
+    return get(Page[Event], path_of("runs", run, "events"), limit=limit, cursor=cursor)
+
+
+def cancel_run(run: str) -> Call[Run]:
+    return post(Run, f"{path_of('runs', run)}:cancel")
+
+
+def retry_run(run: str) -> Call[Run]:
+    """A new run with the same inputs."""
+    return post(Run, f"{path_of('runs', run)}:retry")
+
+
+def resolve_run(run: str, outcome: str) -> Call[Run]:
+    """Say how an UNKNOWN run ended: completed, failed or retry."""
+    return post(Run, f"{path_of('runs', run)}:resolve", {"as": outcome})
+
+
+def hold_run(run: str) -> Call[Run]:
+    """Keep a run that waits from starting until it is released."""
+    return post(Run, f"{path_of('runs', run)}:hold")
+
+
+def release_run(run: str) -> Call[Run]:
+    """End a hold: the run waits again like any other."""
+    return post(Run, f"{path_of('runs', run)}:release")
+
+
+def reprioritise_run(run: str, priority: int) -> Call[Run]:
+    """Give a run that waits another priority, 0 to 9; 9 goes first."""
+    return post(Run, f"{path_of('runs', run)}:reprioritise", {"priority": priority})
+
+
+class RunVerbs:
+    cancel_run = Verb(cancel_run)
+    explain = Verb(explain)
+    get_run = Verb(get_run)
+    get_run_events = Verb(get_run_events)
+    hold_run = Verb(hold_run)
+    list_runs = Verb(list_runs)
+    release_run = Verb(release_run)
+    reprioritise_run = Verb(reprioritise_run)
+    resolve_run = Verb(resolve_run)
+    retry_run = Verb(retry_run)
+    trigger = Verb(trigger)
+    trigger_many = Verb(trigger_many)
+
+
+class RunClient(Protocol):
+    """What jobs and handles need of a client."""
+
+    def now(self) -> datetime: ...
+
+    def address_of(self, run: str) -> str: ...
+
+    def trigger(
+        self,
+        job: str,
+        inputs: Inputs | None = None,
+        *,
+        at: datetime | str | None = None,
+        priority: int | None = None,
+        key: str | None = None,
+    ) -> Run: ...
+
+    def trigger_many(
+        self, job: str, inputs: Sequence[Inputs], *, key: str | None = None
+    ) -> Batch: ...
+
+    def wait(self, run: str, timeout_seconds: float | None = None) -> RunDetail: ...
+
+    def cancel_run(self, run: str) -> Run: ...
+
+    def follow_log(self, run: str) -> Iterator[LogWindow | Run]: ...
+
+
+class AsyncRunClient(Protocol):
+    """The same for an event loop."""
+
+    def now(self) -> datetime: ...
+
+    def address_of(self, run: str) -> str: ...
+
+    def trigger(
+        self,
+        job: str,
+        inputs: Inputs | None = None,
+        *,
+        at: datetime | str | None = None,
+        priority: int | None = None,
+        key: str | None = None,
+    ) -> Awaitable[Run]: ...
+
+    def wait(self, run: str, timeout_seconds: float | None = None) -> Awaitable[RunDetail]: ...
+
+    def cancel_run(self, run: str) -> Awaitable[Run]: ...
+
+    def follow_log(self, run: str) -> AsyncIterator[LogWindow | Run]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult(Generic[T]):
+    """A run that has ended."""
+
+    run: RunDetail
+    read_output: Callable[[Any], T]
+
+    @property
+    def state(self) -> str:
+        return self.run.state
+
+    @property
+    def output(self) -> T:
+        """What the function returned; `RunNotCompleted` if it did not get so far."""
+        if self.run.state != "COMPLETED":
+            raise RunNotCompleted(self.run)
+        return self.read_output(self.run.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class RunHandle(Generic[T]):
+    """A submitted run, in the hands of whoever submitted it."""
+
+    id: str
+    client: RunClient
+    read_output: Callable[[Any], T]
+
+    @property
+    def url(self) -> str:
+        return self.client.address_of(self.id)
+
+    def wait(self, timeout: float | None = None) -> RunResult[T]:
+        """The run once it has ended; a TimeoutError after so many seconds leaves it going."""
+        return RunResult(self.client.wait(self.id, timeout), self.read_output)
+
+    def cancel(self) -> None:
+        self.client.cancel_run(self.id)
+
+    def logs(self) -> Iterator[LogLine]:
+        """Output as it comes, until the run has ended."""
+        for part in self.client.follow_log(self.id):
+            if isinstance(part, LogWindow):
+                yield from part.lines
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncRunHandle(Generic[T]):
+    """`RunHandle` for an event loop."""
+
+    id: str
+    client: AsyncRunClient
+    read_output: Callable[[Any], T]
+
+    @property
+    def url(self) -> str:
+        return self.client.address_of(self.id)
+
+    async def wait(self, timeout: float | None = None) -> RunResult[T]:
+        """The run once it has ended; a TimeoutError after so many seconds leaves it going."""
+        return RunResult(await self.client.wait(self.id, timeout), self.read_output)
+
+    async def cancel(self) -> None:
+        await self.client.cancel_run(self.id)
+
+    async def logs(self) -> AsyncIterator[LogLine]:
+        """Output as it comes, until the run has ended."""
+        async for part in self.client.follow_log(self.id):
+            if isinstance(part, LogWindow):
+                for line in part.lines:
+                    yield line

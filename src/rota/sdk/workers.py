@@ -1,0 +1,47 @@
+"""What can be asked about workers, servers and shards."""
+
+from __future__ import annotations
+
+from rota.api.answers import Page
+from rota.api.workers import Cluster, Server, Shard, Worker
+from rota.sdk.exchange import Call, get, path_of, post
+from rota.sdk.verbs import Verb
+
+
+def list_workers(*, all: bool = False) -> Call[Page[Worker]]:  # noqa: A002 (the API's word)
+    """Workers that are alive; with `all`, past sessions too."""
+    return get(Page[Worker], "/workers", all=all or None)
+
+
+def drain_worker(worker: str) -> Call[Page[Worker]]:
+    """Let a worker finish what it holds and give it nothing new; what it is now."""
+    return post(Page[Worker], path_of("workers", worker, "drain"))
+
+
+def resume_worker(worker: str) -> Call[Page[Worker]]:
+    """Give a drained worker work again."""
+    return post(Page[Worker], path_of("workers", worker, "resume"))
+
+
+def get_cluster() -> Call[Cluster]:
+    """Live servers, shards, overdue schedules, and what waits for workers."""
+    return get(Cluster, "/cluster")
+
+
+def list_servers(*, all: bool = False) -> Call[Page[Server]]:  # noqa: A002 (the API's word)
+    """Servers that are alive; with `all`, those of the last day."""
+    return get(Page[Server], "/servers", all=all or None)
+
+
+def list_shards() -> Call[Page[Shard]]:
+    """Shards by number, with their owners and epochs."""
+    return get(Page[Shard], "/shards")
+
+
+class WorkerVerbs:
+    drain_worker = Verb(drain_worker)
+    get_cluster = Verb(get_cluster)
+    list_servers = Verb(list_servers)
+    list_shards = Verb(list_shards)
+    list_workers = Verb(list_workers)
+    resume_worker = Verb(resume_worker)
