@@ -177,8 +177,9 @@ def _looks(
     position: Callable[[S], object],
 ) -> Flow[S, S]:
     """Look until it is settled: again soon after its position changed, later and later if not."""
-    # Asked, not streamed: the stream of a log waits for output that may still be on its worker
-    # when the run has long ended, and the stream of events carries those of all runs.
+    # Asked, not streamed: no stream tells the states of one run. That of its log makes the worker
+    # send all output and tells the end after it, and that of events has each item of a cart. A
+    # stream is also a connection kept for as long as somebody waits, and programs wait for many.
     deadline, pauses, outage = Deadline(timeout_seconds), Pauses(), Outage()
     found: S | None = None
     while True:
