@@ -123,9 +123,11 @@ if TYPE_CHECKING:
 
 
 def _convert_instant(_: type, tokens: Sequence[Token]) -> str:
+    """The text as it was written: what the server would refuse is refused before it is asked."""
+    from rota.runtime.offline import read_time  # not for those who give no time
+
     text = tokens[0].value
-    if not text[:1].isdigit():
-        raise ValueError(f'"{text}": write an ISO 8601 time, e.g. 2026-06-01T22:00+02:00')
+    read_time(text, "UTC", ahead=True)
     return text
 
 

@@ -141,8 +141,19 @@ class JobStore(Protocol):
         ...
 
     async def ledger(
-        self, job: JobId, since: datetime, until: datetime, limit: int
-    ) -> list[LedgerEntry]: ...
+        self,
+        job: JobId,
+        since: datetime,
+        until: datetime,
+        limit: int,
+        *,
+        newest_first: bool = False,
+    ) -> list[LedgerEntry]:
+        """Answers to due times of since ≤ due ≤ until by their first due time.
+
+        A stretch that reaches into the range from before it belongs to it.
+        """
+        ...
 
 
 class CalendarStore(Protocol):

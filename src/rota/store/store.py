@@ -91,9 +91,16 @@ class SqlStore(JoinedVerbs, CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, Wai
         return await self._driver.read(lambda _: reading.start_delays(job, limit))
 
     async def ledger(
-        self, job: JobId, since: datetime, until: datetime, limit: int
+        self,
+        job: JobId,
+        since: datetime,
+        until: datetime,
+        limit: int,
+        *,
+        newest_first: bool = False,
     ) -> list[port.LedgerEntry]:
-        return await self._driver.read(lambda _: reading.ledger(job, since, until, limit))
+        part = reading.LedgerPart(job, since, until, limit, newest_first=newest_first)
+        return await self._driver.read(lambda _: reading.ledger(part))
 
     # --- calendars
 

@@ -146,8 +146,12 @@ async def test_the_ledger_is_bounded_and_in_order(scene: Scene) -> None:
         await scene.scheduled_run(job_id)
 
     ledger = await scene.store.ledger(job_id, start + MINUTE, start + 5 * MINUTE, 2)
+    newest = await scene.store.ledger(
+        job_id, start + MINUTE, start + 5 * MINUTE, 2, newest_first=True
+    )
 
     assert [entry.first for entry in ledger] == [start + MINUTE, start + 2 * MINUTE]
+    assert [entry.first for entry in newest] == [start + 3 * MINUTE, start + 2 * MINUTE]
 
 
 async def test_a_healthy_store_passes_its_check(scene: Scene) -> None:

@@ -93,7 +93,7 @@ def test_the_same_key_does_nothing_new(rota: Console, server: Server) -> None:
     "words",
     [
         (),
-        ("--from", "yesterday"),
+        ("--from", "soon"),
         ("--from", "2026-01-01T00:00Z", "--only", "some"),
         ("--from", "2026-01-01T00:00Z", "--max-parallel", "0"),
         ("--from", "2026-01-01T00:00Z", "--to", "2025-01-01T00:00Z"),

@@ -15,9 +15,9 @@ from rota.domain.carts.definition import MAX_ITEMS, CartItem, CartTemplate
 from rota.domain.carts.intake import MAX_PROBLEMS
 from rota.domain.errors import Invalid, Problem
 from rota.domain.jobfile import read_cart
+from rota.domain.schedule.expressions import read_absolute
 from rota.operations.carts import each
 from rota.server.gateway.cart_items import items_of, numbered_lines, why_unreadable
-from rota.server.gateway.instants import read_times
 from rota.server.gateway.limits import media_type_in
 from rota.server.gateway.strictness import parse_json
 from rota.server.gateway.wiring import NAME
@@ -161,11 +161,10 @@ def _starts_at(fields: dict[str, Any], problems: list[Problem]) -> datetime | No
         problems.append(Problem("starts_at must be a time with its offset", "starts_at"))
         return None
     try:
-        [instant] = read_times(None, {"starts_at": written})
-    except Invalid as error:
-        problems += error.problems
+        return read_absolute(written)
+    except ValueError as error:
+        problems.append(Problem(str(error), "starts_at"))
         return None
-    return instant
 
 
 def _template(fields: Mapping[str, Any], problems: list[Problem]) -> CartTemplate:

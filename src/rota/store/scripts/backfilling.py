@@ -97,17 +97,17 @@ def _backfilled(job: JobId, first: int, last: int, limit: int = sys.maxsize) -> 
 
 
 def with_backfills(job: JobId, entries: Sequence[LedgerEntry]) -> Script[list[LedgerEntry]]:
-    """Name the runs that made up for entries of a ledger, which are by their first due time."""
+    """Name the runs that made up for entries of a ledger, whatever their order."""
     if not entries:
         return []
-    firsts = [micros(entry.first) for entry in entries]
+    by_time = sorted(entries, key=lambda entry: entry.first)
+    firsts = [micros(entry.first) for entry in by_time]
     latest = max(micros(entry.last) for entry in entries)
-    made_up: dict[int, list[RunId]] = defaultdict(list)
+    made_up: dict[datetime, list[RunId]] = defaultdict(list)  # by the first of an entry
     for row in (yield from _backfilled(job, firsts[0], latest, MAX_DUE_TIMES)):
-        index = bisect_right(firsts, row["due_at"]) - 1
-        if row["due_at"] <= micros(entries[index].last):  # else the schedule never had it
-            made_up[index].append(RunId(row["id"]))
+        entry = by_time[bisect_right(firsts, row["due_at"]) - 1]
+        if row["due_at"] <= micros(entry.last):  # else the schedule never had it
+            made_up[entry.first].append(RunId(row["id"]))
     return [
-        replace(entry, backfilled_by=tuple(made_up[index][:_MOST_NAMED]))
-        for index, entry in enumerate(entries)
+        replace(entry, backfilled_by=tuple(made_up[entry.first][:_MOST_NAMED])) for entry in entries
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -134,11 +135,31 @@ def served_pools() -> Script[frozenset[str]]:
     return frozenset(row["pool"] for row in rows)
 
 
-def ledger(job: JobId, since: datetime, until: datetime, limit: int) -> Script[list[LedgerEntry]]:
-    bounds = {"job": job, "since": micros(since), "until": micros(until), "limit": limit}
-    runs = yield query("select_ledger_runs", **bounds)
+@dataclass(frozen=True, slots=True)
+class LedgerPart:
+    """Which answers to due times of a job are wanted."""
+
+    job: JobId
+    since: datetime
+    until: datetime
+    limit: int
+    newest_first: bool = False
+
+
+def ledger(part: LedgerPart) -> Script[list[LedgerEntry]]:
+    bounds = {
+        "job": part.job,
+        "since": micros(part.since),
+        "until": micros(part.until),
+        "limit": part.limit,
+    }
+    if part.newest_first:
+        runs = yield query("select_newest_ledger_runs", **bounds)
+        stretches = yield query("select_newest_unanswered", **bounds)
+    else:
+        runs = yield query("select_ledger_runs", **bounds)
+        stretches = yield query("select_unanswered", **bounds)
     served = yield from served_pools()
-    stretches = yield query("select_unanswered", **bounds)
     entries = [
         LedgerEntry(
             instant(r["due_at"]),
@@ -156,8 +177,8 @@ def ledger(job: JobId, since: datetime, until: datetime, limit: int) -> Script[l
         )
         for s in stretches
     ]
-    entries = sorted(entries, key=lambda entry: entry.first)[:limit]
-    return (yield from with_backfills(job, entries))
+    entries = sorted(entries, key=lambda entry: entry.first, reverse=part.newest_first)
+    return (yield from with_backfills(part.job, entries[: part.limit]))
 
 
 def runs(wanted: RunQuery) -> Script[list[Run]]:

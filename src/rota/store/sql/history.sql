@@ -114,13 +114,25 @@ FROM (SELECT seq, first_started_at, release_at, backfill FROM run WHERE job_id =
 WHERE first_started_at IS NOT NULL AND backfill IS NULL ORDER BY seq DESC LIMIT :limit;
 
 -- name: select_ledger_runs
--- The runs that a schedule asked for.
+-- The runs that a schedule asked for, by due time.
 SELECT id, due_at, pool, state, cause FROM run
 WHERE job_id = :job AND trigger = 'schedule' AND due_at >= :since AND due_at <= :until
 ORDER BY due_at LIMIT :limit;
 
+-- name: select_newest_ledger_runs
+-- The runs that a schedule asked for, the last due time first.
+SELECT id, due_at, pool, state, cause FROM run
+WHERE job_id = :job AND trigger = 'schedule' AND due_at >= :since AND due_at <= :until
+ORDER BY due_at DESC LIMIT :limit;
+
+-- name: select_newest_unanswered
+-- The stretches of due times without runs, the last first.
+SELECT first, last, count, state, cause FROM unanswered
+WHERE job_id = :job AND last >= :since AND first <= :until
+ORDER BY first DESC LIMIT :limit;
+
 -- name: select_unanswered
--- The stretches of due times without runs.
+-- The stretches of due times without runs, by time.
 SELECT first, last, count, state, cause FROM unanswered
 WHERE job_id = :job AND last >= :since AND first <= :until
 ORDER BY first LIMIT :limit;

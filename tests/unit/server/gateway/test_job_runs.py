@@ -56,7 +56,7 @@ async def test_a_run_for_later_waits(served: Served) -> None:
     [
         {"priority": 10},
         {"at": "2099-01-01T25:00:00"},
-        {"at": "tomorrow"},
+        {"at": "soon"},
         {"input": {}},
         {"inputs": []},
         [],
@@ -160,7 +160,9 @@ async def test_history_is_newest_first_and_in_parts(served: Served) -> None:
     assert second["next_cursor"] is None
 
 
-async def test_the_ledger_answers_for_every_due_time_in_parts(served: Served) -> None:
+async def test_the_ledger_answers_for_every_due_time_in_parts_the_newest_first(
+    served: Served,
+) -> None:
     plan = await served.apply(job(schedule="0 2 * * *"))
     await _hold(served, plan["changes"][0]["job_id"], stretches=5)
 
@@ -170,7 +172,7 @@ async def test_the_ledger_answers_for_every_due_time_in_parts(served: Served) ->
     ).json()
 
     entries = first["items"] + second["items"]
-    assert [entry["count"] for entry in entries] == [1, 2, 3, 4, 5]
+    assert [entry["count"] for entry in entries] == [5, 4, 3, 2, 1]
     assert {(entry["state"], entry["cause"], entry["run"]) for entry in entries} == {
         ("SKIPPED", "paused", None)
     }

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from rota.operations import backfills
 from rota.operations.backfills import BackfillRequest
 from rota.server.gateway.auth import API, Operator
-from rota.server.gateway.instants import read_range, zone_of
+from rota.server.gateway.instants import as_said, looking_back, read_range, zone_of
 from rota.server.gateway.shapes.backfill import BackfillBody, BackfillShape
 from rota.server.gateway.wiring import IdempotencyKey, NamedJob, UsedBackends, api_router
 
@@ -28,8 +28,10 @@ async def backfill_job(
     idempotency_key: IdempotencyKey = "",
 ) -> BackfillShape:
     """Run due times of the past; 200 for a plan, or if the idempotency key was seen before."""
-    since, until = read_range(zone_of(job), body.since, body.until)
-    request = BackfillRequest(since, until, body.only, body.max_parallel, idempotency_key)
+    reading = looking_back(await backends.store.now(), zone_of(job))
+    since, until = read_range(reading, body.since, body.until)
+    said = as_said(body.since, body.until)
+    request = BackfillRequest(since, until, body.only, body.max_parallel, idempotency_key, said)
     if plan:
         response.status_code = 200
         return BackfillShape.of_plan(await backfills.plan(backends, job, request))

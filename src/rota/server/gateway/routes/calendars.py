@@ -14,7 +14,7 @@ from rota.operations.differences import Change
 from rota.ports.records import JobQuery, StoredCalendar
 from rota.server.gateway.auth import Editor
 from rota.server.gateway.etags import IfMatch, quote, unquote
-from rota.server.gateway.instants import FromQuery, read_times
+from rota.server.gateway.instants import FromQuery, looking_ahead, read_times
 from rota.server.gateway.jobfiles import CALENDAR_BODY, SentCalendar
 from rota.server.gateway.paging import Cursor, Limit, decode_cursor, encode_cursor, listing
 from rota.server.gateway.shapes.calendar import (
@@ -102,8 +102,10 @@ async def list_windows(
 ) -> CalendarWindowsShape:
     """The next stretches in which nothing may start, the current one included."""
     blackout = await asyncio.to_thread(compile_calendar, calendar.calendar)
-    [since] = read_times(blackout.zone, {"from": start}, code="malformed")
-    after = since or await backends.store.now()
+    now = await backends.store.now()
+    reading = looking_ahead(now, blackout.zone)
+    [since] = read_times(reading, {"from": start}, code="malformed")
+    after = since or now
     found = await asyncio.to_thread(next_windows, blackout, after, count)
     return CalendarWindowsShape(
         windows=[CalendarWindowShape.model_validate(window) for window in found]

@@ -23,6 +23,7 @@ from rota.server.gateway.cart_lists import cart_cursor, cart_query, item_cursor,
 from rota.server.gateway.cart_schema import CART_BODY
 from rota.server.gateway.etags import quote
 from rota.server.gateway.filters import parse_cart_filter
+from rota.server.gateway.instants import looking_back
 from rota.server.gateway.paging import (
     MAX_LIMIT,
     Cursor,
@@ -119,7 +120,7 @@ async def list_carts(
     """Carts, newest first. `where` and the single terms must all hold."""
     given = {"state": state, "name": name, "active": active}
     terms = [(key, value) for key, value in given.items() if value is not None]
-    wanted = parse_cart_filter(where, terms, await backends.store.now())
+    wanted = parse_cart_filter(where, terms, looking_back(await backends.store.now(), None))
     if wanted.states is not None and not wanted.states:
         return Listing(items=[])
     found = await backends.store.carts(cart_query(project, wanted, cursor, limit))

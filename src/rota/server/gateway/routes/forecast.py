@@ -9,7 +9,14 @@ from fastapi import Query
 from rota.domain.quantities import parse_duration
 from rota.domain.resources import SLOTS
 from rota.operations.forecasts import Question, look_ahead
-from rota.server.gateway.instants import FromQuery, ToQuery, read_times, zone_named
+from rota.server.gateway.instants import (
+    FromQuery,
+    ToQuery,
+    ZoneQuery,
+    looking_ahead,
+    read_times,
+    zone_given,
+)
 from rota.server.gateway.shapes.forecast import ForecastShape
 from rota.server.gateway.shapes.models import Duration
 from rota.server.gateway.wiring import NAME, Project, UsedBackends, api_router
@@ -35,11 +42,13 @@ async def show_forecast(
     measure: Measure = SLOTS,
     buckets: Annotated[int, Query(ge=1, le=1_000, description="pieces of the load")] = 288,
     job: Job = None,
+    timezone: ZoneQuery = "UTC",
 ) -> ForecastShape:
     """When runs of a project will start, what they will wait for, and what runs out.
 
     At most seven days ahead. It only reads, and holds up nothing.
     """
-    begin, until = read_times(zone_named("UTC"), {"from": start, "to": end})
+    reading = looking_ahead(await backends.store.now(), zone_given(timezone))
+    begin, until = read_times(reading, {"from": start, "to": end})
     question = Question(project, begin, until, parse_duration(length), measure, buckets, job)
     return ForecastShape.of(await look_ahead(backends, question))

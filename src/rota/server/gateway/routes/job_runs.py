@@ -11,14 +11,22 @@ from starlette.responses import Response
 
 from rota.domain.errors import Invalid, Problem
 from rota.domain.ids import instant, micros
-from rota.domain.job import Job
+from rota.domain.schedule.expressions import Reading
 from rota.domain.schedule.sources import LAST_MICROS
 from rota.operations import runs
 from rota.operations.submissions import trigger_batch
 from rota.operations.why import see_run, see_runs
 from rota.ports.records import RunQuery
 from rota.server.gateway.auth import API, Operator
-from rota.server.gateway.instants import FromQuery, ToQuery, read_times, zone_of
+from rota.server.gateway.instants import (
+    FromQuery,
+    ToQuery,
+    as_said,
+    looking_ahead,
+    looking_back,
+    read_times,
+    zone_of,
+)
 from rota.server.gateway.paging import (
     MAX_INTEGER,
     Cursor,
@@ -35,7 +43,6 @@ from rota.server.gateway.wiring import IdempotencyKey, NamedJob, UsedBackends, a
 router = api_router("jobs")
 _EVER = instant(0)
 _THE_END = instant(LAST_MICROS)
-_OVERLAP = 1  # stretches that reach into a part of the ledger from before it
 
 
 @router.get("/jobs/{job}/runs")
@@ -64,8 +71,10 @@ async def trigger_run(
 ) -> RunShape:
     """Make a run of a job, now or at a time; 200 if the idempotency key was seen before."""
     body = body or TriggerBody()
-    [at] = read_times(zone_of(job), {"at": body.at})
-    options = runs.TriggerOptions(body.inputs, at, body.priority, idempotency_key)
+    reading = looking_ahead(await backends.store.now(), zone_of(job))
+    [at] = read_times(reading, {"at": body.at})
+    said = as_said(body.at)
+    options = runs.TriggerOptions(body.inputs, at, body.priority, idempotency_key, said)
     run, is_repeat = await runs.trigger(backends, job, options, actor=actor.name)
     response.headers["Location"] = f"{API}/runs/{run.id}"
     if is_repeat:
@@ -100,10 +109,10 @@ class _Range:
     since: Annotated[str | None, Query(max_length=100, description="the same as `from`")] = None
     until: Annotated[str | None, Query(max_length=100, description="the same as `to`")] = None
 
-    def bounds(self, job: Job) -> tuple[datetime, datetime]:
+    def bounds(self, reading: Reading) -> tuple[datetime, datetime]:
         """By default all that has its answer, also of what is still to come."""
         written = {"from": self.start or self.since, "to": self.end or self.until}
-        start, end = read_times(zone_of(job), written, code="malformed")
+        start, end = read_times(reading, written, code="malformed")
         if start and end and start > end:
             problem = Problem("from lies after to", "from")
             raise Invalid("the range is empty", [problem], code="empty_range")
@@ -118,20 +127,14 @@ async def list_ledger(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Listing[LedgerShape]:
-    """What became of each due time of a job, by time."""
-    start, end = wanted.bounds(job)
-    if cursor:
-        start = instant(decode_cursor("ledger", cursor, 0))
-    found = await backends.store.ledger(job.id, start, end, limit + 1 + _OVERLAP)
-    if cursor:
-        found = [entry for entry in found if entry.first >= start]
+    """What became of each due time of a job, the newest first."""
+    start, end = wanted.bounds(looking_back(await backends.store.now(), zone_of(job)))
+    before = min(decode_cursor("ledger", cursor, LAST_MICROS + 1), LAST_MICROS + 1)
+    end = min(end, instant(before - 1))
+    found = await backends.store.ledger(job.id, start, end, limit + 1, newest_first=True)
     return listing(
         found,
         limit,
         LedgerShape.model_validate,
-        lambda entry: encode_cursor("ledger", _after(entry.first)),
+        lambda entry: encode_cursor("ledger", micros(entry.first)),
     )
-
-
-def _after(first: datetime) -> int:
-    return max(0, micros(first) + 1)

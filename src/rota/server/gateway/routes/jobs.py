@@ -16,7 +16,7 @@ from rota.operations.status import lateness
 from rota.ports.records import JobQuery
 from rota.server.gateway.auth import Editor, Operator
 from rota.server.gateway.etags import IfMatch, quote, require_match, unquote
-from rota.server.gateway.instants import read_pause
+from rota.server.gateway.instants import looking_ahead, read_times, zone_of
 from rota.server.gateway.jobfiles import APPLY_BODY, JOB_FILE_BODY, FileToApply, SentJobFile
 from rota.server.gateway.paging import Cursor, Limit, decode_cursor, encode_cursor, listing
 from rota.server.gateway.shapes.job import (
@@ -118,8 +118,9 @@ async def pause_job(
 ) -> MovedJobShape:
     """Nothing of the job starts until it is resumed, or until a time; due times are SKIPPED."""
     now = await backends.store.now()
-    until = None if body is None else read_pause(job, body.until, now)
-    if body is not None and body.length is not None:
+    body = body or PauseBody()
+    [until] = read_times(looking_ahead(now, zone_of(job)), {"until": body.until})
+    if body.length is not None:
         until = now + parse_duration(body.length)
     moved = await pauses.pause(backends, job, actor=actor.name, until=until)
     return await _moved(backends, moved)

@@ -15,6 +15,7 @@ from rota.operations.why import see_run, see_runs, why
 from rota.ports.records import RunQuery
 from rota.server.gateway.auth import API, Operator
 from rota.server.gateway.filters import RunFilter, parse_filter
+from rota.server.gateway.instants import ZoneQuery, looking_back, zone_given
 from rota.server.gateway.paging import (
     MAX_INTEGER,
     Cursor,
@@ -53,6 +54,7 @@ async def list_runs(
     since: _Term = None,
     until: _Term = None,
     active: _Term = None,
+    timezone: ZoneQuery = "UTC",
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Listing[RunShape]:
@@ -68,7 +70,8 @@ async def list_runs(
         "active": active,
     }
     terms = [(key, value) for key, value in given.items() if value is not None]
-    wanted = parse_filter(where, terms, await backends.store.now())
+    reading = looking_back(await backends.store.now(), zone_given(timezone))
+    wanted = parse_filter(where, terms, reading)
     before = decode_cursor("runs", cursor, MAX_INTEGER)
     if wanted.states is not None and not wanted.states:
         return Listing(items=[])

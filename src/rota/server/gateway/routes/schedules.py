@@ -11,7 +11,7 @@ from fastapi import Depends, Query
 from rota.domain.schedule import explain
 from rota.domain.schedule.explanation import MOST_EXPLAINED
 from rota.domain.spec import Dst, Fold, Gap, Schedule
-from rota.server.gateway.instants import FromQuery, read_times, zone_named
+from rota.server.gateway.instants import FromQuery, looking_ahead, read_times, zone_named
 from rota.server.gateway.shapes.preview import PreviewShape
 from rota.server.gateway.wiring import NAME, Project, UsedBackends, api_router
 
@@ -40,14 +40,15 @@ async def preview_schedule(
     count: Annotated[int, Query(ge=1, le=MOST_EXPLAINED)] = 5,
 ) -> PreviewShape:
     """A schedule in words, and its next due times."""
-    zone = zone_named(setting.timezone)
-    [after] = read_times(zone, {"from": start}, code="malformed")
+    now = await backends.store.now()
+    reading = looking_ahead(now, zone_named(setting.timezone))
+    [after] = read_times(reading, {"from": start}, code="malformed")
     schedule = Schedule(tuple(expression), setting.timezone, Dst(setting.gap, setting.fold))
     explained = await asyncio.to_thread(
         explain,
         schedule,
         key="" if setting.job is None else f"{project}/{setting.job}",
-        after=after or await backends.store.now(),
+        after=after or now,
         count=count,
     )
     return PreviewShape.of(explained)

@@ -29,6 +29,7 @@ from rota.server.gateway.cart_cells import LEGEND, cells_in_letters
 from rota.server.gateway.cart_lists import cart_cursor, cart_query, item_cursor, item_query
 from rota.server.gateway.etags import require_match
 from rota.server.gateway.filters import parse_cart_filter
+from rota.server.gateway.instants import looking_back
 from rota.server.gateway.rpc import cart_requests, requests
 from rota.server.gateway.rpc.calls import needs
 from rota.server.gateway.rpc.cart_messages import (
@@ -81,7 +82,7 @@ class CartsService(CartsServicer):
         size = requests.size_of(request.page_size, "page_size")
         project = requests.project_of(request.project)
         store = self._backends.store
-        wanted = parse_cart_filter(request.where, (), await store.now())
+        wanted = parse_cart_filter(request.where, (), looking_back(await store.now(), None))
         if wanted.states is not None and not wanted.states:
             return pb.ListCartsResponse()
         query = cart_query(project, wanted, request.page_token or None, size)
