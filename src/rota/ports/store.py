@@ -441,6 +441,13 @@ class Store(
         """Events past a position, in order, none skipped; `ids` keeps those that name one."""
         ...
 
+    async def names(self, ids: Sequence[str]) -> dict[str, str]:
+        """How people call what ids of runs, jobs, carts and sessions stand for.
+
+        A run has the name of its job, a session that of its worker. Unknown ids are left out.
+        """
+        ...
+
     async def counts(self) -> Counts: ...
 
     async def check(self) -> None:

@@ -357,6 +357,9 @@ class SqlStore(JoinedVerbs, CartVerbs, ForecastVerbs, LimitVerbs, LineVerbs, Wai
     async def events(self, after: int, limit: int, *, ids: Sequence[str] = ()) -> list[port.Event]:
         return await self._driver.read(lambda _: reading.events(after, limit, ids))
 
+    async def names(self, ids: Sequence[str]) -> dict[str, str]:
+        return await self._driver.read(lambda _: reading.names(ids))
+
     async def counts(self) -> port.Counts:
         return await self._driver.read(lambda _: reading.counts())
 

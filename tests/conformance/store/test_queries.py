@@ -158,3 +158,14 @@ async def test_a_healthy_store_passes_its_check(scene: Scene) -> None:
     await scene.store.check()
 
     assert await scene.store.now() == scene.clock.instant
+
+
+async def test_ids_have_the_names_that_people_use(scene: Scene) -> None:
+    job_id = await scene.job("nightly")
+    [run] = await scene.trigger(job_id)
+    session = await scene.worker("ada")
+
+    names = await scene.store.names([job_id, run, session, "r_nothing"])
+
+    assert names == {job_id: "nightly", run: "nightly", session: "ada"}
+    assert await scene.store.names([]) == {}

@@ -312,6 +312,11 @@ def events(after: int, limit: int, ids: Sequence[str]) -> Script[list[Event]]:
     return [event_from(row) for row in rows]
 
 
+def names(ids: Sequence[str]) -> Script[dict[str, str]]:
+    rows = yield query("select_names", ids=ids)
+    return {row["id"]: row["name"] for row in rows}
+
+
 def start_delays(job: JobId, limit: int) -> Script[list[float]]:
     rows = yield query("latest_delays", job=job, limit=limit, looked_at=limit * _LOOKED_AT)
     return [row["delay"] / 1e6 for row in rows]

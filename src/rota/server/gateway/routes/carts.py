@@ -196,9 +196,10 @@ async def list_cart_events(
     """What happened to a cart, in order; `GET /events/stream?cart=` has it live."""
     after = decode_cursor("events", cursor, 0)
     found = await backends.store.events(after, limit + 1, ids=[cart.id])
+    names: dict[str, str] = {cart.id: cart.name}
     return listing(
         found,
         limit,
-        lambda event: EventShape.of(event, settings.base_url, only=cart.id),
+        lambda event: EventShape.of(event, settings.base_url, names, only=cart.id),
         lambda event: encode_cursor("events", event.seq),
     )

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from rota.domain.errors import Invalid
+from rota.operations.backends import Backends
 from rota.operations.following import follow_events
 from rota.ports.records import Event
 from rota.server.gateway.paging import (
@@ -21,7 +22,7 @@ from rota.server.gateway.paging import (
     encode_cursor,
     listing,
 )
-from rota.server.gateway.shapes.event import EventShape
+from rota.server.gateway.shapes.event import EventShape, named_in
 from rota.server.gateway.shapes.models import Listing
 from rota.server.gateway.sse import (
     KEEP_ALIVE,
@@ -52,10 +53,11 @@ async def list_events(
         after = max(after, (await backends.store.counts()).last_event - tail)
     position = decode_cursor("events", cursor, after)
     found = await backends.store.events(position, limit + 1, ids=[cart] if cart else ())
+    names = await backends.store.names(named_in(found))
     return listing(
         found,
         limit,
-        lambda event: EventShape.of(event, settings.base_url),
+        lambda event: EventShape.of(event, settings.base_url, names),
         lambda event: encode_cursor("events", event.seq),
     )
 
@@ -74,7 +76,7 @@ async def stream_events(
     """Events as they happen."""
     if last_event_id:
         after = _position(last_event_id)
-    frames = _frames(follow_events(backends, after), settings.base_url, cart)
+    frames = _frames(backends, follow_events(backends, after), settings.base_url, cart)
     return EventStream(while_allowed(frames, still_allowed(request)))
 
 
@@ -85,11 +87,15 @@ def _position(event_id: str) -> int:
 
 
 async def _frames(
-    batches: AsyncGenerator[list[Event], None], source: str, cart: str | None
+    backends: Backends,
+    batches: AsyncGenerator[list[Event], None],
+    source: str,
+    cart: str | None,
 ) -> AsyncGenerator[bytes, None]:
     async with aclosing(batches):
         async for events in batches:
             wanted = [event for event in events if cart is None or cart in event.ids]
-            shapes = [EventShape.of(event, source) for event in wanted]
+            names = await backends.store.names(named_in(wanted)) if wanted else {}
+            shapes = [EventShape.of(event, source, names) for event in wanted]
             frames = [frame(each.model_dump_json(), event_id=each.id) for each in shapes]
             yield b"".join(frames) or KEEP_ALIVE

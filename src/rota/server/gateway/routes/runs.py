@@ -122,10 +122,11 @@ async def list_run_events(
     """What happened to a run, in order."""
     after = decode_cursor("events", cursor, 0)
     found = await backends.store.events(after, limit + 1, ids=[run.id])
+    names: dict[str, str] = {run.id: run.job}
     return listing(
         found,
         limit,
-        lambda event: EventShape.of(event, settings.base_url, only=run.id),
+        lambda event: EventShape.of(event, settings.base_url, names, only=run.id),
         lambda event: encode_cursor("events", event.seq),
     )
 
