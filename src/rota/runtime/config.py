@@ -31,6 +31,7 @@ _TOLD_BY_ROTA = frozenset(
         *("OUTPUT", "PROGRESS", "GUARD_KEY", "GUARDIAN_FD", "GUARDIAN_KILL_FD"),
     )
 )
+_OF_COMMANDS = frozenset({f"{_PREFIX}TZ"})  # how commands print: nothing that runs depends on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,8 @@ def _environment_layer(
 
 def _unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
     settings = [_variable(name) for name in MEANINGS]
-    known = {*settings, *(variable + _FROM_FILE for variable in settings), *_TOLD_BY_ROTA}
+    known = {*settings, *(variable + _FROM_FILE for variable in settings)}
+    known |= _TOLD_BY_ROTA | _OF_COMMANDS
     names = {variable.removeprefix(_PREFIX) for variable in known}
     return [
         Problem(
