@@ -12,6 +12,7 @@ from starlette.responses import StreamingResponse
 
 from rota.domain.errors import Invalid
 from rota.operations.backends import Backends
+from rota.operations.carts import find_cart
 from rota.operations.following import follow_events
 from rota.ports.records import Event
 from rota.server.gateway.paging import (
@@ -32,15 +33,21 @@ from rota.server.gateway.sse import (
     still_allowed,
     while_allowed,
 )
-from rota.server.gateway.wiring import NAME, Settings, UsedBackends, api_router
+from rota.server.gateway.wiring import NAME, Project, Settings, UsedBackends, api_router
 
 router = api_router("events")
-_OfCart = Annotated[str | None, Query(pattern=NAME, description="only those of this cart, by id")]
+_OfCart = Annotated[
+    str | None,
+    Query(
+        pattern=NAME, description="only those of this cart: id, a beginning only it has, or name"
+    ),
+]
 
 
 @router.get("/events")
 async def list_events(
     backends: UsedBackends,
+    project: Project,
     settings: Settings,
     after: Annotated[int, Query(ge=0, le=MAX_INTEGER, description="id of an event")] = 0,
     tail: Annotated[int, Query(ge=0, le=1_000, description="begin so many before the end")] = 0,
@@ -52,7 +59,8 @@ async def list_events(
     if tail:
         after = max(after, (await backends.store.counts()).last_event - tail)
     position = decode_cursor("events", cursor, after)
-    found = await backends.store.events(position, limit + 1, ids=[cart] if cart else ())
+    ids = [(await find_cart(backends, cart, project=project)).id] if cart else ()
+    found = await backends.store.events(position, limit + 1, ids=ids)
     names = await backends.store.names(named_in(found))
     return listing(
         found,
@@ -66,6 +74,7 @@ async def list_events(
 async def stream_events(
     request: Request,
     backends: UsedBackends,
+    project: Project,
     settings: Settings,
     after: Annotated[
         int | None, Query(ge=0, le=MAX_INTEGER, description="id of an event; else what is to come")
@@ -76,6 +85,8 @@ async def stream_events(
     """Events as they happen."""
     if last_event_id:
         after = _position(last_event_id)
+    if cart is not None:
+        cart = (await find_cart(backends, cart, project=project)).id
     frames = _frames(backends, follow_events(backends, after), settings.base_url, cart)
     return EventStream(while_allowed(frames, still_allowed(request)))
 
