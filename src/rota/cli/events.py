@@ -63,6 +63,7 @@ def _actor(event: Event) -> str:
     return str(event.data.get("actor") or "")
 
 
+_TOLD_LIVE = (_kind, _name, _about, _actor)
 EVENTS: ListView[Event] = ListView(
     columns=(
         Column("ID", lambda event: event.id, is_whole=True),
@@ -102,7 +103,7 @@ def _print_live(remote: Remote, events: Iterable[Event]) -> None:
     terminal = remote.terminal()
     for event in events:
         if remote.format in (Format.TABLE, Format.WIDE):
-            cells = (event.id, _time(event), _kind(event), _name(event), _about(event))
+            cells = (event.id, _time(event), *(part(event) for part in _TOLD_LIVE))
             terminal.show(inert("  ".join(cells).rstrip()))
         elif remote.format is Format.NAME:
             terminal.show(inert(event.id))

@@ -74,8 +74,12 @@ JOBS: ListView[Job] = ListView(
 
 def span(first: datetime, last: datetime) -> str:
     """A stretch of due times, or the only one."""
-    begin = times.absolute(first)
-    return begin if first == last else f"{begin} … {times.absolute(last)}"
+    if first == last:
+        return times.absolute(first)
+    begin, end = times.here(first), times.here(last)
+    if (begin.date(), begin.tzname()) == (end.date(), end.tzname()):  # one date and zone will do
+        return f"{begin:%Y-%m-%d %H:%M:%S} … {times.stamp(last, first)}"
+    return f"{times.absolute(first)} … {times.absolute(last)}"
 
 
 def _cause(entry: LedgerEntry) -> str:

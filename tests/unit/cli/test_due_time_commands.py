@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from rota.cli.job_views import span
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
 
@@ -60,6 +61,20 @@ def test_job_page_of_a_reader_on_the_jobs_clocks_has_one_zone(
     assert f"{due:%H:%M:%S} CE" in page
     assert "its clocks" not in page
     assert "time zone  " not in page
+
+
+@pytest.mark.parametrize(
+    ("hours", "text"),
+    [
+        (0, "2026-03-01 12:00:00 UTC"),
+        (5, "2026-03-01 12:00:00 … 17:00:00 UTC"),
+        (24, "2026-03-01 12:00:00 UTC … 2026-03-02 12:00:00 UTC"),
+    ],
+)
+def test_stretch_of_due_times_tells_its_day_once(hours: int, text: str) -> None:
+    first = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+    assert span(first, first + timedelta(hours=hours)) == text
 
 
 def test_ledger_shows_the_newest_due_times_first(rota: Console, server: Server) -> None:
