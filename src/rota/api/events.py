@@ -18,4 +18,4 @@ class Event(Answer, frozen=True, kw_only=True):
     time: Instant = UNSENT
     datacontenttype: Literal["application/json"] = "application/json"
     subject: str | None = None  # what it is about; None: several things
-    data: Mapping[str, Any] = {}  # ids, actor, and what else was recorded
+    data: Mapping[str, Any] = {}  # ids, names of some of them, actor, and what else was recorded

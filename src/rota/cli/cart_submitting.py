@@ -19,7 +19,7 @@ from rota.cli.cart_watching import watch
 from rota.cli.exits import CommandFailed, Exit, Rehearsed
 from rota.cli.failures import FileRefused, counted
 from rota.cli.files import NamedText, nearest_file, read_text
-from rota.cli.options import Destroying, Duration, Format, Instant, Remote
+from rota.cli.options import Destroying, Duration, Format, Instant, Remote, absolute
 from rota.cli.printing import print_one
 from rota.cli.terminal import MANY, Terminal, inert
 from rota.sdk import errors
@@ -43,7 +43,8 @@ class Wanted:
     cart: str  # a name, or the path of a file
     choice: str | None = None  # of several carts of a file
     inputs: Mapping[str, str] = field(default_factory=dict)  # for every item
-    at: str | None = None
+    at: str | None = None  # as it was written
+    starts_at: str | None = None  # the same with its offset
     key: str | None = None
 
     @property
@@ -64,11 +65,15 @@ class AppliedCart:
     def plan(self, client: Client) -> Answered[CartPlan]:
         wanted = self.wanted
         with _at_named(wanted):
-            return ask(client, Client.plan_template(wanted.cart, wanted.inputs, at=wanted.at))
+            return ask(
+                client, Client.plan_template(wanted.cart, wanted.inputs, at=wanted.starts_at)
+            )
 
     def submit(self, client: Client) -> Answered[Cart]:
         wanted = self.wanted
-        call = Client.submit_template(wanted.cart, wanted.inputs, at=wanted.at, key=wanted.key)
+        call = Client.submit_template(
+            wanted.cart, wanted.inputs, at=wanted.starts_at, key=wanted.key
+        )
         with _at_named(wanted):
             return ask(client, call)
 
@@ -88,11 +93,13 @@ class CartInFile:
     note: str  # what its reader may not expect; "": nothing
 
     def plan(self, client: Client) -> Answered[CartPlan]:
-        call = Client.plan_cart(self.document, self.items, at=self.wanted.at)
+        call = Client.plan_cart(self.document, self.items, at=self.wanted.starts_at)
         return self._ask(client, call)
 
     def submit(self, client: Client) -> Answered[Cart]:
-        call = Client.submit_cart(self.document, self.items, at=self.wanted.at, key=self.wanted.key)
+        call = Client.submit_cart(
+            self.document, self.items, at=self.wanted.starts_at, key=self.wanted.key
+        )
         return self._ask(client, call)
 
     def _ask(self, client: Client, call: Call[T]) -> Answered[T]:
@@ -234,11 +241,17 @@ class Choices:
     cart: Annotated[
         str | None, Parameter(metavar="NAME", help="Which of several carts in the file.")
     ] = None
-    at: Annotated[Instant | None, Parameter(help="Start not now but at this time.")] = None
+    at: Annotated[
+        Instant | None,
+        Parameter(
+            help="Start not now but at this time (30m, tomorrow 02:00), in the zone of --tz."
+        ),
+    ] = None
 
     def wanted(self, cart: str, key: str | None = None) -> Wanted:
         inputs = dict(_pair(text) for text in self.set)
-        return Wanted(cart, self.cart, inputs, self.at, key)
+        starts_at = self.at and absolute(self.at)
+        return Wanted(cart, self.cart, inputs, self.at, starts_at, key)
 
 
 @Parameter(name="*")

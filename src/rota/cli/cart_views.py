@@ -44,12 +44,16 @@ def _reason(cart: Cart) -> str:
 
 CARTS: ListView[Cart] = ListView(
     columns=(
-        Column("CART", lambda cart: cart.id, is_whole=True),
+        Column("CART", lambda cart: cart.id, is_id=True),
         Column("NAME", lambda cart: cart.name),
         Column("STATE", lambda cart: cart.state.lower(), is_state=True),
         Column("ENDED", lambda cart: f"{cart.done:,} of {cart.items:,}"),
         Column("FAILED", lambda cart: f"{cart.failed:,}"),
-        Column("STARTED", lambda cart: times.moment(cart.started_at, times.now())),
+        Column(
+            "STARTED",
+            lambda cart: times.moment(cart.started_at, times.now()),
+            narrower=[lambda cart: times.distance(cart.started_at, times.now())],
+        ),
         Column("DETAIL", _detail),
         Column("BY", lambda cart: cart.created_by, only_wide=True),
         Column("JOB", lambda cart: cart.job or _NOTHING, only_wide=True),
@@ -66,7 +70,7 @@ ITEMS: ListView[CartItem] = ListView(
         Column("ITEM", lambda item: item.key, is_whole=True),
         Column("WAVE", lambda item: str(item.wave)),
         Column("STATE", lambda item: _state_of_item(item), is_state=True),
-        Column("RUN", lambda item: item.run or _NOTHING, is_whole=True),
+        Column("RUN", lambda item: item.run or _NOTHING, is_id=True),
         Column("DETAIL", lambda item: item.message or item.cause or _NOTHING),
         Column("JOB", lambda item: f"{item.job} (version {item.job_version})", only_wide=True),
         Column("RUNS", lambda item: str(item.runs), only_wide=True),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TextIO
 
 from rota.api.carts import CartDetail
@@ -13,12 +12,18 @@ from rota.cli.cart_views import actions, standing, verdict
 from rota.cli.exits import Exit
 from rota.cli.options import Display, Format
 from rota.cli.printing import print_data
-from rota.cli.terminal import Terminal, inert, width_of
+from rota.cli.terminal import (
+    CLEAR_REST,
+    TO_LINE_START,
+    Terminal,
+    bar,
+    can_be_drawn_over,
+    inert,
+    width_of,
+)
 from rota.sdk.client import Client
 
-_BAR = 20  # cells
 _STEPS = 20  # lines at most that progress alone is worth where nothing can be drawn over
-_TO_LINE_START, _CLEAR_REST = "\r", "\x1b[K"
 
 
 class ProgressDisplay:
@@ -27,7 +32,7 @@ class ProgressDisplay:
     def __init__(self, terminal: Terminal, stream: TextIO) -> None:
         self._terminal = terminal
         self._stream = stream
-        self._is_live = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._is_live = can_be_drawn_over(stream)
         self._shown = ""
         self._told: tuple[object, ...] = ()
 
@@ -55,7 +60,7 @@ class ProgressDisplay:
         text = self._terminal.plain(line)
         while self._terminal.width and width_of(text) >= self._terminal.width:
             text = text[:-1]
-        self._stream.write(f"{_TO_LINE_START}{text}{_CLEAR_REST}")
+        self._stream.write(f"{TO_LINE_START}{text}{CLEAR_REST}")
         self._stream.flush()
 
     def _is_worth_a_line(self, cart: CartDetail) -> bool:
@@ -69,10 +74,9 @@ class ProgressDisplay:
 
 def progress_line(cart: CartDetail, present: datetime) -> str:
     """`group 4/13  ██░░…  106/1,000  ✔ 103  ✖ 3  ▶ 20  ETA 03:52 UTC`."""
-    filled = cart.done * _BAR // max(cart.items, 1)
     parts = [
         f"group {cart.place.replace(' of ', '/')}" if cart.place else "",
-        "█" * filled + "░" * (_BAR - filled),
+        bar(cart.done / max(cart.items, 1)),
         f"{cart.done:,}/{cart.items:,}",
         f"✔ {cart.completed:,}",
         f"✖ {cart.failed:,}",
@@ -87,9 +91,9 @@ def _ahead(cart: CartDetail, present: datetime) -> str:
         return inert(standing(cart))
     if cart.eta is None:
         return ""
-    eta = cart.eta.astimezone(UTC)
-    is_today = eta.date() == present.astimezone(UTC).date()
-    return f"ETA {eta:%H:%M} UTC" if is_today else f"ETA {eta:%Y-%m-%d %H:%M} UTC"
+    eta, zone = times.here(cart.eta), times.zone_mark(cart.eta)
+    is_today = eta.date() == times.here(present).date()
+    return f"ETA {eta:%H:%M} {zone}" if is_today else f"ETA {eta:%Y-%m-%d %H:%M} {zone}"
 
 
 def _waves(cart: CartDetail) -> int:

@@ -44,7 +44,7 @@ class Setting:
     tz: Annotated[str, Parameter(help="Time zone, such as Europe/Berlin.")] = "UTC"
     from_: Annotated[
         str | None,
-        Parameter(name="--from", help="Times after this one, ISO 8601. Default: now."),
+        Parameter(name="--from", help="Times after this one (tomorrow, 2026-11-18). Default: now."),
     ] = None
     gap: Annotated[
         Literal["run_after", "skip"], Parameter(help="A time that clocks going forward leave out.")

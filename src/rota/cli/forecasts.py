@@ -73,7 +73,7 @@ def write_forecast(terminal: Terminal, ahead: Forecast, present: datetime, limit
         terminal.tell(note)
 
 
-def write_quiet(terminal: Terminal, ahead: Forecast) -> None:
+def write_quiet(terminal: Terminal, ahead: Forecast, present: datetime) -> None:
     """Where one more job would find the most room."""
     quiet = ahead.load.quiet
     if not quiet.minutes:
@@ -82,12 +82,17 @@ def write_quiet(terminal: Terminal, ahead: Forecast) -> None:
     minutes = " ".join(f":{minute:02}" for minute in quiet.minutes)
     terminal.write(f"quiet minutes of the hour: {minutes}")
     if quiet.times:
-        terminal.write(f"quiet times of the day (UTC): {' '.join(quiet.times)}")
+        day = " ".join(sorted(_of_day(text, present) for text in quiet.times))
+        terminal.write(f"quiet times of the day ({times.zone_mark(present)}): {day}")
+
+
+def _heading(present: datetime) -> str:
+    return f"START ({times.zone_mark(present)})"
 
 
 def _jobs(present: datetime, slow: Collection[str]) -> tuple[Column[JobForecast], ...]:
     return (
-        Column("START", lambda job: _start(job.first_start_at, present)),
+        Column(_heading(present), lambda job: _start(job.first_start_at, present)),
         Column("JOB", lambda job: f"{job.job} ×{job.starts:,}" if job.starts > 1 else job.job),
         Column("TAKES", _takes),
         Column("WAITS", _job_waits),
@@ -97,22 +102,22 @@ def _jobs(present: datetime, slow: Collection[str]) -> tuple[Column[JobForecast]
 
 def _starts(present: datetime) -> tuple[Column[ForecastStart], ...]:
     return (
-        Column("START", lambda run: _start(run.start_at, present)),
-        Column("DUE", lambda run: _clock(run.due_at, present)),
-        Column("RUN", lambda run: run.run or "–", is_whole=True),
+        Column(_heading(present), lambda run: _start(run.start_at, present)),
+        Column("DUE", lambda run: times.clock(run.due_at, present)),
+        Column("RUN", lambda run: run.run or "–", is_id=True),
         Column("WAITS", _start_waits),
         Column("NOTE", lambda run: run.remark),
     )
 
 
 def _start(at: datetime | None, present: datetime) -> str:
-    return "later" if at is None else _clock(at, present)
+    return "later" if at is None else times.clock(at, present)
 
 
-def _clock(at: datetime, present: datetime) -> str:
-    """UTC; with the day where that is not today."""
-    is_today = at.date() == present.astimezone(at.tzinfo).date()
-    return f"{at:%H:%M:%S}" if is_today else f"{at:%a %H:%M:%S}"
+def _of_day(text: str, present: datetime) -> str:
+    """A time of the day in UTC, such as `02:30`, on the reader's clocks."""
+    hour, minute = map(int, text.split(":"))
+    return f"{times.here(present.replace(hour=hour, minute=minute)):%H:%M}"
 
 
 def _takes(job: JobForecast) -> str:
@@ -159,13 +164,13 @@ def _what(waits_for: str) -> str:
 
 
 def _peak(load: Load, present: datetime) -> str:
-    at = _clock(load.peak.at, present)
+    at = times.clock(load.peak.at, present)
     return f"peak {load.peak.amount:g} of {load.capacity:g} {inert(load.measure)} at {at}"
 
 
 def _saturation(found: Saturation, present: datetime) -> str:
     runs = "1 run waits" if found.waiting == 1 else f"{found.waiting:,} runs wait"
-    span = f"{_clock(found.begins_at, present)}–{_clock(found.ends_at, present)}"
+    span = f"{times.clock(found.begins_at, present)}–{times.clock(found.ends_at, present)}"
     names = ", ".join(found.jobs)
     return f"! {span}  {runs}{_how_long(found)} for {_what(found.what)}: {names}"
 
@@ -179,7 +184,7 @@ def _how_long(found: Saturation) -> str:
 
 def _slow(run: SlowRun, present: datetime) -> str:
     so_far = times.length((present - run.started_at).total_seconds())
-    usual, end = times.length(run.expected.usual_seconds), _clock(run.ends_at, present)
+    usual, end = times.length(run.expected.usual_seconds), times.clock(run.ends_at, present)
     return f"! {run.job} is {_LONG}: {so_far} so far, not ~{usual}; taken to end at {end}"
 
 
@@ -238,7 +243,7 @@ def forecast(
         found,
         name=lambda ahead: "\n".join(entry.job for entry in ahead.jobs),
         page=lambda terminal, ahead: (
-            write_quiet(terminal, ahead)
+            write_quiet(terminal, ahead, times.now())
             if quiet
             else write_forecast(terminal, ahead, times.now(), limit)
         ),

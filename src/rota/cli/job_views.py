@@ -53,7 +53,14 @@ JOBS: ListView[Job] = ListView(
         Column("NAME", lambda job: job.name, is_whole=True),
         Column("STATUS", lambda job: job.status),
         Column("SCHEDULE", _words),
-        Column("NEXT", _next),
+        Column(
+            "NEXT",
+            _next,
+            narrower=[
+                lambda job: times.moment(job.next_at, times.now()),
+                lambda job: times.distance(job.next_at, times.now()),
+            ],
+        ),
         Column("LAST", _last),
         Column("ID", lambda job: job.id, is_whole=True, only_wide=True),
         Column("VERSION", lambda job: str(job.version), only_wide=True),
@@ -67,8 +74,12 @@ JOBS: ListView[Job] = ListView(
 
 def span(first: datetime, last: datetime) -> str:
     """A stretch of due times, or the only one."""
-    begin = times.absolute(first)
-    return begin if first == last else f"{begin} … {times.absolute(last)}"
+    if first == last:
+        return times.absolute(first)
+    begin, end = times.here(first), times.here(last)
+    if (begin.date(), begin.tzname()) == (end.date(), end.tzname()):  # one date and zone will do
+        return f"{begin:%Y-%m-%d %H:%M:%S} … {times.stamp(last, first)}"
+    return f"{times.absolute(first)} … {times.absolute(last)}"
 
 
 def _cause(entry: LedgerEntry) -> str:
@@ -82,7 +93,7 @@ LEDGER: ListView[LedgerEntry] = ListView(
         Column("COUNT", lambda entry: f"{entry.count:,}"),
         Column("STATE", lambda entry: entry.state.lower(), is_state=True),
         Column("CAUSE", _cause),
-        Column("RUN", lambda entry: entry.run or _NOTHING, is_whole=True),
+        Column("RUN", lambda entry: entry.run or _NOTHING, is_id=True),
     ),
     name=lambda entry: entry.run or times.absolute(entry.first),
     empty="no due times yet",
@@ -135,6 +146,16 @@ def _later(job: Job, upcoming: Upcoming) -> list[datetime]:
     return [time for time in upcoming.times if time not in skipped and (not first or time > first)]
 
 
+def _zone(job: JobDetail) -> str:
+    """The schedule's own zone where its clocks show another time than the reader's."""
+    if job.schedule is None or job.next_at is None:
+        return ""
+    here = times.here(job.next_at)
+    if here.utcoffset() == job.next_at.utcoffset():
+        return ""
+    return f"{job.schedule.timezone}; times are shown in {times.zone_mark(job.next_at)}"
+
+
 def _answered(stretch: Answered) -> str:
     return f"{span(stretch.first, stretch.last)} ({stretch.cause})"
 
@@ -166,7 +187,8 @@ def write_job(terminal: Terminal, job: JobDetail, upcoming: Upcoming, present: d
             ("schedule", _words(job)),
             ("type", ", ".join(job.schedule.kinds) if job.schedule else ""),
             ("next", times.due(job.next_at, present)),
-            ("then", " · ".join(map(times.local, _later(job, upcoming)))),
+            ("then", " · ".join(map(times.absolute, _later(job, upcoming)))),
+            ("time zone", _zone(job)),
             ("skipped", " · ".join(map(_answered, upcoming.answered))),
             ("released", _release(job.schedule) if job.schedule else ""),
             ("calendars", ", ".join(job.schedule.calendars) if job.schedule else ""),

@@ -128,7 +128,7 @@ def pause(
     /,
     *,
     until: Annotated[
-        Instant | None, Parameter(help="Resume by itself at this time (11:00, 2026-06-01T22:00).")
+        Instant | None, Parameter(help="Resume by itself at this time (11:00, tomorrow 06:00).")
     ] = None,
     lasting: Annotated[
         Duration | None, Parameter(name="--for", help="Resume by itself after this time (2h).")
@@ -191,7 +191,10 @@ def ledger(
     /,
     *,
     from_: Annotated[
-        Instant | None, Parameter(name=["--from", "--since"], help="From this time on.")
+        Instant | None,
+        Parameter(
+            name=["--from", "--since"], help="From this time on (5m, yesterday, 2026-11-18)."
+        ),
     ] = None,
     to: Annotated[
         Instant | None, Parameter(name=["--to", "--until"], help="Up to this time.")
@@ -199,7 +202,7 @@ def ledger(
     limit: AtMost = 100,
     remote: Remote = REMOTE,
 ) -> None:
-    """Show what became of each due time: a run, or why there is none.
+    """Show what became of each due time, the newest first: a run, or why there is none.
 
     Times without an offset are on the clocks of the job's zone.
     """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC
 from typing import IO, Annotated
 
 from cyclopts import Parameter
@@ -13,6 +12,7 @@ from cyclopts.validators import Number
 from msgspec import to_builtins
 from msgspec.json import encode
 
+from rota.cli import times
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.options import REMOTE, Format, Remote
 from rota.cli.printing import print_data
@@ -39,7 +39,10 @@ class Selection:
     ] = None
     search: Annotated[str | None, Parameter(help="Only lines that contain this text.")] = None
     timestamps: Annotated[
-        bool, Parameter(name=["--timestamps", "-t"], help="When each line was printed, in UTC.")
+        bool,
+        Parameter(
+            name=["--timestamps", "-t"], help="When each line was printed, in the zone of --tz."
+        ),
     ] = False
 
     def check(self) -> None:
@@ -166,7 +169,7 @@ def _write(out: IO[str], lines: Iterator[LogLine], *, timestamps: bool) -> None:
     for line in lines:
         stamp = ""
         if timestamps and not is_mid_line:
-            stamp = f"{line.at.astimezone(UTC):%H:%M:%S.%f}"[:-3] + "  "
+            stamp = f"{times.here(line.at):%H:%M:%S.%f}"[:-3] + "  "
         is_mid_line = line.continues
         out.write(stamp + inert_output(line.text) + ("" if is_mid_line else "\n"))
         out.flush()

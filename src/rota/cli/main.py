@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextvars import copy_context
 
 from rota import __version__
 from rota.cli.commands import overview
@@ -25,4 +26,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = [*words[1:], "--help"]
     from rota.cli.program import run  # the parser takes longer to import than all of the above
 
-    return run(words)
+    # In a context of its own: what options say about printing ends with the command.
+    return copy_context().run(run, words)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
+from rota.cli import times
 from rota.cli.exits import Rehearsed
 from rota.cli.terminal import Terminal, inert
 from rota.sdk.client import Client
@@ -81,6 +82,18 @@ class Remote(Display):
         str | None, Parameter(metavar="NAME", help="The project. Default: default.")
     ] = None
 
+    tz: Annotated[
+        str | None,
+        Parameter(
+            metavar="ZONE",
+            help="Print times in this time zone. Default: ROTA_TZ, TZ, or the machine's.",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.tz is not None:
+            times.print_in(self.tz)
+
     def connect(self) -> Client:
         return Client(self.url, project=self.project)
 
@@ -134,10 +147,19 @@ if TYPE_CHECKING:
 
 
 def _convert_instant(_: type, tokens: Sequence[Token]) -> str:
+    """The text as it was written: what the server would refuse is refused before it is asked."""
+    from rota.runtime.offline import read_time  # not for those who give no time
+
     text = tokens[0].value
-    if not text[:1].isdigit():
-        raise ValueError(f'"{text}": write an ISO 8601 time, e.g. 2026-06-01T22:00+02:00')
+    read_time(text, "UTC", ahead=True)
     return text
+
+
+def absolute(text: str) -> str:
+    """A time of a command line on the reader's clocks, for a document: with its offset."""
+    from rota.runtime.offline import read_time
+
+    return read_time(text, times.zone_name() or "UTC", ahead=True).isoformat()
 
 
 Instant = Annotated[str, Parameter(converter=_convert_instant, metavar="TIME")]

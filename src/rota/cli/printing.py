@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 from rota.api.calendars import CalendarChange
@@ -18,6 +20,10 @@ T = TypeVar("T")
 
 _GAP = "  "
 _NARROWEST = 12
+_MOST_STEPS = 2  # of columns that can say less
+_ID = re.compile(r"[rc]_[0-9a-z]{12,}", re.ASCII)
+_SHORTEST = {"r": 16, "c": 8}  # r_, a time of 11 digits and 3 more; those of carts are random
+_SPARE = 3  # characters after the beginning that two listed ids share
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +34,69 @@ class Column(Generic[T]):
     text: Callable[[T], str]
     is_state: bool = False
     is_whole: bool = False  # never shortened: people copy it
+    is_id: bool = False  # only as much of ids as tells them apart, but with `-o wide` all
     only_wide: bool = False  # only with `-o wide`
+    narrower: Sequence[Callable[[T], str]] = ()  # shorter and shorter, where lines do not fit
 
 
 def write_table(
     terminal: Terminal, columns: Sequence[Column[T]], items: Iterable[T], *, wide: bool = False
 ) -> None:
     """A heading, then a line per item. Only a terminal's width shortens a cell."""
+    listed = list(items)
     shown = [column for column in columns if wide or not column.only_wide]
-    rows = [[inert(column.text(item)) for column in shown] for item in items]
-    cells = [[column.heading for column in shown], *rows]
-    widths = [max(width_of(row[index]) for row in cells) for index in range(len(shown))]
+    texts = [_texts(column, listed, wide=wide) for column in shown]
+    widths = [*map(_widest, texts)]
     if terminal.width is not None:
         room = terminal.width - len(_GAP) * (len(shown) - 1)
-        widths = _fitted(widths, [column.is_whole for column in shown], room)
-    terminal.write(terminal.colour(_line(cells[0], widths), "bold"))
+        for step in range(0 if wide else _MOST_STEPS):
+            if sum(widths) > room:
+                _narrow(texts, shown, listed, step)
+                widths = [*map(_widest, texts)]
+        widths = _fitted(widths, [column.is_whole or column.is_id for column in shown], room)
+    heading, *rows = zip(*texts, strict=True)
+    terminal.write(terminal.colour(_line(heading, widths), "bold"))
     for row in rows:
         terminal.write(_line(row, widths, [_painter(terminal, column) for column in shown]))
+
+
+def _texts(column: Column[T], items: Sequence[T], *, wide: bool) -> list[str]:
+    """A column from its heading down."""
+    cells = [inert(column.text(item)) for item in items]
+    return [column.heading, *(short_ids(cells) if column.is_id and not wide else cells)]
+
+
+def _narrow(
+    texts: list[list[str]], columns: Sequence[Column[T]], items: Sequence[T], step: int
+) -> None:
+    """Put shorter texts in the place of those of columns that have such."""
+    for index, column in enumerate(columns):
+        if step < len(column.narrower):
+            texts[index] = [column.heading, *(inert(column.narrower[step](it)) for it in items)]
+
+
+def _widest(cells: Sequence[str]) -> int:
+    return max(map(width_of, cells))
+
+
+def short_ids(texts: Sequence[str]) -> list[str]:
+    """Ids cut to the beginning that tells them apart, which the server takes for the whole.
+
+    There are more than those listed, so some characters go beyond what would do here. Runs' ids
+    begin with a time: cut inside it, one would soon be the beginning of a later run's id too.
+    """
+    ids = sorted({text for text in texts if _ID.fullmatch(text)})
+    alike = max((_common(*pair) for pair in pairwise(ids)), default=0)
+    return [
+        text[: max(_SHORTEST[text[0]], alike + _SPARE)] if _ID.fullmatch(text) else text
+        for text in texts
+    ]
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((index for index, (mine, its) in pairs if mine != its), min(len(one), len(other)))
 
 
 def write_pairs(terminal: Terminal, pairs: Iterable[tuple[str, str]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from typing import Annotated, Literal, NoReturn
 
@@ -124,10 +125,14 @@ def _late(run: Run) -> str:
 
 RUNS: ListView[Run] = ListView(
     columns=(
-        Column("RUN", lambda run: run.id, is_whole=True),
+        Column("RUN", lambda run: run.id, is_id=True),
         Column("JOB", lambda run: run.job),
         Column("STATE", lambda run: run.state.lower(), is_state=True),
-        Column("DUE", lambda run: times.moment(run.due_at, times.now())),
+        Column(
+            "DUE",
+            lambda run: times.moment(run.due_at, times.now()),
+            narrower=[lambda run: times.distance(run.due_at, times.now())],
+        ),
         Column("TOOK", _took),
         Column("DETAIL", _detail),
         Column("TRIGGER", lambda run: run.trigger, only_wide=True),
@@ -251,6 +256,7 @@ def _write_steps(terminal: Terminal, attempt: Attempt) -> None:
 app = App(name="run", help="List, show, watch, cancel, retry … runs.")
 app.command(logs)
 
+_HAS_TIMES = re.compile(r"\b(?:since|until):", re.IGNORECASE)
 Where = Annotated[
     str | None, Parameter(help="A filter, such as 'state:failed job:nightly-* since:6h'.")
 ]
@@ -270,7 +276,10 @@ def list_(
 ) -> None:
     """List runs, newest first."""
     with remote.connect() as client:
-        call = Client.list_runs(where=where, active=active or None, state=state, job=job)
+        zone = times.zone_name() if where and _HAS_TIMES.search(where) else None
+        call = Client.list_runs(
+            where=where, active=active or None, state=state, job=job, timezone=zone
+        )
         listing = ask_list(client, call, limit=limit)
     print_list(remote, listing, RUNS)
 

@@ -22,7 +22,7 @@ from rota.cli.forecasts import key_words
 from rota.cli.options import REMOTE, Duration, Format, Remote
 from rota.cli.printing import Column, print_data, print_one, write_table
 from rota.cli.references import complete_jobs
-from rota.cli.terminal import Terminal, inert
+from rota.cli.terminal import Terminal, drawn_progress, inert
 from rota.runtime.offline import Invalid
 from rota.runtime.simulation import (
     DEFAULT_POOL,
@@ -296,7 +296,8 @@ def _simulate_file(path: Path, simulation: Simulation, remote: Remote) -> Exit:
     source = read_text(path)
     terminal = remote.terminal()
     try:
-        report = simulate_text(source.text, simulation)
+        with drawn_progress(terminal, "simulating") as draw:
+            report = simulate_text(source.text, simulation, draw)
     except Invalid as error:
         for problem in error.problems:
             terminal.tell(describe_problem(problem, file=source.label))

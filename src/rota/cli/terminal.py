@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, TextIO
@@ -22,6 +22,9 @@ from rota.cli.exits import CommandFailed, Exit
 
 MANY = 100  # things that are changed at once; for more, consent is asked
 
+TO_LINE_START, CLEAR_REST = "\r", "\x1b[K"
+
+_BAR = 20  # cells
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "dim": "2", "bold": "1"}
 _STATE_COLOURS = {
     "completed": "green",
@@ -121,6 +124,40 @@ class Terminal:
         self.err.flush()
         if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
             raise CommandFailed("nothing was changed", code=Exit.USAGE)
+
+
+@contextmanager
+def drawn_progress(terminal: Terminal, what: str) -> Iterator[Callable[[float], None]]:
+    """Draw on standard error how much is done, from 0 to 1, and wipe it out at the end.
+
+    Nothing is drawn where that is no terminal.
+    """
+    if not can_be_drawn_over(terminal.err):
+        yield lambda _: None
+        return
+
+    def draw(share: float) -> None:
+        line = f"{what}  {bar(share)}  {share:4.0%}"
+        terminal.err.write(TO_LINE_START + terminal.plain(line) + CLEAR_REST)
+        terminal.err.flush()
+
+    draw(0)
+    try:
+        yield draw
+    finally:
+        terminal.err.write(TO_LINE_START + CLEAR_REST)
+        terminal.err.flush()
+
+
+def can_be_drawn_over(stream: TextIO) -> bool:
+    """Whether a line can be written again and again."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def bar(share: float) -> str:
+    """How much of a whole is done, as a row of blocks."""
+    filled = int(share * _BAR)
+    return "█" * filled + "░" * (_BAR - filled)
 
 
 _ESCAPE_SEQUENCE = re.compile(

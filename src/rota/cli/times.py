@@ -1,15 +1,72 @@
-"""Instants and lengths of time as tables and transcripts show them."""
+"""Instants and lengths of time as tables and transcripts show them, on the reader's clocks.
+
+Whose clocks these are: `--tz`, else ROTA_TZ, else TZ, else the machine's. Data stays in UTC.
+"""
 
 from __future__ import annotations
 
+import os
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from rota.cli.exits import CommandFailed, Exit
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+_VARIABLE = "ROTA_TZ"
+_chosen: ContextVar[ZoneInfo | None] = ContextVar("zone of --tz", default=None)
 
 
 def now() -> datetime:
     """By the reader's clock: it decides nothing, it only makes "3 m ago" true where it is read."""
     return datetime.now(UTC)  # noqa: TID251 (see above)
+
+
+def print_in(zone: str) -> None:
+    """Show times on the clocks of this zone from now on; `CommandFailed` if there is none."""
+    _chosen.set(_named(zone, "--tz"))
+
+
+def zone_name() -> str | None:
+    """The reader's zone as the tz database calls it; None where the machine does not say."""
+    if zone := _zone():
+        return zone.key
+    from rota.runtime.offline import host_timezone  # slow to import, and seldom asked for
+
+    found = _loaded(host_timezone())
+    return None if found is None else found.key
+
+
+def here(at: datetime) -> datetime:
+    """The instant on the reader's clocks."""
+    return at.astimezone(_zone())  # None: those of the machine
+
+
+def _zone() -> ZoneInfo | None:
+    """The zone that was asked for; None: that of the machine."""
+    if zone := _chosen.get():
+        return zone
+    if name := os.environ.get(_VARIABLE):
+        return _named(name, _VARIABLE)
+    return _loaded(os.environ.get("TZ", "").removeprefix(":"))
+
+
+def _named(name: str, by: str) -> ZoneInfo:
+    from rota.runtime.offline import require_zone  # slow to import, and few choose a zone
+
+    try:
+        require_zone(name)
+    except ValueError as error:
+        raise CommandFailed(f"{by}: {error}", code=Exit.USAGE) from error
+    return ZoneInfo(name)
+
+
+def _loaded(name: str) -> ZoneInfo | None:
+    """TZ may also hold what only the C library understands: `CET-1CEST`, a path."""
+    try:
+        return ZoneInfo(name) if name else None
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def length(seconds: float) -> str:
@@ -30,28 +87,62 @@ def relative(at: datetime, present: datetime) -> str:
     return f"in {length(seconds)}" if seconds >= 0 else f"{length(-seconds)} ago"
 
 
+def distance(at: datetime | None, present: datetime) -> str:
+    """`relative` of a time that may be missing: where there is no room for more."""
+    return "–" if at is None else relative(at, present)
+
+
 def absolute(at: datetime) -> str:
-    return local(at.astimezone(UTC))
+    """`2027-03-28 03:00:00 CEST`."""
+    return _dated(here(at))
 
 
 def moment(at: datetime | None, present: datetime) -> str:
-    """Both forms, in UTC; the date only where it is not today's."""
-    return "–" if at is None else due(at.astimezone(UTC), present)
+    """Both forms; the date only where it is not today's."""
+    if at is None:
+        return "–"
+    return f"{relative(at, present)} · {stamp(at, present)}"
+
+
+def stamp(at: datetime, present: datetime) -> str:
+    """`03:00:00 CEST`, with the date where it is not today's."""
+    return _stamp(here(at), here(present))
 
 
 def due(at: datetime | None, present: datetime) -> str:
-    """The same on the clocks of the schedule's zone, whose offset a due time has."""
-    if at is None:
-        return "–"
-    is_today = at.date() == present.astimezone(at.tzinfo).date()
-    stamp = f"{at:%H:%M:%S} {_offset(at)}" if is_today else local(at)
-    return f"{relative(at, present)} · {stamp}"
+    """`moment` of a due time, which has the offset of its schedule's zone.
+
+    Where that is not the reader's, a time on the schedule's own clocks is told too.
+    """
+    if at is None or at.utcoffset() == here(at).utcoffset():
+        return moment(at, present)
+    return f"{moment(at, present)} (its clocks: {_stamp(at, here(at))})"
 
 
-def local(at: datetime) -> str:
-    """`2027-03-28 03:00:00 +02:00`, by its own offset."""
-    return f"{at:%Y-%m-%d %H:%M:%S} {_offset(at)}"
+def clock(at: datetime, present: datetime) -> str:
+    """`03:52:00`, with the weekday where that is not today; a heading beside it has the zone."""
+    shown = here(at)
+    is_today = shown.date() == here(present).date()
+    return f"{shown:%H:%M:%S}" if is_today else f"{shown:%a %H:%M:%S}"
 
 
-def _offset(at: datetime) -> str:
-    return at.isoformat()[-6:] if at.utcoffset() else "UTC"
+def zone_mark(at: datetime) -> str:
+    """What the reader's clocks are called at an instant: `UTC`, `CEST`, `-03`."""
+    return _mark(here(at))
+
+
+def _stamp(at: datetime, other: datetime) -> str:
+    """A time with its zone, and with its date unless that is the other's."""
+    return f"{at:%H:%M:%S} {_mark(at)}" if at.date() == other.date() else _dated(at)
+
+
+def _dated(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} {_mark(at)}"
+
+
+def _mark(at: datetime) -> str:
+    """The zone's own word, or its offset where a time has no more than that."""
+    name = at.tzname() or ""
+    if not name.startswith("UTC") or not at.utcoffset():
+        return name
+    return at.isoformat()[-6:]

@@ -101,7 +101,8 @@ class Range:
     """Which due times, and how."""
 
     from_: Annotated[
-        Instant, Parameter(name="--from", help="The first due time, or a time before it.")
+        Instant,
+        Parameter(name="--from", help="The first due time, or a time before it (3d, 2026-11-01)."),
     ]
     to: Annotated[
         Instant | None, Parameter(help="The last due time, or a time after it. Default: now.")

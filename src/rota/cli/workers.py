@@ -121,7 +121,11 @@ WORKERS: ListView[Worker] = ListView(
         Column("POOL", lambda worker: worker.pool),
         Column("RUNNING", _running),
         Column("IN USE", _in_use),
-        Column("SINCE", lambda worker: times.moment(worker.registered_at, times.now())),
+        Column(
+            "SINCE",
+            lambda worker: times.moment(worker.registered_at, times.now()),
+            narrower=[lambda worker: times.distance(worker.registered_at, times.now())],
+        ),
         Column("LABELS", _labels),
         Column("ID", lambda worker: worker.id, only_wide=True),
         Column("VERSION", lambda worker: worker.version, only_wide=True),

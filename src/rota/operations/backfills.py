@@ -39,6 +39,7 @@ class BackfillRequest:
     only: Only | None = None  # None: all due times of the range
     max_parallel: int = DEFAULT_MAX_PARALLEL
     idempotency_key: str = ""  # "": every request is a new one
+    said: str = ""  # times that count from now, as they were written: a repeat has the same text
 
 
 async def plan(backends: Backends, job: Job, request: BackfillRequest) -> BackfillPlan:
@@ -121,7 +122,8 @@ def _runs(job: Job, planned: BackfillPlan, actor: str, now: datetime) -> list[Ne
 def _idempotency(job: Job, request: BackfillRequest, actor: str) -> Idempotency | None:
     if not request.idempotency_key:
         return None
-    body = [job.id, request.since, request.until, request.only, request.max_parallel]
+    times = [request.said] if request.said else [request.since, request.until]
+    body = [job.id, *times, request.only, request.max_parallel]
     text = json.dumps(["backfill", *body], default=str)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return Idempotency(f"{job.project}/{actor}/{request.idempotency_key}", digest)

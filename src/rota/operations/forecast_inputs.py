@@ -20,8 +20,10 @@ from rota.domain.keys import (
     Demands,
     Key,
     KeyRule,
+    Quota,
     Rate,
     demands_of,
+    key_of,
     rule_of,
     takes_keys,
 )
@@ -165,11 +167,17 @@ class JobsAhead:
         return self._ahead(cart.job_id, cart.job_rules, cart.created_by, cart=cart.id)
 
     def setting(self, jobs: Iterable[JobAhead]) -> Setting:
-        """What these are placed on, with the rules of the keys that they use."""
-        declared = {
-            (KINDS[type(d)], d.project, d.name): d for p in self._declared.values() for d in p
+        """What these are placed on, with the rules of the keys that they use.
+
+        What is declared has its rule even if nothing takes of it: people ask how busy it will be.
+        """
+        every = [each for declared in self._declared.values() for each in declared]
+        declared = {(KINDS[type(each)], each.project, each.name): each for each in every}
+        rules: dict[Key, KeyRule] = {
+            key_of(KINDS[type(each)], each.project, each.name): each.rule
+            for each in every
+            if not isinstance(each, Quota)
         }
-        rules: dict[Key, KeyRule] = {}
         for key in {key for job in jobs for key in job.demands}:
             if (rule := rule_of(key, declared)) is not None:
                 rules[key] = rule

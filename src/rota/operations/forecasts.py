@@ -289,7 +289,7 @@ def _measure(forecast: Forecast, question: Question) -> Measure:
     found = measure_of(question.measure, forecast.setting, question.project)
     if found is None:
         known = measure_names(forecast.setting, question.project)
-        text = f"nothing that runs take is called {quoted(question.measure)}"
+        text = f"no resource or limit is called {quoted(question.measure)}"
         problem = Problem(text, "measure", hint=f"one of {', '.join(known)}")
         raise Invalid("there is no such measure", [problem])
     return found

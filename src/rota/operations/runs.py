@@ -31,6 +31,7 @@ class TriggerOptions:
     at: datetime | None = None  # not before; None: now
     priority: int | None = None  # None: the job's
     idempotency_key: str = ""  # "": every request is a new one
+    said: str = ""  # a time that counts from now, as it was written: a repeat has the same text
 
 
 async def trigger(
@@ -63,7 +64,7 @@ def _run_of(submitted: SubmittedRun) -> Run:
 def _idempotency(job: Job, options: TriggerOptions, actor: str) -> Idempotency | None:
     if not options.idempotency_key:
         return None
-    body = [job.id, dict(options.inputs), str(options.at), options.priority]
+    body = [job.id, dict(options.inputs), options.said or str(options.at), options.priority]
     text = json.dumps(body, sort_keys=True, default=str)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return Idempotency(f"{job.project}/{actor}/{options.idempotency_key}", digest)

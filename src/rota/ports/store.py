@@ -149,8 +149,19 @@ class JobStore(Protocol):
         ...
 
     async def ledger(
-        self, job: JobId, since: datetime, until: datetime, limit: int
-    ) -> list[LedgerEntry]: ...
+        self,
+        job: JobId,
+        since: datetime,
+        until: datetime,
+        limit: int,
+        *,
+        newest_first: bool = False,
+    ) -> list[LedgerEntry]:
+        """Answers to due times of since ≤ due ≤ until by their first due time.
+
+        A stretch that reaches into the range from before it belongs to it.
+        """
+        ...
 
 
 class CalendarStore(Protocol):
@@ -435,6 +446,13 @@ class Store(
 
     async def events(self, after: int, limit: int, *, ids: Sequence[str] = ()) -> list[Event]:
         """Events past a position, in order, none skipped; `ids` keeps those that name one."""
+        ...
+
+    async def names(self, ids: Sequence[str]) -> dict[str, str]:
+        """How people call what ids of runs, jobs, carts and sessions stand for.
+
+        A run has the name of its job, a session that of its worker. Unknown ids are left out.
+        """
         ...
 
     async def counts(self) -> Counts: ...

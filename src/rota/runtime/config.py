@@ -37,6 +37,7 @@ _TOLD_BY_ROTA = frozenset(
         *("OUTPUT", "PROGRESS", "GUARD_KEY", "GUARDIAN_FD", "GUARDIAN_KILL_FD"),
     )
 )
+_OF_COMMANDS = frozenset({f"{PREFIX}TZ"})  # how commands print: nothing that runs depends on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,8 @@ def _environment_layer(
 
 def _unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
     settings = [_variable(name) for name in MEANINGS]
-    known = {*settings, *(variable + FROM_FILE for variable in settings), *_TOLD_BY_ROTA}
+    known = {*settings, *(variable + FROM_FILE for variable in settings)}
+    known |= _TOLD_BY_ROTA | _OF_COMMANDS
     names = {variable.removeprefix(PREFIX) for variable in known}
     return [
         Problem(

@@ -7,7 +7,7 @@ import pwd
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from rota.domain.keys import Limit, Resource
 from rota.domain.schedule import Explanation
 from rota.domain.schedule import explain as explain_schedule
 from rota.domain.schedule.explanation import MOST_EXPLAINED
-from rota.domain.schedule.expressions import read_instant
+from rota.domain.schedule.expressions import Looking, Reading, read_instant
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import DEFAULT_PROJECT, Dst, Fold, Gap, Schedule
 from rota.runtime.cart_files import CheckedItems, check_item_files
@@ -46,6 +46,8 @@ __all__ = [
     "parse_duration",
     "parse_size",
     "read_mapping",
+    "read_time",
+    "require_zone",
 ]
 
 _LOCAL_ZONE = Path("/etc/localtime")
@@ -115,6 +117,21 @@ def job_file(documents: Iterable[Mapping[str, Any]], **beside: Sequence[Mapping[
     return jobfile.to_yaml(documents, beside)
 
 
+def require_zone(name: str) -> None:
+    """A ValueError with the nearest name unless the tz database has this one."""
+    load_zone(name)
+
+
+def read_time(text: str, zone: str, *, ahead: bool) -> datetime:
+    """The instant that a written time means on the clocks of a zone; a ValueError if it is none.
+
+    `5m` is in five minutes where one looks ahead, and five minutes ago where one looks back.
+    """
+    now = datetime.now(UTC)  # noqa: TID251 - by the reader's clock, as "today" is
+    looking = Looking.AHEAD if ahead else Looking.BACK
+    return read_instant(text, Reading(now, load_zone(zone), looking))
+
+
 def explain(
     expressions: Sequence[str],
     *,
@@ -126,7 +143,7 @@ def explain(
 ) -> Explanation:
     """A schedule's meaning and its due times later than `after`; `Invalid` if it has none.
 
-    A text `after` without an offset is a time on the clocks of the zone. `job` is the name that
+    A text `after` is read by `read_time`, on the clocks of the zone. `job` is the name that
     `H` depends on, with its project before a slash if that is not the default one.
     """
     schedule = Schedule(tuple(expressions), timezone=timezone, dst=Dst(*dst))
@@ -137,11 +154,11 @@ def explain(
 
 def _instant(text: str, timezone: str) -> datetime:
     try:
-        zone = load_zone(timezone)
+        load_zone(timezone)
     except ValueError:  # explaining the schedule says so, with all else that is wrong
-        zone = load_zone("UTC")
+        timezone = "UTC"
     try:
-        return read_instant(text, zone)
+        return read_time(text, timezone, ahead=True)
     except ValueError as error:
         raise Invalid("the time cannot be read", [Problem(str(error), "from")]) from error
 

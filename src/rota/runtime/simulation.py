@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from rota.domain.simulation.replay import simulate_workload
+from rota.domain.simulation.replay import Tell, simulate_workload, untold
 from rota.domain.simulation.report import (
     JobResult,
     Report,
@@ -48,9 +48,12 @@ class Simulation:
     seed: int = 1  # the same seed finds the same
 
 
-def simulate_text(text: str, simulation: Simulation) -> Report:
-    """Simulate the workload of a file; `Invalid` says what is wrong with it."""
+def simulate_text(text: str, simulation: Simulation, tell: Tell = untold) -> Report:
+    """Simulate the workload of a file; `Invalid` says what is wrong with it.
+
+    `tell` is called now and then with the part that is done, from 0 to 1.
+    """
     workload = read_workload(text)
     period = Period(_BEGINS_AT, simulation.length)
     random = Random(simulation.seed)  # noqa: S311 - no secret, and it must repeat itself
-    return simulate_workload(workload, period, simulation.part, random)
+    return simulate_workload(workload, period, simulation.part, random, tell)

@@ -56,10 +56,14 @@ def list_runs(
     since: Instant | None = None,
     until: Instant | None = None,
     active: bool | None = None,
+    timezone: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Page[Run]]:
-    """Runs, newest first; `where` is a filter such as `state:failed job:nightly-* since:6h`."""
+    """Runs, newest first; `where` is a filter such as `state:failed job:nightly-* since:6h`.
+
+    Days and times without an offset are on the clocks of `timezone`, by default UTC.
+    """
     return get(
         Page[Run],
         "/runs",
@@ -72,6 +76,7 @@ def list_runs(
         since=since,
         until=until,
         active=active,
+        timezone=timezone,
         limit=limit,
         cursor=cursor,
     )

@@ -92,33 +92,18 @@ def _backfilled(job: JobId, first: int, last: int, limit: int = sys.maxsize) -> 
     return (yield query("backfilled_due_runs", job=job, first=first, last=last, limit=limit))
 
 
-def without_answer(
-    ledger: Sequence[LedgerEntry], backfilled: Sequence[LedgerEntry]
-) -> list[LedgerEntry]:
-    """Those backfilled due times that the schedule never answered: the job was not there yet."""
-    answered = {entry.first for entry in ledger}
-    stretches = sorted((entry.first, entry.last) for entry in ledger if entry.count > 1)
-    firsts = [first for first, _ in stretches]
-
-    def is_answered(due_at: datetime) -> bool:
-        index = bisect_right(firsts, due_at) - 1
-        return due_at in answered or (index >= 0 and due_at <= stretches[index][1])
-
-    return [entry for entry in backfilled if not is_answered(entry.first)]
-
-
 def with_backfills(job: JobId, entries: Sequence[LedgerEntry]) -> Script[list[LedgerEntry]]:
-    """Name the runs that made up for entries of a ledger, which are by their first due time."""
+    """Name the runs that made up for entries of a ledger, whatever their order."""
     if not entries:
         return []
-    firsts = [micros(entry.first) for entry in entries]
+    by_time = sorted(entries, key=lambda entry: entry.first)
+    firsts = [micros(entry.first) for entry in by_time]
     latest = max(micros(entry.last) for entry in entries)
-    made_up: dict[int, list[RunId]] = defaultdict(list)
+    made_up: dict[datetime, list[RunId]] = defaultdict(list)  # by the first of an entry
     for row in (yield from _backfilled(job, firsts[0], latest, MAX_DUE_TIMES)):
-        index = bisect_right(firsts, row["due_at"]) - 1
-        if row["due_at"] <= micros(entries[index].last):  # else the schedule never had it
-            made_up[index].append(RunId(row["id"]))
+        entry = by_time[bisect_right(firsts, row["due_at"]) - 1]
+        if row["due_at"] <= micros(entry.last):  # else the schedule never had it
+            made_up[entry.first].append(RunId(row["id"]))
     return [
-        replace(entry, backfilled_by=tuple(made_up[index][:_MOST_NAMED]))
-        for index, entry in enumerate(entries)
+        replace(entry, backfilled_by=tuple(made_up[entry.first][:_MOST_NAMED])) for entry in entries
     ]

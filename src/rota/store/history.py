@@ -19,6 +19,11 @@ def events(after: int, limit: int, *, ids: Sequence[str] = ()) -> Script[list[Ev
     return [event_from(row) for row in rows]
 
 
+def names(ids: Sequence[str]) -> Script[dict[str, str]]:
+    rows = yield query("select_names", ids=ids)
+    return {row["id"]: row["name"] for row in rows}
+
+
 def counts() -> Script[Counts]:
     active = yield query("count_active")
     oldest = yield query("oldest_queued")

@@ -8,6 +8,13 @@ SELECT * FROM event WHERE seq > :after
     AND EXISTS (SELECT 1 FROM json_each(event.ids) AS named WHERE named.value = ANY(:ids))
 ORDER BY seq LIMIT :limit;
 
+-- name: select_names
+-- How people call the jobs of these runs, and these jobs, carts and workers.
+SELECT id, job AS name FROM run WHERE id = ANY(:ids)
+UNION ALL SELECT id, name FROM job WHERE id = ANY(:ids)
+UNION ALL SELECT id, name FROM cart WHERE id = ANY(:ids)
+UNION ALL SELECT id, worker AS name FROM session WHERE id = ANY(:ids);
+
 -- name: last_event
 -- The end of the history.
 -- postgres: WHERE seq < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 16

@@ -11,7 +11,7 @@ from rota.domain.job import Job
 from rota.domain.lateness import LONGEST_WAIT, Congestion
 from rota.domain.states import Cause, RunState, seen_state
 from rota.ports.records import DueSchedule, EndedWait, LedgerEntry, Rearmed, Unanswered
-from rota.store.backfills import with_backfills, without_answer
+from rota.store.backfills import with_backfills
 from rota.store.gates import LockGates
 from rota.store.rows import job_from, optional_instant, optional_micros
 from rota.store.script import Many, Row, Script, query
@@ -143,22 +143,28 @@ def next_eligible_at() -> Script[datetime | None]:
     return optional_instant(row["eligible_at"])
 
 
-def ledger(job: JobId, since: datetime, until: datetime, limit: int) -> Script[list[LedgerEntry]]:
+def ledger(
+    job: JobId, since: datetime, until: datetime, limit: int, *, newest_first: bool = False
+) -> Script[list[LedgerEntry]]:
     bounds = {"job": job, "since": micros(since), "until": micros(until), "limit": limit}
-    runs = yield query("select_ledger_runs", **bounds)
+    if newest_first:
+        runs = yield query("select_newest_ledger_runs", **bounds)
+        stretches = yield query("select_newest_unanswered", **bounds)
+        backfilled = yield query("select_newest_backfilled_due_times", **bounds)
+    else:
+        runs = yield query("select_ledger_runs", **bounds)
+        stretches = yield query("select_unanswered", **bounds)
+        backfilled = yield query("select_backfilled_due_times", **bounds)
     served = yield from served_pools()
-    stretches = yield query("select_unanswered", **bounds)
-    entries = [_answered_by(run, served) for run in runs]
+    entries = [_answered_by(run, served) for run in (*runs, *backfilled)]
     entries += [
         LedgerEntry(
             instant(s["first"]), instant(s["last"]), s["count"], s["state"], s["cause"], None
         )
         for s in stretches
     ]
-    backfilled = yield query("select_backfilled_due_times", **bounds)
-    entries += without_answer(entries, [_answered_by(run, served) for run in backfilled])
-    entries = sorted(entries, key=lambda entry: entry.first)[:limit]
-    return (yield from with_backfills(job, entries))
+    entries = sorted(entries, key=lambda entry: entry.first, reverse=newest_first)
+    return (yield from with_backfills(job, entries[:limit]))
 
 
 def _answered_by(run: Row, served: Collection[str]) -> LedgerEntry:

@@ -1,11 +1,23 @@
 -- name: select_ledger_runs
--- The runs that a schedule asked for.
+-- The runs that a schedule asked for, by due time.
 SELECT id, due_at, pool, state, cause FROM run
 WHERE job_id = :job AND trigger = 'schedule' AND due_at >= :since AND due_at <= :until
 ORDER BY due_at LIMIT :limit;
 
+-- name: select_newest_ledger_runs
+-- The runs that a schedule asked for, the last due time first.
+SELECT id, due_at, pool, state, cause FROM run
+WHERE job_id = :job AND trigger = 'schedule' AND due_at >= :since AND due_at <= :until
+ORDER BY due_at DESC LIMIT :limit;
+
+-- name: select_newest_unanswered
+-- The stretches of due times without runs, the last first.
+SELECT first, last, count, state, cause FROM unanswered
+WHERE job_id = :job AND last >= :since AND first <= :until
+ORDER BY first DESC LIMIT :limit;
+
 -- name: select_unanswered
--- The stretches of due times without runs.
+-- The stretches of due times without runs, by time.
 SELECT first, last, count, state, cause FROM unanswered
 WHERE job_id = :job AND last >= :since AND first <= :until
 ORDER BY first LIMIT :limit;
@@ -93,9 +105,27 @@ WHERE job.id = schedule.job_id AND schedule.job_id = :id AND schedule.version = 
     AND waits = 1 AND next_at IS NULL AND held_from IS NULL;
 
 -- name: select_backfilled_due_times
--- The newest run of a backfill for each due time of a job that has one.
+-- Due times that only a backfill answered, by due time, each with the newest of its runs. What the
+-- schedule answered must not count towards the limit: a page would end before the ledger does.
 SELECT id, due_at, pool, state, cause FROM run
 WHERE job_id = :job AND backfill IS NOT NULL AND due_at >= :since AND due_at <= :until
     AND seq = (SELECT max(seq) FROM run AS other
         WHERE other.job_id = run.job_id AND other.backfill IS NOT NULL AND other.due_at = run.due_at)
+    AND due_at NOT IN (SELECT due_at FROM run AS scheduled
+        WHERE job_id = :job AND trigger = 'schedule' AND due_at >= :since AND due_at <= :until)
+    AND coalesce((SELECT last FROM unanswered WHERE job_id = :job AND first <= run.due_at
+        ORDER BY first DESC LIMIT 1) < run.due_at, true)
 ORDER BY due_at LIMIT :limit;
+
+-- name: select_newest_backfilled_due_times
+-- Due times that only a backfill answered, the last first, each with the newest of its runs. What the
+-- schedule answered must not count towards the limit: a page would end before the ledger does.
+SELECT id, due_at, pool, state, cause FROM run
+WHERE job_id = :job AND backfill IS NOT NULL AND due_at >= :since AND due_at <= :until
+    AND seq = (SELECT max(seq) FROM run AS other
+        WHERE other.job_id = run.job_id AND other.backfill IS NOT NULL AND other.due_at = run.due_at)
+    AND due_at NOT IN (SELECT due_at FROM run AS scheduled
+        WHERE job_id = :job AND trigger = 'schedule' AND due_at >= :since AND due_at <= :until)
+    AND coalesce((SELECT last FROM unanswered WHERE job_id = :job AND first <= run.due_at
+        ORDER BY first DESC LIMIT 1) < run.due_at, true)
+ORDER BY due_at DESC LIMIT :limit;

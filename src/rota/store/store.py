@@ -424,6 +424,7 @@ class SqlStore(Handle):
     # --- the whole
 
     events = read(history.events)
+    names = read(history.names)
     counts = read(history.counts)
     check = write(history.check)
 

@@ -413,13 +413,46 @@ class TestHistory:
 
         entries = await scene.store.ledger(job_id, due[0], scene.clock.instant, 10)
         first_two = await scene.store.ledger(job_id, due[0], scene.clock.instant, 2)
+        last_two = await scene.store.ledger(
+            job_id, due[0], scene.clock.instant, 2, newest_first=True
+        )
 
         [newest] = await scene.backfilled(again.backfill.id)
         assert [entry.first for entry in entries] == due
         assert [entry.first for entry in first_two] == due[:2]
+        assert [entry.first for entry in last_two] == [due[2], due[1]]
         assert entries[0].run == newest.id
         assert len(entries[0].backfilled_by) == 2
         assert entries[1].state == RunState.COMPLETED
+
+    @pytest.mark.parametrize("newest_first", [False, True])
+    async def test_a_part_of_the_ledger_is_full_whatever_of_it_was_backfilled(
+        self, scene: Scene, newest_first: bool
+    ) -> None:
+        due = past(scene, 4)
+        job_id = await scene.job(next_at=due[1])
+        missed = Unanswered(due[1], due[2], 2, RunState.MISSED, "downtime")
+        job = await scene.show_job(job_id)
+        await scene.fire_all([firing_of(job, runs=(), unanswered=[missed])])
+        made = await scene.backfill(job_id, due)
+
+        parts = [
+            await scene.store.ledger(
+                job_id, due[0], scene.clock.instant, limit, newest_first=newest_first
+            )
+            for limit in range(1, 5)
+        ]
+
+        first, second, third, fourth = await scene.backfilled(made.backfill.id)
+        expected = [
+            (due[0], first.id, (first.id,)),
+            (due[1], None, (third.id, second.id)),
+            (due[3], fourth.id, (fourth.id,)),
+        ]
+        if newest_first:
+            expected.reverse()
+        told = [[(each.first, each.run, each.backfilled_by) for each in part] for part in parts]
+        assert told == [expected[:limit] for limit in range(1, 5)]
 
     async def test_a_stretch_of_the_ledger_names_the_newest_that_made_up_for_it(
         self, scene: Scene

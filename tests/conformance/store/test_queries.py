@@ -146,11 +146,26 @@ async def test_the_ledger_is_bounded_and_in_order(scene: Scene) -> None:
         await scene.scheduled_run(job_id)
 
     ledger = await scene.store.ledger(job_id, start + MINUTE, start + 5 * MINUTE, 2)
+    newest = await scene.store.ledger(
+        job_id, start + MINUTE, start + 5 * MINUTE, 2, newest_first=True
+    )
 
     assert [entry.first for entry in ledger] == [start + MINUTE, start + 2 * MINUTE]
+    assert [entry.first for entry in newest] == [start + 3 * MINUTE, start + 2 * MINUTE]
 
 
 async def test_a_healthy_store_passes_its_check(scene: Scene) -> None:
     await scene.store.check()
 
     assert await scene.store.now() == scene.clock.instant
+
+
+async def test_ids_have_the_names_that_people_use(scene: Scene) -> None:
+    job_id = await scene.job("nightly")
+    [run] = await scene.trigger(job_id)
+    session = await scene.worker("ada")
+
+    names = await scene.store.names([job_id, run, session, "r_nothing"])
+
+    assert names == {job_id: "nightly", run: "nightly", session: "ada"}
+    assert await scene.store.names([]) == {}

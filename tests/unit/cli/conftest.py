@@ -16,11 +16,13 @@ from tests.unit.cli.server import Server, Web, running_server, running_web
 @pytest.fixture(autouse=True)
 def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No server, no settings and no terminal of whoever runs the tests."""
-    for name in ("ROTA_URL", "ROTA_TOKEN", "ROTA_LISTEN", "ROTA_STORE", "NO_COLOR", "TZ"):
+    for name in ("ROTA_URL", "ROTA_TOKEN", "ROTA_LISTEN", "ROTA_STORE", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ROTA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TZ", "UTC")  # times are printed on the reader's clocks
+    monkeypatch.delenv("ROTA_TZ", raising=False)
     monkeypatch.chdir(tmp_path)
 
 

@@ -27,14 +27,15 @@ def backfill(rota: Console, hours: int, *words: str) -> Ended:
 
 def test_backfill_is_planned_and_then_started(rota: Console, server: Server) -> None:
     server.define(TIDY)
-    last = f"{next_hour(rota) - HOUR:%Y-%m-%d %H:00:00} UTC"
+    last = f"{next_hour(rota) - HOUR:%H:00:00} UTC"
 
     planned = backfill(rota, 3, "--plan")
     started = backfill(rota, 3)
 
     assert (planned.code, started.code) == (20, 0)
     assert planned.out.startswith("would run 3 due times (")
-    assert planned.out.endswith(f" … {last}) of tidy\n")
+    assert " … " in planned.out
+    assert planned.out.endswith(f" {last}) of tidy\n")
     [first_line] = started.lines
     assert first_line.startswith("backfill b_")
     backfill_id = first_line.split()[1].rstrip(":")
@@ -93,7 +94,7 @@ def test_the_same_key_does_nothing_new(rota: Console, server: Server) -> None:
     "words",
     [
         (),
-        ("--from", "yesterday"),
+        ("--from", "soon"),
         ("--from", "2026-01-01T00:00Z", "--only", "some"),
         ("--from", "2026-01-01T00:00Z", "--max-parallel", "0"),
         ("--from", "2026-01-01T00:00Z", "--to", "2025-01-01T00:00Z"),

@@ -17,7 +17,7 @@ class TestLooking:
         [heading, line] = rota("cart", "list").lines
 
         assert heading.split() == ["CART", "NAME", "STATE", "ENDED", "FAILED", "STARTED", "DETAIL"]
-        assert line.split()[:7] == [cart, "fleet", "paused", "1", "of", "3", "1"]
+        assert line.split()[:7] == [cart[:8], "fleet", "paused", "1", "of", "3", "1"]
         assert line.endswith("too many failed")
 
     def test_list_is_narrowed_by_filters(self, rota: Console, server: Server) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from rota.cli import times
 from tests.unit.cli.carts import JOBS, cart_file, refused, submit
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
@@ -169,7 +171,7 @@ class TestSubmitting:
         assert made.json["starts_at"].startswith("2099-06-01T20:00:00")
         assert "2099-06-01 20:00:00 UTC" in made.err
 
-    @pytest.mark.parametrize("at", ["2020-06-01T22:00:00+02:00", "22:00"])
+    @pytest.mark.parametrize("at", ["2020-06-01T22:00:00+02:00", "5m ago", "soon"])
     def test_time_that_has_passed_or_is_none_starts_nothing(
         self, rota: Console, server: Server, at: str
     ) -> None:
@@ -177,8 +179,25 @@ class TestSubmitting:
         Path("fleet.yaml").write_text(cart_file())
 
         for verb in ("plan", "submit"):
-            assert refused(rota("cart", verb, "fleet.yaml", "--at", at), 2, f"--at {at}: ")
+            ended = rota("cart", verb, "fleet.yaml", "--at", at)
+            assert ended.code == 2
+            assert at in ended.err
+            assert "--at" in ended.err
         assert rota("cart", "list", "-o", "name").lines == []
+
+    def test_time_without_an_offset_is_on_the_readers_clocks(
+        self, rota: Console, server: Server
+    ) -> None:
+        server.define(JOBS)
+        Path("fleet.yaml").write_text(cart_file())
+        words = ("cart", "plan", "fleet.yaml", "--json", "--at")
+
+        by_date = rota(*words, "2099-06-01 22:00", "--tz", "Europe/Berlin").json
+        by_length = rota(*words, "30m").json
+
+        assert by_date["starts_at"].startswith("2099-06-01T20:00:00")
+        wait = datetime.fromisoformat(by_length["starts_at"]) - times.now()
+        assert timedelta(minutes=28) < wait <= timedelta(minutes=30)
 
     def test_same_key_gives_the_same_cart(self, rota: Console, server: Server) -> None:
         server.define(JOBS)

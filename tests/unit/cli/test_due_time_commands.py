@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from rota.cli.job_views import span
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
 
@@ -43,7 +44,51 @@ def test_job_page_tells_type_zone_release_and_clock_changes(rota: Console, serve
     assert "after the due time (spread), up to 1 m 30 s later (jitter)" in page
     assert page.count("\n  clocks: Sun ") == 2
     [line] = [line for line in page.split("\n") if line.startswith("next")]
-    assert line.endswith((" +01:00", " +02:00"))
+    assert line.endswith((" +01:00)", " +02:00)"))
+    assert " UTC (its clocks: " in line
+    [zone] = [line for line in page.split("\n") if line.startswith("time zone")]
+    assert zone.endswith("Europe/Berlin; times are shown in UTC")
+
+
+def test_job_page_of_a_reader_on_the_jobs_clocks_has_one_zone(
+    rota: Console, server: Server
+) -> None:
+    server.define(BERLIN)
+    due = datetime.fromisoformat(rota("job", "show", "tidy", "--json").json["next_at"])
+
+    page = rota("job", "show", "tidy", "--tz", "Europe/Berlin").out
+
+    assert f"{due:%H:%M:%S} CE" in page
+    assert "its clocks" not in page
+    assert "time zone  " not in page
+
+
+@pytest.mark.parametrize(
+    ("hours", "text"),
+    [
+        (0, "2026-03-01 12:00:00 UTC"),
+        (5, "2026-03-01 12:00:00 … 17:00:00 UTC"),
+        (24, "2026-03-01 12:00:00 UTC … 2026-03-02 12:00:00 UTC"),
+    ],
+)
+def test_stretch_of_due_times_tells_its_day_once(hours: int, text: str) -> None:
+    first = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+    assert span(first, first + timedelta(hours=hours)) == text
+
+
+def test_ledger_shows_the_newest_due_times_first(rota: Console, server: Server) -> None:
+    server.define(TICKING)
+    rota("job", "skip", "tidy")
+    rota("job", "skip", "tidy")
+
+    first, second = rota("job", "ledger", "tidy", "--since", "5m", "--json").json["items"]
+    shown = rota("job", "ledger", "tidy", "--since", "5m", "--limit", "1").lines
+
+    assert first["first"] > second["first"]
+    due = datetime.fromisoformat(first["first"])
+    assert shown[1].startswith(f"{due:%Y-%m-%d %H:%M:%S} UTC")
+    assert rota("job", "ledger", "tidy", "--until", "yesterday").err.startswith("no due times in")
 
 
 def test_pending_skip_is_on_the_jobs_page_and_in_its_ledger(rota: Console, server: Server) -> None:

@@ -27,7 +27,7 @@ def test_starts_are_grouped_by_job_with_the_peak_below(rota: Console, server: Se
     shown = rota("forecast", "--for", "4m30s")
 
     heading, first, second, peak = shown.lines
-    assert heading.split() == ["START", "JOB", "TAKES", "WAITS", "NOTE"]
+    assert heading.split() == ["START", "(UTC)", "JOB", "TAKES", "WAITS", "NOTE"]
     assert first.split()[1:] == ["heartbeat", "×4", "~1.0", "s"]
     assert second.split()[1:] == ["report", "~1.0", "s", "(guessed)"]
     assert peak.startswith("peak 2 of 4 slots at ")
@@ -100,6 +100,25 @@ def test_one_job_is_told_start_by_start(rota: Console, server: Server) -> None:
     shown = rota("forecast", "--for", "4m30s", "--job", "heartbeat").lines
 
     assert sum(line.startswith("later") for line in shown) == 4
+
+
+def test_what_is_declared_can_be_asked_for_before_a_run_takes_it(
+    rota: Console, server: Server
+) -> None:
+    server.define(
+        "{resources: [{name: pg-license, total: 4}], limits: [{name: s3-put, tokens: 5, per: 1m}],"
+        " jobs: [{name: tidy, schedule: every 1m, steps: [{run: x}]}]}"
+    )
+    begin_work(server)
+
+    resource = rota("forecast", "--for", "5m", "--resource", "pg-license")
+    limit = rota("forecast", "--for", "5m", "--resource", "s3-put")
+    unknown = rota("forecast", "--resource", "pg-licence")
+
+    assert resource.lines[-1].startswith("peak 0 of 4 pg-license at ")
+    assert limit.lines[-1].startswith("peak 0 of 10 s3-put at ")
+    assert "no resource or limit is called" in unknown.err
+    assert ", pg-license, s3-put" in unknown.err
 
 
 def test_programs_get_all_of_it(rota: Console, server: Server) -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
 import pytest
 
 from rota.operations import workers
@@ -31,7 +34,84 @@ def test_list_has_states_in_lower_case_and_the_reason(rota: Console, server: Ser
     [heading, line] = rota("run", "list").lines
 
     assert heading.split() == ["RUN", "JOB", "STATE", "DUE", "TOOK", "DETAIL"]
-    assert line.split()[:3] == [run, "tidy", "failed"]
+    assert line.split()[:3] == [run[:16], "tidy", "failed"]
+
+
+def test_short_id_of_a_list_is_taken_for_the_whole(rota: Console, server: Server) -> None:
+    runs = [triggered(rota, server) for _ in range(3)]
+
+    shown = [line.split()[0] for line in rota("run", "list").lines[1:]]
+
+    assert [rota("run", "show", short, "-o", "name").out.strip() for short in shown] == runs[::-1]
+    assert rota("run", "why", shown[0]).code == rota("run", "cancel", shown[0]).code == 0
+    wide = [line.split()[0] for line in rota("run", "list", "-o", "wide").lines[1:]]
+    assert wide == rota("run", "list", "-o", "name").lines == runs[::-1]
+
+
+@pytest.mark.parametrize(
+    ("environment", "words", "mark"),
+    [
+        ({"TZ": "Asia/Tokyo"}, (), "JST"),
+        ({"TZ": ":Asia/Tokyo"}, (), "JST"),
+        ({"TZ": "Asia/Tokyo", "ROTA_TZ": "Asia/Kolkata"}, (), "IST"),
+        ({"TZ": "Asia/Tokyo", "ROTA_TZ": "Asia/Kolkata"}, ("--tz", "Africa/Lagos"), "WAT"),
+    ],
+)
+def test_times_are_printed_on_the_readers_clocks(
+    rota: Console,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    words: tuple[str, ...],
+    mark: str,
+) -> None:
+    run = triggered(rota, server)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    [_, line] = rota("run", "list", *words).lines
+    page = rota("run", "show", run, *words)
+    data = rota("run", "show", run, "--json", *words)
+
+    due = datetime.fromisoformat(data.json["due_at"])
+    zone = ZoneInfo(words[-1] if words else [*environment.values()][-1].removeprefix(":"))
+    assert f"{due.astimezone(zone):%H:%M:%S} {mark}" in line
+    assert f"{due.astimezone(zone):%H:%M:%S} {mark}" in page.out
+    assert data.json["due_at"].endswith("Z")
+
+
+def test_zone_of_one_command_is_not_that_of_the_next(rota: Console, server: Server) -> None:
+    triggered(rota, server)
+
+    assert " JST" in rota("run", "list", "--tz", "Asia/Tokyo").out
+    assert " UTC" in rota("run", "list").out
+
+
+def test_zone_that_is_none_gets_the_nearest_one(
+    rota: Console, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triggered(rota, server)
+    by_option = rota("run", "list", "--tz", "Europe/Berln")
+    monkeypatch.setenv("ROTA_TZ", "Europe/Pariss")
+    by_variable = rota("run", "list")
+
+    assert (by_option.code, by_variable.code) == (2, 2)
+    assert "--tz: there is no time zone" in by_option.err
+    assert "did you mean Europe/Berlin?" in by_option.err
+    assert "ROTA_TZ: there is no time zone" in by_variable.err
+
+
+def test_filter_has_times_on_the_readers_clocks(rota: Console, server: Server) -> None:
+    run = triggered(rota, server)
+    now = server.do(server.backends.store.now()).astimezone(ZoneInfo("Asia/Karachi"))
+    where = f"since:'{now - timedelta(hours=1):%Y-%m-%d %H:%M}'"
+
+    def found(*words: str) -> list[str]:
+        return rota("run", "list", "-o", "name", *words).lines
+
+    assert found("--where", where, "--tz", "Asia/Karachi") == [run]
+    assert found("--where", where) == []  # in UTC, that is still to come
+    assert found("--where", "since:yesterday") == found("--where", "since:5m") == [run]
 
 
 def test_filters_narrow_the_list(rota: Console, server: Server) -> None:

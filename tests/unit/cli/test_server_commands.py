@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
+from rota.cli import times
+from rota.cli.events import EVENTS
+from rota.cli.printing import write_table
+from rota.cli.terminal import Terminal
 from rota.ports.records import Role
+from rota.sdk.client import Client
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
 
@@ -50,6 +57,27 @@ def test_events_are_told_oldest_first_and_past_a_position(rota: Console, server:
     assert everything[-1]["type"] == "rota.run.queued"
     assert len(rest.lines) == 1
     assert "run.queued" in rota("events", "tail").lines[-1]
+
+
+def test_events_name_the_job_and_keep_id_and_time_whole_at_80_columns(
+    rota: Console, server: Server
+) -> None:
+    server.define("jobs: [{name: nightly-export-of-orders, steps: [{run: x}]}]")
+    run = rota("trigger", "nightly-export-of-orders", "-o", "name").out.strip()
+    with Client() as client:
+        events = client.list_events().items
+    screen = Terminal(io.StringIO(), io.StringIO(), has_colour=False, is_plain=False, width=80)
+
+    write_table(screen, EVENTS.columns, events)
+
+    assert isinstance(screen.out, io.StringIO)
+    lines = screen.out.getvalue().splitlines()
+    last = events[-1]
+    assert last.time is not None
+    stamp = times.stamp(last.time, times.now())
+    assert lines[-1].startswith(f"{last.id}   {stamp}  run.queued     nightly-export-of")
+    assert f"  {run[:16]}  " in lines[-1]
+    assert max(map(len, lines)) <= 80
 
 
 def test_token_is_created_listed_and_revoked(rota: Console, server: Server) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,6 +16,7 @@ from testkit.builders import hello
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
 
+_MAIN = "import sys; from rota.cli.main import main; sys.exit(main())"
 EXAMPLE = str(Path(__file__).parents[3] / "examples" / "workload.yaml")
 JOBS = """
 jobs:
@@ -28,6 +34,41 @@ def test_a_workload_is_simulated_without_a_server(rota: Console) -> None:
     headings = [line.split()[0] for line in shown.lines if line.isupper() or "RUNS" in line]
     assert headings == ["JOB", "PRIORITY", "SHARE", "POOL"]
     assert shown.lines[-1].startswith("3.")  # runs a second, of the whole workload
+
+
+def test_progress_is_drawn_on_a_terminal_and_wiped_out(rota: Console) -> None:
+    words = [sys.executable, "-c", _MAIN, "simulate", EXAMPLE, "--for", "10m"]
+    ours, theirs = os.openpty()
+
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm"}
+    ) as process:
+        os.close(theirs)
+        drawn = _all_of(ours)
+        assert process.stdout is not None
+        printed = process.stdout.read().decode()
+
+    shares = [
+        int(share) for share in re.findall(r"simulating .* (\d+)%", drawn.replace("\r", "\n"))
+    ]
+    assert shares[0] == 0
+    assert shares == sorted(shares)
+    assert shares[-1] > 90
+    assert drawn.endswith("\r\x1b[K")
+    assert printed.startswith("10 m 00 s of ")
+
+
+def _all_of(terminal: int) -> str:
+    """What is written to a terminal until nobody has it open."""
+    found = b""
+    with suppress(OSError), open(terminal, "rb", buffering=0) as stream:
+        while part := stream.read(4_096):
+            found += part
+    return found.decode()
+
+
+def test_nothing_is_drawn_where_there_is_no_terminal(rota: Console) -> None:
+    assert rota("simulate", EXAMPLE, "--for", "10m").err == ""
 
 
 def test_the_same_seed_tells_programs_the_same(rota: Console) -> None:

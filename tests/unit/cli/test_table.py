@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 
-from rota.cli.printing import Column, write_pairs, write_table
+from rota.cli.printing import Column, short_ids, write_pairs, write_table
 from rota.cli.terminal import Terminal
 
 
@@ -97,3 +97,45 @@ def test_plain_terminal_gets_marks_in_ascii() -> None:
     target.write("✖ failed · a → b")
 
     assert written(target) == ["!! failed | a -> b"]
+
+
+RUNS = [f"r_1k0ghsf35s{end}" for end in ("pcrm2222222222", "q2ym2222222222", "vd0622222222ab")]
+
+
+def test_ids_are_cut_to_a_beginning_that_tells_them_apart() -> None:
+    assert short_ids([RUNS[0]]) == ["r_1k0ghsf35spcrm"]  # a time of 11 digits and three more
+    assert short_ids(RUNS) == [run[:16] for run in RUNS]
+    assert short_ids(["c_40phs1e2q6mc", "–", "tidy"]) == ["c_40phs1", "–", "tidy"]
+
+
+def test_ids_that_begin_alike_keep_more() -> None:
+    alike = ["r_1k0ghsf35spcrm2222222222", "r_1k0ghsf35spcrm2333333333"]
+
+    assert short_ids(alike) == ["r_1k0ghsf35spcrm2222", "r_1k0ghsf35spcrm2333"]
+    assert short_ids([alike[0], alike[0]]) == ["r_1k0ghsf35spcrm"] * 2
+    assert short_ids(["c_40phs1e2q6mc", "c_40phs1e2q6md"]) == ["c_40phs1e2q6mc", "c_40phs1e2q6md"]
+
+
+def test_whole_ids_are_for_the_wide_table() -> None:
+    columns: tuple[Column[Row], ...] = (Column("ID", lambda row: row.id, is_id=True),)
+    table, wide = terminal(), terminal()
+
+    write_table(table, columns, [Row(RUNS[0])])
+    write_table(wide, columns, [Row(RUNS[0])], wide=True)
+
+    assert written(table)[1] == RUNS[0][:16]
+    assert written(wide)[1] == RUNS[0]
+
+
+def test_column_that_can_say_less_does_before_another_is_cut() -> None:
+    columns: tuple[Column[Row], ...] = (
+        Column("WHEN", lambda _: "in 5 h 12 m · 03:00:00 CET", narrower=[lambda _: "in 5 h 12 m"]),
+        Column("DETAIL", lambda row: row.detail),
+    )
+    narrow, room = terminal(width=40), terminal(width=60)
+
+    for target in (narrow, room):
+        write_table(target, columns, [Row("", detail="step 1: the disk is full")])
+
+    assert written(narrow)[1] == "in 5 h 12 m  step 1: the disk is full"
+    assert written(room)[1] == "in 5 h 12 m · 03:00:00 CET  step 1: the disk is full"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import time
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -40,3 +41,32 @@ def test_length_has_two_units_at_most(seconds: float, text: str) -> None:
 )
 def test_moment_is_relative_and_absolute(at: datetime | None, text: str) -> None:
     assert times.moment(at, PRESENT) == text
+
+
+def test_due_time_is_told_on_both_clocks_where_they_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_TZ", "Europe/Berlin")
+    new_york, berlin = timezone(timedelta(hours=-5)), timezone(timedelta(hours=1))
+    at = datetime(2026, 3, 1, 22, 0, tzinfo=UTC)
+
+    assert times.due(at.astimezone(berlin), PRESENT) == "in 10 h 00 m · 23:00:00 CET"
+    assert times.due(at.astimezone(new_york), PRESENT) == (
+        "in 10 h 00 m · 23:00:00 CET (its clocks: 17:00:00 -05:00)"
+    )
+
+
+def test_day_is_that_of_the_readers_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_TZ", "Asia/Tokyo")
+    at = datetime(2026, 3, 1, 16, 0, tzinfo=UTC)  # the second of March in Tokyo
+
+    assert times.moment(at, PRESENT) == "in 4 h 00 m · 2026-03-02 01:00:00 JST"
+    assert times.clock(at, PRESENT) == "Mon 01:00:00"
+
+
+def test_zone_of_the_machine_counts_where_nobody_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "<+07>-7")  # what only the C library understands
+    time.tzset()
+    try:
+        assert times.absolute(PRESENT) == "2026-03-01 19:00:00 +07"
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -24,12 +24,15 @@ from rota.domain.firing import fold_into_window
 from rota.domain.gates import ActiveRun, JobRules, admit
 from rota.domain.ids import JobId, RunId
 from rota.domain.run import Trigger
+from rota.domain.schedule.expressions import Looking, Reading, read_instant
+from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import Overlap
 from rota.domain.states import FINAL_STATES, RunState
 from tests.unit.cli.console import Console
 from tests.unit.docs.pages import ROOT, Block, blocks, exchanges, rows, table
 
 PAGE = ROOT / "docs" / "design" / "time.md"
+WRITTEN = table((ROOT / "docs" / "reference" / "times-and-ids.md").read_text("utf-8"))
 DAY = datetime(2026, 5, 4, tzinfo=UTC)
 OLDER_WAITING = RunId("r_older")
 RUNNING = RunId("r_running")
@@ -48,6 +51,18 @@ def test_transcripts_are_what_the_commands_print(rota: Console, block: Block) ->
         ended = rota(*shlex.split(exchange.command)[1:])
 
         assert ended.out + ended.err == exchange.printed
+
+
+@pytest.mark.parametrize("looking", Looking)
+@pytest.mark.parametrize(("written", "means"), WRITTEN)
+def test_times_can_be_written_as_the_table_says(written: str, means: str, looking: Looking) -> None:
+    reading = Reading(DAY, load_zone("Europe/Berlin"), looking)
+
+    found = [read_instant(text, reading) for text in re.findall("`([^`]+)`", written)]
+
+    assert found
+    if means.startswith("the midnight"):
+        assert {f"{reading.zone.local(at):%H:%M}" for at in found if reading.zone} == {"00:00"}
 
 
 @pytest.mark.parametrize(("written", "field", "means"), FIELDS)

@@ -38,6 +38,10 @@ def test_variable_like_no_setting_says_where_they_are_listed() -> None:
     assert "rota config show" in complaint
 
 
+def test_zone_that_commands_print_in_is_no_setting_and_no_mistake() -> None:
+    assert config.load(environ={"ROTA_TZ": "Europe/Berlin"}) == Settings()
+
+
 def test_every_problem_of_the_environment_is_told_at_once() -> None:
     told = complaints(ROTA_LEAS="3s", ROTA_SLOT="1", ROTA_POOL="a", SLOTS="x")
 

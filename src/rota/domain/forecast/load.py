@@ -102,7 +102,7 @@ class Measure:
 
 
 def measure_of(name: str, setting: Setting, project: str) -> Measure | None:
-    """The measure of that name; None: nothing is called so, or nobody takes of it."""
+    """The measure of that name; None: nothing is called so."""
     workers = total(worker.capacity for worker in setting.workers)
     if name == SLOTS or name in workers:
         return Measure(name, workers.get(name, 0) / UNIT)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from enum import Enum, auto
 
 from rota.domain.ids import micros
-from rota.domain.quantities import UNIT_WORDS, read_amount
+from rota.domain.quantities import UNIT_WORDS, parse_duration, read_amount
 from rota.domain.schedule import cron
 from rota.domain.schedule.cron import parse_cron
 from rota.domain.schedule.sentences import parse_sentence, refuse_other_fields
@@ -21,8 +21,33 @@ from rota.domain.wording import quoted
 OUTSIDE = "outside the years 1970 to 9999"
 
 _YEAR_TOO_LARGE = re.compile(r"\+?[0-9]{5,}-", re.ASCII)
-_TIME_OF_DAY = re.compile(r"[0-9]{2}:[0-9]{2}(?::[0-9]{2})?", re.ASCII)
-_DAY = timedelta(days=1)
+_CLOCK = r"(?P<clock>[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?)"
+_TIME_OF_DAY = re.compile(_CLOCK, re.ASCII)
+_DAY = re.compile(rf"(?P<day>today|yesterday|tomorrow)(?:[ t]{_CLOCK})?", re.ASCII)
+# What looks like a length of time: neither a time with its marks nor a date of eight digits.
+_AWAY = re.compile(
+    r"(?P<ahead>in )?(?![0-9]{8})(?P<length>p?t?[0-9][^:+-]*?)(?P<back> ago)?", re.ASCII
+)
+_SPACED_OFFSET = re.compile(r"(?<=[0-9]) (?=[+-][0-9]{2}(?::?[0-9]{2})?$)", re.ASCII)
+_UTC = re.compile(r"(?<=[0-9]) ?utc$", re.ASCII)
+_DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
+_WHAT_FITS = "write 5m, yesterday, today 14:00, 2026-11-18 or 2026-11-18T14:00+01:00"
+
+
+class Looking(Enum):
+    """Which way a length of time or a time of day counts from now."""
+
+    BACK = auto()
+    AHEAD = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the meaning of a written time depends on."""
+
+    now: datetime
+    zone: Zone | None  # None: days and times without an offset are refused
+    looking: Looking
 
 
 def iso_time(text: str) -> datetime:
@@ -35,39 +60,87 @@ def iso_time(text: str) -> datetime:
         raise ValueError(f"not an ISO 8601 time such as 2026-06-01T22:00: {error}") from error
 
 
-def read_instant(text: str, zone: Zone | None) -> datetime:
-    """The instant that a text means; a ValueError says what is wrong.
-
-    Without an offset it is on the clocks of `zone`; without a zone, it needs one.
-    """
+def read_instant(text: str, reading: Reading) -> datetime:
+    """The instant that a text means, in UTC; a ValueError says what is wrong and what fits."""
+    written = " ".join(text.lower().split())
     try:
-        written = iso_time(text.strip())
-        if written.tzinfo is not None:
-            return written.astimezone(UTC)
-        if zone is not None:
-            return zone.instant(written)
+        return _relative(written, reading) or _absolute(written, reading.zone)
     except OverflowError as error:
         raise ValueError(f"{quoted(text)}: {OUTSIDE}") from error
     except ValueError as error:
         raise ValueError(f"{quoted(text)}: {error}") from error
-    raise ValueError(f"{quoted(text)} has no offset: add Z or +01:00")
 
 
-def read_coming_instant(text: str, zone: Zone | None, now: datetime) -> datetime:
-    """`read_instant`, and `11:00` for the next time that the zone's clocks show it."""
-    if zone is None or not _TIME_OF_DAY.fullmatch(text.strip()):
-        return read_instant(text, zone)
-    clock = _time_of_day(text)
-    today = zone.local(now).date()
-    found = zone.instant(datetime.combine(today, clock))
-    return found if found > now else zone.instant(datetime.combine(today + _DAY, clock))
+def read_absolute(text: str) -> datetime:
+    """The instant of a document: an ISO 8601 time with its offset, whenever it is read."""
+    try:
+        return _absolute(" ".join(text.lower().split()), None)
+    except OverflowError as error:
+        raise ValueError(f"{quoted(text)}: {OUTSIDE}") from error
+    except ValueError as error:
+        raise ValueError(f"{quoted(text)}: {error}") from error
+
+
+def is_relative(text: str) -> bool:
+    """Whether a time that can be read means another instant when it is read later."""
+    written = " ".join(text.lower().split())
+    patterns = (_DAY, _TIME_OF_DAY, _AWAY)
+    return written == "now" or any(each.fullmatch(written) for each in patterns)
+
+
+def _relative(written: str, reading: Reading) -> datetime | None:
+    """The instant of a text that counts from now; None if it does not."""
+    if written == "now":
+        return reading.now
+    if found := _DAY.fullmatch(written):
+        zone = _needed(reading.zone)
+        day = zone.local(reading.now).date() + timedelta(days=_DAYS[found["day"]])
+        return _on(zone, day, _time_of_day(found["clock"] or "00:00"))
+    if found := _TIME_OF_DAY.fullmatch(written):
+        return _nearest(_time_of_day(found["clock"]), reading)
+    if found := _AWAY.fullmatch(written):
+        return _away(found, reading)
+    return None
+
+
+def _away(found: re.Match[str], reading: Reading) -> datetime:
+    if found["ahead"] and found["back"]:
+        raise ValueError("in or ago, not both")
+    length = parse_duration(found["length"])
+    is_ahead = bool(found["ahead"]) or (reading.looking is Looking.AHEAD and not found["back"])
+    return reading.now + length if is_ahead else reading.now - length
+
+
+def _nearest(clock: time, reading: Reading) -> datetime:
+    """The last or the next instant at which clocks show a time of day, as one looks."""
+    zone = _needed(reading.zone)
+    today = zone.local(reading.now).date()
+    found = _on(zone, today, clock)
+    if reading.looking is Looking.AHEAD:
+        return found if found > reading.now else _on(zone, today + timedelta(days=1), clock)
+    return found if found <= reading.now else _on(zone, today - timedelta(days=1), clock)
+
+
+def _absolute(written: str, zone: Zone | None) -> datetime:
+    if not written[:1].isdigit() and written[:1] != "+":
+        raise ValueError(f"not a time: {_WHAT_FITS}")
+    at = iso_time(_UTC.sub("z", _SPACED_OFFSET.sub("", written)))
+    return _needed(zone).instant(at) if at.tzinfo is None else at.astimezone(UTC)
+
+
+def _needed(zone: Zone | None) -> Zone:
+    if zone is None:
+        raise ValueError("has no offset: add Z or +01:00")
+    return zone
+
+
+def _on(zone: Zone, day: date, clock: time) -> datetime:
+    return zone.instant(datetime.combine(day, clock))
 
 
 def _time_of_day(text: str) -> time:
-    try:
-        return time.fromisoformat(text.strip())
-    except ValueError as error:
-        raise ValueError(f"{quoted(text)}: {error}") from error
+    """`9:00`, `09:00:30`."""
+    return time.fromisoformat(f"0{text}" if text[1] == ":" else text)
 
 
 SHORTEST_INTERVAL = timedelta(milliseconds=100)

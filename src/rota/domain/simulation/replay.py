@@ -61,13 +61,25 @@ def _arrive(known: Known, at: float, measures: Measures) -> None:
         measures.on_queued(known.run, at)
 
 
-def simulate_workload(workload: Workload, period: Period, part: float, random: Random) -> Report:
+Tell = Callable[[float], None]  # how much of the period has passed: 0 to 1
+
+_STEPS = 200  # how often progress is told
+
+
+def untold(_: float) -> None:
+    """Tell nobody."""
+
+
+def simulate_workload(
+    workload: Workload, period: Period, part: float, random: Random, tell: Tell = untold
+) -> Report:
     """What happens to a part of a workload in a period. `Invalid` if that is too much."""
     sample = sample_of(workload, part, random)
     staff = sample.staff()
     measures = Measures(staff, period.seconds)
     world = World(staff, sample.rules, sample.weights)
-    world.simulate(arrivals(sample, period, random), period.seconds, measures)
+    runs = _told(arrivals(sample, period, random), period.seconds, tell)
+    world.simulate(runs, period.seconds, measures)
     jobs = workload.jobs
     return report_of(
         measures,
@@ -79,3 +91,13 @@ def simulate_workload(workload: Workload, period: Period, part: float, random: R
             output_bytes={job.name: job.output_bytes for job in jobs},
         ),
     )
+
+
+def _told(runs: Iterable[SimRun], seconds: float, tell: Tell) -> Iterator[SimRun]:
+    """The runs as they come, with a word now and then about how far they are."""
+    step = next_at = seconds / _STEPS
+    for run in runs:
+        if run.arrives_at >= next_at:
+            tell(run.arrives_at / seconds)
+            next_at = run.arrives_at + step
+        yield run

@@ -23,7 +23,7 @@ from rota.domain.backfill import (
 )
 from rota.domain.errors import Invalid, Problem
 from rota.domain.ids import instant, micros
-from rota.domain.job import Job
+from rota.domain.schedule.expressions import Reading
 from rota.domain.schedule.sources import LAST_MICROS
 from rota.operations import backfills
 from rota.operations.backfills import BackfillRequest
@@ -41,6 +41,8 @@ from rota.server.gateway.parameters import (
     ToQuery,
     UsedBackends,
     api_router,
+    as_said,
+    looking_back,
     read_range,
     read_times,
     zone_of,
@@ -49,7 +51,6 @@ from rota.server.gateway.parameters import (
 router = api_router("jobs")
 _EVER = instant(0)
 _THE_END = instant(LAST_MICROS)
-_OVERLAP = 1  # stretches that reach into a part of the ledger from before it
 
 
 class BackfillBody(Body):
@@ -89,8 +90,10 @@ async def backfill_job(
     idempotency_key: IdempotencyKey = "",
 ) -> api.Backfill:
     """Run due times of the past; 200 for a plan, or if the idempotency key was seen before."""
-    since, until = read_range(zone_of(job), body.since, body.until)
-    request = BackfillRequest(since, until, body.only, body.max_parallel, idempotency_key)
+    reading = looking_back(await backends.store.now(), zone_of(job))
+    since, until = read_range(reading, body.since, body.until)
+    said = as_said(body.since, body.until)
+    request = BackfillRequest(since, until, body.only, body.max_parallel, idempotency_key, said)
     if plan:
         response.status_code = 200
         return _plan_answer(await backfills.plan(backends, job, request))
@@ -110,10 +113,10 @@ class _Range:
     since: Annotated[str | None, Query(max_length=100, description="the same as `from`")] = None
     until: Annotated[str | None, Query(max_length=100, description="the same as `to`")] = None
 
-    def bounds(self, job: Job) -> tuple[datetime, datetime]:
+    def bounds(self, reading: Reading) -> tuple[datetime, datetime]:
         """By default all that has its answer, also of what is still to come."""
         written = {"from": self.start or self.since, "to": self.end or self.until}
-        start, end = read_times(zone_of(job), written, code="malformed")
+        start, end = read_times(reading, written, code="malformed")
         if start and end and start > end:
             problem = Problem("from lies after to", "from")
             raise Invalid("the range is empty", [problem], code="empty_range")
@@ -128,20 +131,14 @@ async def list_ledger(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[api.LedgerEntry]:
-    """What became of each due time of a job, by time; also of one that was deleted."""
-    start, end = wanted.bounds(job)
-    if cursor:
-        start = instant(decode_cursor("ledger", cursor, 0))
-    found = await backends.store.ledger(job.id, start, end, limit + 1 + _OVERLAP)
-    if cursor:
-        found = [entry for entry in found if entry.first >= start]
+    """What became of each due time of a job, the newest first; also of one that was deleted."""
+    start, end = wanted.bounds(looking_back(await backends.store.now(), zone_of(job)))
+    before = min(decode_cursor("ledger", cursor, LAST_MICROS + 1), LAST_MICROS + 1)
+    end = min(end, instant(before - 1))
+    found = await backends.store.ledger(job.id, start, end, limit + 1, newest_first=True)
     return page(
         found,
         limit,
         _ledger_answer,
-        lambda entry: encode_cursor("ledger", _after(entry.first)),
+        lambda entry: encode_cursor("ledger", micros(entry.first)),
     )
-
-
-def _after(first: datetime) -> int:
-    return max(0, micros(first) + 1)

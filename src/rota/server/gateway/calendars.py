@@ -29,6 +29,7 @@ from rota.server.gateway.parameters import (
     Project,
     UsedBackends,
     api_router,
+    looking_ahead,
     quote,
     read_times,
     unquote,
@@ -148,7 +149,9 @@ async def list_windows(
 ) -> api.CalendarWindows:
     """The next stretches in which nothing may start, the current one included."""
     blackout = await asyncio.to_thread(compile_calendar, calendar.calendar)
-    [since] = read_times(blackout.zone, {"from": start}, code="malformed")
-    after = since or await backends.store.now()
+    now = await backends.store.now()
+    reading = looking_ahead(now, blackout.zone)
+    [since] = read_times(reading, {"from": start}, code="malformed")
+    after = since or now
     found = await asyncio.to_thread(next_windows, blackout, after, count)
     return api.CalendarWindows(windows=tuple(fill(api.CalendarWindow, it) for it in found))

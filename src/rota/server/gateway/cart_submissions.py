@@ -23,10 +23,11 @@ from rota.domain.jobfile import read_cart
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM
 from rota.domain.jobfile.carts import build_item
 from rota.domain.jobfile.report import At, Report
+from rota.domain.schedule.expressions import read_absolute
 from rota.operations.carts import each
 from rota.server.gateway.answers import JSON
 from rota.server.gateway.middleware import media_type_in
-from rota.server.gateway.parameters import NAME, read_times
+from rota.server.gateway.parameters import NAME
 from rota.server.gateway.strictness import parse_json
 
 Line = tuple[int, bytes]  # its number from 1, and its text
@@ -169,11 +170,10 @@ def _starts_at(fields: dict[str, Any], problems: list[Problem]) -> datetime | No
         problems.append(Problem("starts_at must be a time with its offset", "starts_at"))
         return None
     try:
-        [instant] = read_times(None, {"starts_at": written})
-    except Invalid as error:
-        problems += error.problems
+        return read_absolute(written)
+    except ValueError as error:
+        problems.append(Problem(str(error), "starts_at"))
         return None
-    return instant
 
 
 def _template(fields: Mapping[str, Any], problems: list[Problem]) -> CartTemplate:

@@ -58,6 +58,7 @@ from rota.server.gateway.parameters import (
     Settings,
     UsedBackends,
     api_router,
+    looking_back,
     quote,
     require_match,
 )
@@ -298,7 +299,7 @@ async def list_carts(
     """Carts, newest first. `where` and the single terms must all hold."""
     given = {"state": state, "name": name, "active": active}
     terms = [(key, value) for key, value in given.items() if value is not None]
-    wanted = parse_cart_filter(where, terms, await backends.store.now())
+    wanted = parse_cart_filter(where, terms, looking_back(await backends.store.now(), None))
     if wanted.states is not None and not wanted.states:
         return Page(items=())
     found = await backends.store.carts(cart_query(project, wanted, cursor, limit))
@@ -372,7 +373,9 @@ async def list_cart_events(
     cursor: Cursor = None,
 ) -> Page[Event]:
     """What happened to a cart, in order; `GET /events/stream?cart=` has it live."""
-    return await event_page(backends, settings, cursor=cursor, limit=limit, only=cart.id)
+    return await event_page(
+        backends, settings, cursor=cursor, limit=limit, only=cart.id, called=cart.name
+    )
 
 
 async def _template(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from rota.api import events as api
 from rota.api.answers import Page
 from rota.domain.errors import Invalid
 from rota.operations.backends import Backends
+from rota.operations.carts import find_cart
 from rota.operations.following import follow_events
 from rota.ports.records import Event
 from rota.server.gateway.answers import encode
@@ -25,7 +26,7 @@ from rota.server.gateway.paging import (
     encode_cursor,
     page,
 )
-from rota.server.gateway.parameters import NAME, Settings, UsedBackends, api_router
+from rota.server.gateway.parameters import NAME, Project, Settings, UsedBackends, api_router
 from rota.server.gateway.settings import GatewaySettings
 from rota.server.gateway.sse import (
     KEEP_ALIVE,
@@ -37,20 +38,40 @@ from rota.server.gateway.sse import (
 )
 
 router = api_router("events")
-_OfCart = Annotated[str | None, Query(pattern=NAME, description="only those of this cart, by id")]
+_MOST_NAMED = 10  # of the ids of an event
+_OfCart = Annotated[
+    str | None,
+    Query(
+        pattern=NAME, description="only those of this cart: id, a beginning only it has, or name"
+    ),
+]
 
 
-def event_answer(event: Event, source: str, *, only: str = "") -> api.Event:
+def event_answer(
+    event: Event, source: str, names: Mapping[str, str], *, only: str = ""
+) -> api.Event:
     """With `only`, of all the things a batch names this one alone is told."""
     ids = [only] if only else list(event.ids)
+    called = dict.fromkeys(names[each] for each in ids[:_MOST_NAMED] if each in names)
     return api.Event(
         id=str(event.seq),
         source=source,
         type=f"rota.{event.kind}",
         time=event.at,
         subject=ids[0] if len(ids) == 1 else None,
-        data={**event.data, "ids": ids, "actor": event.actor, "project": event.project},
+        data={
+            "names": [*called],
+            **event.data,
+            "ids": ids,
+            "actor": event.actor,
+            "project": event.project,
+        },
     )
+
+
+def _named_in(events: Iterable[Event]) -> list[str]:
+    """The ids of events whose names are told, each once."""
+    return list(dict.fromkeys(each for event in events for each in event.ids[:_MOST_NAMED]))
 
 
 async def event_page(
@@ -62,14 +83,16 @@ async def event_page(
     limit: int,
     ids: Sequence[str] = (),
     only: str = "",
+    called: str = "",
 ) -> Page[api.Event]:
-    """A part of the history, in order; of `ids`, or of one thing `only`."""
+    """A part of the history, in order; of `ids`, or of one thing `only`, which people call so."""
     position = decode_cursor("events", cursor, after)
     found = await backends.store.events(position, limit + 1, ids=[only] if only else ids)
+    names = {only: called} if only else await backends.store.names(_named_in(found))
     return page(
         found,
         limit,
-        lambda event: event_answer(event, settings.base_url, only=only),
+        lambda event: event_answer(event, settings.base_url, names, only=only),
         lambda event: encode_cursor("events", event.seq),
     )
 
@@ -77,6 +100,7 @@ async def event_page(
 @router.get("/events")
 async def list_events(
     backends: UsedBackends,
+    project: Project,
     settings: Settings,
     after: Annotated[int, Query(ge=0, le=MAX_INTEGER, description="id of an event")] = 0,
     tail: Annotated[int, Query(ge=0, le=1_000, description="begin so many before the end")] = 0,
@@ -87,7 +111,7 @@ async def list_events(
     """Events past a position, or the latest ones, in order."""
     if tail:
         after = max(after, (await backends.store.counts()).last_event - tail)
-    ids = [cart] if cart else ()
+    ids = [(await find_cart(backends, cart, project=project)).id] if cart else ()
     return await event_page(backends, settings, after=after, cursor=cursor, limit=limit, ids=ids)
 
 
@@ -95,6 +119,7 @@ async def list_events(
 async def stream_events(
     request: Request,
     backends: UsedBackends,
+    project: Project,
     settings: Settings,
     after: Annotated[
         int | None, Query(ge=0, le=MAX_INTEGER, description="id of an event; else what is to come")
@@ -105,7 +130,9 @@ async def stream_events(
     """Events as they happen."""
     if last_event_id:
         after = _position(last_event_id)
-    frames = _frames(follow_events(backends, after), settings.base_url, cart)
+    if cart is not None:
+        cart = (await find_cart(backends, cart, project=project)).id
+    frames = _frames(backends, follow_events(backends, after), settings.base_url, cart)
     return EventStream(while_allowed(frames, still_allowed(request)))
 
 
@@ -116,11 +143,15 @@ def _position(event_id: str) -> int:
 
 
 async def _frames(
-    batches: AsyncGenerator[list[Event], None], source: str, cart: str | None
+    backends: Backends,
+    batches: AsyncGenerator[list[Event], None],
+    source: str,
+    cart: str | None,
 ) -> AsyncGenerator[bytes, None]:
     async with aclosing(batches):
         async for events in batches:
             wanted = [event for event in events if cart is None or cart in event.ids]
-            told = [event_answer(event, source) for event in wanted]
+            names = await backends.store.names(_named_in(wanted)) if wanted else {}
+            told = [event_answer(event, source, names) for event in wanted]
             frames = [frame(encode(each), event_id=each.id) for each in told]
             yield b"".join(frames) or KEEP_ALIVE

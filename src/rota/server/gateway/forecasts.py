@@ -34,9 +34,11 @@ from rota.server.gateway.parameters import (
     Project,
     ToQuery,
     UsedBackends,
+    ZoneQuery,
     api_router,
+    looking_ahead,
     read_times,
-    zone_named,
+    zone_given,
 )
 
 router = api_router("forecast")
@@ -196,12 +198,14 @@ async def show_forecast(
     measure: Measure = SLOTS,
     buckets: Annotated[int, Query(ge=1, le=1_000, description="pieces of the load")] = 288,
     job: Job = None,
+    timezone: ZoneQuery = "UTC",
 ) -> api.Forecast:
     """When runs of a project will start, what they will wait for, and what runs out.
 
     At most seven days ahead. It only reads, and holds up nothing.
     """
-    begin, until = read_times(zone_named("UTC"), {"from": start, "to": end})
+    reading = looking_ahead(await backends.store.now(), zone_given(timezone))
+    begin, until = read_times(reading, {"from": start, "to": end})
     question = Question(project, begin, until, parse_duration(length), measure, buckets, job)
     return forecast_answer(await look_ahead(backends, question))
 

@@ -39,8 +39,9 @@ from rota.server.gateway.parameters import (
     TimeText,
     UsedBackends,
     api_router,
+    looking_ahead,
     quote,
-    read_pause,
+    read_times,
     require_match,
     zone_of,
 )
@@ -251,8 +252,9 @@ async def pause_job(
 ) -> api.MovedJob:
     """Nothing of the job starts until it is resumed, or until a time; due times are SKIPPED."""
     now = await backends.store.now()
-    until = None if body is None else read_pause(job, body.until, now)
-    if body is not None and body.length is not None:
+    body = body or PauseBody()
+    [until] = read_times(looking_ahead(now, zone_of(job)), {"until": body.until})
+    if body.length is not None:
         until = now + parse_duration(body.length)
     moved = await pauses.pause(backends, job, actor=actor.name, until=until)
     return await _moved(backends, moved)

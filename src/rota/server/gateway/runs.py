@@ -46,8 +46,13 @@ from rota.server.gateway.parameters import (
     Settings,
     TimeText,
     UsedBackends,
+    ZoneQuery,
     api_router,
+    as_said,
+    looking_ahead,
+    looking_back,
     read_times,
+    zone_given,
     zone_of,
 )
 
@@ -201,8 +206,10 @@ async def trigger_run(
 ) -> api.Run:
     """Make a run of a job, now or at a time; 200 if the idempotency key was seen before."""
     body = body or TriggerBody()
-    [at] = read_times(zone_of(job), {"at": body.at})
-    options = runs.TriggerOptions(body.inputs, at, body.priority, idempotency_key)
+    reading = looking_ahead(await backends.store.now(), zone_of(job))
+    [at] = read_times(reading, {"at": body.at})
+    said = as_said(body.at)
+    options = runs.TriggerOptions(body.inputs, at, body.priority, idempotency_key, said)
     run, is_repeat = await runs.trigger(backends, job, options, actor=actor.name)
     response.headers["Location"] = f"{API}/runs/{run.id}"
     if is_repeat:
@@ -243,6 +250,7 @@ async def list_runs(
     since: _Term = None,
     until: _Term = None,
     active: _Term = None,
+    timezone: ZoneQuery = "UTC",
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[api.Run]:
@@ -258,7 +266,8 @@ async def list_runs(
         "active": active,
     }
     terms = [(key, value) for key, value in given.items() if value is not None]
-    wanted = parse_filter(where, terms, await backends.store.now())
+    reading = looking_back(await backends.store.now(), zone_given(timezone))
+    wanted = parse_filter(where, terms, reading)
     before = decode_cursor("runs", cursor, MAX_INTEGER)
     if wanted.states is not None and not wanted.states:
         return Page(items=())
@@ -303,7 +312,9 @@ async def list_run_events(
     cursor: Cursor = None,
 ) -> Page[Event]:
     """What happened to a run, in order."""
-    return await event_page(backends, settings, cursor=cursor, limit=limit, only=run.id)
+    return await event_page(
+        backends, settings, cursor=cursor, limit=limit, only=run.id, called=run.job
+    )
 
 
 @router.post("/runs/{run}:cancel")

@@ -19,6 +19,7 @@ from rota.server.gateway.parameters import (
     Project,
     UsedBackends,
     api_router,
+    looking_ahead,
     read_times,
     zone_named,
 )
@@ -58,14 +59,15 @@ async def preview_schedule(
     count: Annotated[int, Query(ge=1, le=MOST_EXPLAINED)] = 5,
 ) -> SchedulePreview:
     """A schedule in words, and its next due times."""
-    zone = zone_named(setting.timezone)
-    [after] = read_times(zone, {"from": start}, code="malformed")
+    now = await backends.store.now()
+    reading = looking_ahead(now, zone_named(setting.timezone))
+    [after] = read_times(reading, {"from": start}, code="malformed")
     schedule = Schedule(tuple(expression), setting.timezone, Dst(setting.gap, setting.fold))
     explained = await asyncio.to_thread(
         explain,
         schedule,
         key="" if setting.job is None else f"{project}/{setting.job}",
-        after=after or await backends.store.now(),
+        after=after or now,
         count=count,
     )
     return preview_answer(explained)

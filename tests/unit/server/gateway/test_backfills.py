@@ -230,7 +230,9 @@ async def test_a_run_that_waits_for_its_turn_says_so(served: Served) -> None:
     assert why["since"] == second["created_at"]
 
 
-async def test_the_ledger_answers_for_every_due_time_in_parts(served: Served) -> None:
+async def test_the_ledger_answers_for_every_due_time_in_parts_the_newest_first(
+    served: Served,
+) -> None:
     plan = await served.apply(job(schedule="0 2 * * *"))
     await _hold(served, plan["changes"][0]["job_id"], stretches=5)
 
@@ -240,7 +242,7 @@ async def test_the_ledger_answers_for_every_due_time_in_parts(served: Served) ->
     ).json()
 
     entries = first["items"] + second["items"]
-    assert [entry["count"] for entry in entries] == [1, 2, 3, 4, 5]
+    assert [entry["count"] for entry in entries] == [5, 4, 3, 2, 1]
     assert {(entry["state"], entry["cause"], entry["run"]) for entry in entries} == {
         ("SKIPPED", "paused", None)
     }

@@ -334,7 +334,7 @@ class TestEvents:
         await carts.command("pause")
 
         of_cart = (await carts.served.get("carts/rollout/events")).json()["items"]
-        of_all = (await carts.served.get("events", params={"cart": made})).json()["items"]
+        of_all = (await carts.served.get("events", params={"cart": made[:8]})).json()["items"]
 
         kinds = ["rota.cart.submitted", "rota.cart.paused"]
         assert [event["type"] for event in of_cart] == kinds
@@ -344,7 +344,7 @@ class TestEvents:
     async def test_the_events_of_one_cart_are_streamed(self, carts: CartScene) -> None:
         made = await carts.submit()
 
-        async with streaming(carts.served, "events/stream", cart=made, after=0) as stream:
+        async with streaming(carts.served, "events/stream", cart=made[:8], after=0) as stream:
             submitted = await stream.event()
             await carts.submit(name="other")
             await carts.command("pause")

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from rota.domain.errors import Invalid
 from rota.domain.run import Trigger
+from rota.domain.schedule.expressions import Looking, Reading
+from rota.domain.schedule.zones import load_zone
 from rota.domain.states import FINAL_STATES, RunState
 from rota.server.gateway.filters import ACTIVE_STATES, RunFilter, parse_filter
 
@@ -15,7 +17,8 @@ NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
 
 def parsed(where: str, **terms: str) -> RunFilter:
-    return parse_filter(where, list(terms.items()), NOW)
+    reading = Reading(NOW, load_zone("Europe/Berlin"), Looking.BACK)
+    return parse_filter(where, list(terms.items()), reading)
 
 
 def errors(where: str) -> list[str]:
@@ -72,6 +75,21 @@ def test_times_are_instants_or_durations_ago() -> None:
     assert parsed("since:100w").since == NOW - timedelta(weeks=100)
 
 
+def test_times_are_written_as_everywhere() -> None:
+    berlin = timedelta(hours=2)
+
+    assert parsed("since:yesterday").since == datetime(2026, 5, 3, tzinfo=UTC) - berlin
+    assert parsed("since:2026-05-01").since == datetime(2026, 5, 1, tzinfo=UTC) - berlin
+    assert parsed("until:11:00").until == datetime(2026, 5, 4, 11, tzinfo=UTC) - berlin
+
+
+@pytest.mark.parametrize("where", ['since:"today 11:00" job:a', "since:'today 11:00' job:a"])
+def test_quotes_keep_a_value_with_spaces_together(where: str) -> None:
+    since = datetime(2026, 5, 4, 9, tzinfo=UTC)
+
+    assert parsed(where) == RunFilter(job_like="a", since=since)
+
+
 @pytest.mark.parametrize(
     ("where", "part"),
     [
@@ -80,8 +98,9 @@ def test_times_are_instants_or_durations_ago() -> None:
         ("state:,", "is not a state"),
         ("trigger:cron", "schedule, manual, retry, backfill, cart or after"),
         ("active:maybe", "true or false"),
-        ("since:yesterday", "is not a duration"),
-        ("since:2026-05-01T00:00", "has no offset: add Z or +01:00"),
+        ("since:soon", "not a time: write 5m, yesterday, today 14:00"),
+        ("since:5x", "is not a duration"),
+        ('since:"today', "is not of the form key:value"),
         ("since:9999-99-99", "not an ISO 8601 time"),
         ("since:10000-01-01T00:00Z", "outside the years 1970 to 9999"),
         ("failed", "key:value"),

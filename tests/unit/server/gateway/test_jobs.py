@@ -467,7 +467,7 @@ async def test_skipping_leaves_out_what_would_have_run(served: Served) -> None:
     assert skipped["first"] == f"{last + timedelta(days=1)}T02:00:00Z"
     assert moved["next_at"] == f"{last + timedelta(days=2)}T02:00:00Z"
     ledger = (await served.get("jobs/tidy/ledger")).json()["items"]
-    assert [entry["cause"] for entry in ledger] == ["calendar moving", "skip next"]
+    assert [entry["cause"] for entry in ledger] == ["skip next", "calendar moving"]
 
 
 async def test_a_pending_skip_is_shown_with_what_comes(served: Served) -> None:

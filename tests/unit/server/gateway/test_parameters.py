@@ -87,6 +87,64 @@ async def test_the_ledger_is_asked_by_either_pair_of_words(
     assert await items(day + timedelta(days=1), day + timedelta(days=2)) == []
 
 
+@pytest.mark.parametrize("since", ["5m", "yesterday", "today 00:00", "2026-01-01"])
+async def test_the_ledger_takes_times_as_filters_do(served: Served, since: str) -> None:
+    await served.apply(NIGHTLY)
+    await served.post("jobs/tidy:skip")
+
+    coming = await served.get("jobs/tidy/ledger", params={"since": since})
+    until_then = await served.get("jobs/tidy/ledger", params={"until": since})
+    of_runs = await served.get("runs", params={"where": f'since:"{since}"'})
+
+    assert [entry["cause"] for entry in coming.json()["items"]] == ["skip next"]
+    assert until_then.json()["items"] == []
+    assert of_runs.status_code == 200
+
+
+async def test_a_filter_has_times_on_the_clocks_of_the_readers_zone(served: Served) -> None:
+    await served.apply(NIGHTLY)
+    await served.post("jobs/tidy/runs")
+    now = await served.backends.store.now()
+    an_hour_ago = now.astimezone(ZoneInfo("Asia/Karachi")) - timedelta(hours=1)
+    where = f"since:{an_hour_ago:%Y-%m-%dT%H:%M}"
+
+    there = await served.get("runs", params={"where": where, "timezone": "Asia/Karachi"})
+    in_utc = await served.get("runs", params={"where": where})
+
+    assert [run["job"] for run in there.json()["items"]] == ["tidy"]
+    assert in_utc.json()["items"] == []
+
+
+async def test_a_run_in_five_minutes_is_the_same_request_when_it_is_repeated(
+    served: Served,
+) -> None:
+    await served.apply(NIGHTLY)
+    key = {"Idempotency-Key": "once"}
+
+    first = await served.post("jobs/tidy/runs", json={"at": "5m"}, headers=key)
+    again = await served.post("jobs/tidy/runs", json={"at": "5m"}, headers=key)
+    other = await served.post("jobs/tidy/runs", json={"at": "6m"}, headers=key)
+
+    assert (first.status_code, again.status_code, other.status_code) == (202, 200, 409)
+    assert again.json()["id"] == first.json()["id"]
+    wait = instant(first.json()["due_at"]) - await served.backends.store.now()
+    assert timedelta(minutes=4) < wait <= timedelta(minutes=5)
+
+
+async def test_a_backfill_of_the_last_days_is_the_same_request_when_it_is_repeated(
+    served: Served,
+) -> None:
+    await served.apply(NIGHTLY)
+    key = {"Idempotency-Key": "once"}
+
+    first = await served.post("jobs/tidy:backfill", json={"from": "50h"}, headers=key)
+    again = await served.post("jobs/tidy:backfill", json={"from": "50h"}, headers=key)
+
+    assert (first.status_code, again.status_code) == (202, 200)
+    assert again.json()["id"] == first.json()["id"]
+    assert first.json()["runs"] in {2, 3}
+
+
 async def test_a_reversed_range_is_refused(served: Served) -> None:
     await served.apply(NIGHTLY)
 
@@ -110,7 +168,7 @@ async def test_the_ledger_has_answers_to_coming_due_times_by_default(served: Ser
 @pytest.mark.parametrize(
     ("address", "text", "message"),
     [
-        ("jobs/tidy/ledger", "yesterday", '"yesterday": not an ISO 8601 time such as'),
+        ("jobs/tidy/ledger", "soon", '"soon": not a time: write 5m, yesterday, today 14:00'),
         ("jobs/tidy/ledger", "10000-01-01", '"10000-01-01": outside the years 1970 to 9999'),
         ("schedule/preview?expression=@daily", "10000-01-01", "outside the years 1970 to 9999"),
     ],

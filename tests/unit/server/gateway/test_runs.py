@@ -217,7 +217,18 @@ async def test_the_events_of_a_run_name_only_it(served: Served) -> None:
 
     assert answer["items"]
     assert {tuple(event["data"]["ids"]) for event in answer["items"]} == {(first,)}
+    assert {tuple(event["data"]["names"]) for event in answer["items"]} == {("tidy",)}
     assert all(event["type"].startswith("rota.run.") for event in answer["items"])
+
+
+async def test_events_name_the_jobs_of_their_runs(served: Served) -> None:
+    await served.apply(job())
+    await served.trigger()
+
+    events = (await served.get("events")).json()["items"]
+
+    named = {event["type"]: event["data"]["names"] for event in events}
+    assert named["rota.job.created"] == named["rota.run.queued"] == ["tidy"]
 
 
 async def test_a_waiting_run_is_cancelled(served: Served) -> None:
@@ -319,7 +330,7 @@ async def test_a_run_for_later_waits(served: Served) -> None:
     [
         {"priority": 10},
         {"at": "2099-01-01T25:00:00"},
-        {"at": "tomorrow"},
+        {"at": "soon"},
         {"input": {}},
         {"inputs": []},
         [],

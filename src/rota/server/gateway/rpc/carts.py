@@ -27,7 +27,7 @@ from rota.ports.records import Role
 from rota.server.gateway.auth import TrustedTokens
 from rota.server.gateway.carts import cart_cursor, cart_query, cells_answer, item_cursor, item_query
 from rota.server.gateway.filters import parse_cart_filter
-from rota.server.gateway.parameters import require_match
+from rota.server.gateway.parameters import looking_back, require_match
 from rota.server.gateway.rpc import requests
 from rota.server.gateway.rpc.messages import cart_message, item_message, plan_message, view_message
 from rota.server.gateway.rpc.server import needs
@@ -73,7 +73,7 @@ class CartsService(CartsServicer):
         size = requests.size_of(request.page_size, "page_size")
         project = requests.project_of(request.project)
         store = self._backends.store
-        wanted = parse_cart_filter(request.where, (), await store.now())
+        wanted = parse_cart_filter(request.where, (), looking_back(await store.now(), None))
         if wanted.states is not None and not wanted.states:
             return pb.ListCartsResponse()
         query = cart_query(project, wanted, request.page_token or None, size)
