@@ -15,9 +15,8 @@ from bench.figures import Comparison, at_most
 from bench.rota_up import temporary_home
 from rota.domain.jobfile import read_file
 from rota.operations import definitions
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.forecasts import Outlook, Question, look_ahead
-from rota.operations.kept_forecast import KeptForecast
 from rota.ports.blobs import Blobs
 from rota.queue.local import LocalQueue
 from rota.store.sqlite.opening import open_sqlite
@@ -56,20 +55,20 @@ async def _measure(plan: Plan, count: int, words: str, make: Make) -> Comparison
         home.data.mkdir(parents=True, exist_ok=True)
         store = await open_sqlite(home.store)
         try:
-            backends = Backends(store, LocalQueue(), cast("Blobs", None))
-            await _fill(backends, count, make)
-            return await _time(plan, backends, f"a day of {count:,} jobs, {words}")
+            engine = Engine(store, LocalQueue(), cast("Blobs", None))
+            await _fill(engine, count, make)
+            return await _time(plan, engine, f"a day of {count:,} jobs, {words}")
         finally:
             await store.close()
 
 
-async def _fill(backends: Backends, count: int, make: Make) -> None:
+async def _fill(engine: Engine, count: int, make: Make) -> None:
     jobs = list(_jobs(count, make))
     for first in range(0, count, _APPLIED):
         text = json.dumps({"jobs": jobs[first : first + _APPLIED]})
-        await definitions.apply(backends, read_file(text, name=f"set-{first}"), actor="bench")
+        await definitions.apply(engine, read_file(text, name=f"set-{first}"), actor="bench")
     for number in range(_WORKERS):
-        await backends.store.register(hello(f"worker-{number}", slots=_SLOTS), _FOR_EVER)
+        await engine.store.register(hello(f"worker-{number}", slots=_SLOTS), _FOR_EVER)
 
 
 def _jobs(count: int, make: Make) -> Iterator[dict[str, object]]:
@@ -83,17 +82,17 @@ def _jobs(count: int, make: Make) -> Iterator[dict[str, object]]:
         }
 
 
-async def _time(plan: Plan, backends: Backends, what: str) -> Comparison:
-    result = Result(tuple([await _take_turn(plan, backends) for _ in range(plan.repeats)]))
+async def _time(plan: Plan, engine: Engine, what: str) -> Comparison:
+    result = Result(tuple([await _take_turn(plan, engine) for _ in range(plan.repeats)]))
     sample, load = result.sample("seconds", "s"), result.foreign_cores
     return Comparison("P9", what, sample, goal=at_most(2), foreign_cores=load)
 
 
-async def _take_turn(plan: Plan, backends: Backends) -> Turn:
+async def _take_turn(plan: Plan, engine: Engine) -> Turn:
     """Take a turn, and again while others disturb it; the quietest if they always do."""
     takes: list[Turn] = []
     while is_taken_again([turn.foreign_cores for turn in takes], plan):
-        cold = Backends(backends.store, backends.queue, backends.blobs, forecast=KeptForecast())
+        cold = Engine(engine.store, engine.queue, engine.blobs)
         with watched(plan) as seen:
             began = time.perf_counter()
             outlook = await look_ahead(cold, Question("default"))

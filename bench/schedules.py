@@ -13,9 +13,9 @@ from rota.domain.ids import JobId, micros, shard_of
 from rota.domain.jobfile import read_file
 from rota.domain.schedule import Timetable
 from rota.operations import definitions, timetables
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.store import Store
-from rota.queue.local import LocalQueue
+from rota.queue.local import LocalIdleWorkers, LocalQueue
 from rota.store.sqlite.opening import open_sqlite
 
 _JOB_FILE = 'jobs: [{name: job, schedule: "*/5 * * * *", steps: [{run: [/bin/true]}]}]'
@@ -71,8 +71,8 @@ async def _define(path: Path) -> None:
 async def define_one(store: Store, blobs_folder: Path) -> None:
     """The job of which the others are copies."""
     async with await open_files(blobs_folder) as blobs:
-        backends = Backends(store, LocalQueue(), blobs)
-        await definitions.apply(backends, read_file(_JOB_FILE, name=_SET), actor="bench")
+        engine = Engine(store, LocalQueue(), blobs, LocalIdleWorkers())
+        await definitions.apply(engine, read_file(_JOB_FILE, name=_SET), actor="bench")
 
 
 def _copy(connection: sqlite3.Connection, table: str, columns: dict[str, str], count: int) -> None:

@@ -86,7 +86,7 @@ class Cluster:
         yield from self.workers
 
     @property
-    def backends(self) -> dict[str, str]:
+    def engine(self) -> dict[str, str]:
         """The addresses of store, queue and blobs, as settings of a server."""
         return {
             "store": self.postgres.address("rota"),
@@ -111,7 +111,7 @@ class Cluster:
         """Another server, not started yet."""
         name = f"server-{len(self.servers) + 1}"
         rest, grpc = free_ports(2)
-        told = self.backends | self._settings | settings
+        told = self.engine | self._settings | settings
         node = ServerNode(name, self._folder / name, (rest, grpc), **told)
         node.environ |= self.s3.environ()
         self.servers.append(node)

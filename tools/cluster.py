@@ -44,7 +44,7 @@ def describe(cluster: Cluster, folder: Path) -> None:
     token = folder / "admin.token"
     token.touch(0o600)
     token.write_text(cluster.token)
-    for name, address in cluster.backends.items():
+    for name, address in cluster.engine.items():
         print(f"  {name:8} {address}")
     for server in cluster.servers:
         print(f"  {server.name:8} {server.url} · gRPC {server.grpc} · {server.log}")

@@ -40,7 +40,7 @@ from rota.domain.states import (
     RunEvent,
     RunState,
 )
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.runtime.setting_values import shown
 from rota.runtime.settings import MEANINGS, Settings
 from rota.server.gateway.app import api_routers, create_app
@@ -129,7 +129,7 @@ def routes() -> str:
 def openapi() -> str:
     """The OpenAPI document with sorted keys, so that a review shows every change of the API."""
     settings = GatewaySettings()
-    app = create_app(cast("Backends", None), settings)
+    app = create_app(cast("Engine", None), settings)
     document = openapi_document(app, settings)
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 

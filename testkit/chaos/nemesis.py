@@ -85,7 +85,7 @@ class Arsenal:
     random: Random
 
     def deck(self) -> Deck:
-        return [*self._servers(), *self._workers(), *self._backends(), *self._links()]
+        return [*self._servers(), *self._workers(), *self._engine(), *self._links()]
 
     def _servers(self) -> Deck:
         pick, observer = self._server, self.observer
@@ -118,7 +118,7 @@ class Arsenal:
             lambda: PoisonRun(observer),
         ]
 
-    def _backends(self) -> Deck:
+    def _engine(self) -> Deck:
         cluster, servers = self.cluster, self.cluster.servers
         nodes = cluster.nats.nodes
         return [

@@ -18,14 +18,14 @@ from rota.domain.keys import Declaration
 from rota.domain.lease import SERVER_LEASE
 from rota.domain.run import Run
 from rota.domain.shards import SCHEDULER
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.blobs import Blobs
 from rota.ports.carts import Cart, CartQuery, Command, ItemQuery, NewCart
 from rota.ports.clock import Clock
 from rota.ports.queue import publish
 from rota.ports.records import LedgerEntry, NewJob, NewServer, RunQuery
 from rota.ports.store import RunStore, Store, WaitingStore
-from rota.queue.local import LocalQueue
+from rota.queue.local import LocalIdleWorkers, LocalQueue
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.scheduler.carts import CartKeeper
 from rota.server.scheduler.lease_reaper import LeaseReaper
@@ -142,12 +142,12 @@ class World:
         """A server begins."""
         queue = LocalQueue()
         store = SqlStore(self._driver, publish=partial(publish, queue))
-        backends = Backends(store, queue, cast(Blobs, None))  # nothing is printed
+        engine = Engine(store, queue, cast(Blobs, None), LocalIdleWorkers())  # nothing is printed
         lease = timedelta(seconds=self._plan.lease_seconds)
         return Staff(
             runs=store,
-            floor=Floor(backends, FloorConfig(lease=lease), server),
-            duties=_duties(backends, clock, ServerId(server)),
+            floor=Floor(engine, FloorConfig(lease=lease), server),
+            duties=_duties(engine, clock, ServerId(server)),
         )
 
     # --- what can be seen
@@ -196,22 +196,22 @@ def _new(job: KnownJob) -> NewJob:
     )
 
 
-def _duties(backends: Backends, clock: Clock, server: ServerId) -> Sequence[tuple[Duty, float]]:
+def _duties(engine: Engine, clock: Clock, server: ServerId) -> Sequence[tuple[Duty, float]]:
     """The loops of a server, each with the seconds between two rounds."""
     held = HeldShards(server, clock)
     new = NewServer(server, server, SERVER_LEASE, (SCHEDULER,))
     punctuality = TimekeeperConfig(grace=grace_of(SERVER_LEASE))
-    timekeeper = Timekeeper(backends, clock, held, punctuality)
+    timekeeper = Timekeeper(engine, clock, held, punctuality)
     return (
-        (ShardKeeper(backends, clock, new, held).run_once, 1.5),
+        (ShardKeeper(engine, clock, new, held).run_once, 1.5),
         # Apart from one another, as in a real server: what was seen may have been fired since.
         (timekeeper.look, 2.0),
         (timekeeper.fire_due, 1.5),
-        (Releaser(backends, clock, held).run_once, 3.0),
-        (KeyKeeper(backends, held).run_once, 3.0),
-        (CartKeeper(backends, held).run_once, 2.5),
-        (Follower(backends, held).run_once, 3.0),
-        (WorkerWatch(backends, held).run_once, 5.0),
-        (Sweeper(backends, clock, held).run_once, 5.0),
-        (LeaseReaper(backends, clock).run_once, 3.0),
+        (Releaser(engine, clock, held).run_once, 3.0),
+        (KeyKeeper(engine, held).run_once, 3.0),
+        (CartKeeper(engine, held).run_once, 2.5),
+        (Follower(engine, held).run_once, 3.0),
+        (WorkerWatch(engine, held).run_once, 5.0),
+        (Sweeper(engine, clock, held).run_once, 5.0),
+        (LeaseReaper(engine, clock).run_once, 3.0),
     )

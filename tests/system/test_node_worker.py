@@ -30,12 +30,13 @@ from rota.domain.run import Run
 from rota.domain.states import RunState
 from rota.link.grpc_server import WorkersService
 from rota.operations import runs
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.following import follow_run
 from rota.operations.output import raw
 from rota.operations.submissions import submit_file
 from rota.operations.tokens import authenticate_worker, create_worker_token
 from rota.ports.work import Outcome, ReportAnswer, Start, StartAnswer
+from rota.queue.local import LocalIdleWorkers
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.gateway.rpc.server import serve
 from rota.store.sqlite.opening import open_sqlite
@@ -81,8 +82,8 @@ def _install(folder: Path) -> None:
 class DisturbedFloor(Floor):
     """What is in the lists happens, once each, instead of or just before an answer."""
 
-    def __init__(self, backends: Backends, config: FloorConfig) -> None:
-        super().__init__(backends, config)
+    def __init__(self, engine: Engine, config: FloorConfig) -> None:
+        super().__init__(engine, config)
         self.before_start_answer: list[Callable[[], None]] = []
         self.instead_of_report: list[Callable[[], None]] = []
         self.unanswered_reports = 0
@@ -107,7 +108,7 @@ class DisturbedFloor(Floor):
 class Site:
     """A server with one Node worker."""
 
-    backends: Backends
+    engine: Engine
     worker: Process
     floor: DisturbedFloor
     proxy: Proxy  # between the two
@@ -126,19 +127,19 @@ class Site:
         document = "\n".join(["jobs:", "- name: job", *lines, "  steps:", "  - run: |"])
         document += "".join(f"\n      {line}" for line in text.splitlines())
         file = read_file(document, name="test")
-        [submitted] = await submit_file(self.backends, file, actor="test")
+        [submitted] = await submit_file(self.engine, file, actor="test")
         assert submitted.run is not None
-        return await runs.find_run(self.backends, submitted.run)
+        return await runs.find_run(self.engine, submitted.run)
 
     async def end_of(self, run: Run) -> Run:
         async with asyncio.timeout(PATIENCE.total_seconds()):
-            async for news in follow_run(self.backends, run, 1):
+            async for news in follow_run(self.engine, run, 1):
                 if isinstance(news, Run):
                     return news
         raise AssertionError("the run has no end")
 
     async def printed(self, run: Run) -> bytes:
-        return b"".join([piece async for piece in raw(self.backends, run.id, run.attempt)])
+        return b"".join([piece async for piece in raw(self.engine, run.id, run.attempt)])
 
 
 @pytest.fixture
@@ -147,9 +148,9 @@ async def site(tmp_path: Path, packages: Path, anyio_backend: str) -> AsyncItera
         store = await open_sqlite(tmp_path / "rota.db")
         stack.push_async_callback(store.close)
         blobs = await stack.enter_async_context(await open_files(tmp_path / "blobs"))
-        backends = Backends(store, local_queue(store), blobs)
-        floor = DisturbedFloor(backends, FloorConfig(lease=timedelta(seconds=6)))
-        service = WorkersService(floor, lambda secret: authenticate_worker(backends, secret))
+        engine = Engine(store, local_queue(store), blobs, LocalIdleWorkers())
+        floor = DisturbedFloor(engine, FloorConfig(lease=timedelta(seconds=6)))
+        service = WorkersService(floor, lambda secret: authenticate_worker(engine, secret))
         server = await serve("127.0.0.1:0", [service.add_to])
         stack.push_async_callback(server.close)
         proxy = await stack.enter_async_context(Proxy(server.port))
@@ -166,7 +167,7 @@ async def site(tmp_path: Path, packages: Path, anyio_backend: str) -> AsyncItera
         )
         serving = asyncio.ensure_future(floor.run())
         try:
-            yield Site(backends, worker, floor, proxy)
+            yield Site(engine, worker, floor, proxy)
         finally:
             if worker.returncode is None:
                 worker.kill()
@@ -180,7 +181,7 @@ async def test_a_node_worker_executes_steps_and_sends_what_they_print(site: Site
         "echo $ROTA_JOB $GREETING; echo oops >&2; printf end", env="{GREETING: hi}"
     )
 
-    [attempt] = await site.backends.store.attempts(run.id)
+    [attempt] = await site.engine.store.attempts(run.id)
     assert (run.state, run.exit_code, run.worker) == (RunState.COMPLETED, 0, "node")
     assert sorted((await site.printed(run)).split()) == [b"end", b"hi", b"job", b"oops"]
     assert [(step.result, step.exit_code) for step in attempt.steps] == [("completed", 0)]
@@ -195,7 +196,7 @@ async def test_a_node_worker_reports_failures(site: Site) -> None:
 async def test_a_node_worker_sends_long_output_in_chunks(site: Site) -> None:
     run = await site.ended("seq 1 20000")
 
-    chunks = await site.backends.store.chunks(run.id, 1)
+    chunks = await site.engine.store.chunks(run.id, 1)
     assert len(chunks) > 1
     assert (await site.printed(run)).split() == [b"%d" % n for n in range(1, 20_001)]
 
@@ -253,7 +254,7 @@ async def test_a_node_worker_obeys_a_cancel(site: Site, tmp_path: Path) -> None:
     run = await site.submit(f"touch {begun}; sleep 600 & sleep 600", delivery="at_most_once")
     await asyncio.to_thread(eventually, begun.exists)
 
-    await runs.cancel(site.backends, run, actor="test")
+    await runs.cancel(site.engine, run, actor="test")
 
     assert (await site.end_of(run)).state is RunState.CANCELLED
 
@@ -283,7 +284,7 @@ async def test_a_node_worker_that_is_stopped_finishes_its_work_and_leaves(
 
     assert await site.worker.wait() == 0
     assert (await site.end_of(run)).state is RunState.COMPLETED
-    assert await site.backends.store.sessions(alive_only=True) == []
+    assert await site.engine.store.sessions(alive_only=True) == []
 
 
 def evaluated(expression: str) -> Any:

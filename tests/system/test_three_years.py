@@ -95,11 +95,11 @@ async def live(timeline: Timeline, jobs: list[Sample], random: Random) -> None:
             case 0:
                 until = timeline.ticker.instant + random.randrange(1, 200) * HOUR
                 job = await timeline.job(random.choice(jobs).name)
-                await pauses.pause(timeline.backends, job, actor="test", until=until)
+                await pauses.pause(timeline.engine, job, actor="test", until=until)
             case 1:
                 job = await timeline.job(random.choice(jobs).name)
                 if job.next_at is not None and job.next_at <= END:
-                    await pauses.skip_next(timeline.backends, job, actor="test")
+                    await pauses.skip_next(timeline.engine, job, actor="test")
             case _:
                 pass
         if random.randrange(3):
@@ -130,7 +130,7 @@ async def test_every_due_time_of_three_years_has_one_answer(tmp_path: Path) -> N
         await timeline.apply_all([job.document for job in jobs])
         await live(timeline, jobs, Random(8))
         for job in jobs:  # what a pause still holds is answered when it ends
-            await pauses.resume(timeline.backends, await timeline.job(job.name), actor="test")
+            await pauses.resume(timeline.engine, await timeline.job(job.name), actor="test")
         await timeline.scheduler.run_once()
         answers = Counter[str]()
         for job in jobs:

@@ -24,8 +24,8 @@ from rota.domain.job import Job
 from rota.domain.jobfile import read_job
 from rota.domain.run import Trigger
 from rota.domain.schedule import Timetable
-from rota.operations.backends import Backends
 from rota.operations.definitions import require_runnable
+from rota.operations.engine import Engine
 from rota.operations.timetables import timetable_of
 from rota.ports.records import Idempotency, NewRun
 
@@ -42,15 +42,15 @@ class BackfillRequest:
     said: str = ""  # times that count from now, as they were written: a repeat has the same text
 
 
-async def plan(backends: Backends, job: Job, request: BackfillRequest) -> BackfillPlan:
+async def plan(engine: Engine, job: Job, request: BackfillRequest) -> BackfillPlan:
     """What a backfill would run and what it would leave out; nothing is written."""
-    require_runnable(backends, job)
-    now = await backends.store.now()
+    require_runnable(engine, job)
+    now = await engine.store.now()
     _refuse_range(request, now)
     until = answered_end(request.until or now, job.next_at, now)
     # A dense schedule takes a while to walk, and leases are renewed on this loop.
     due = await asyncio.to_thread(due_times, _timetable(job), request.since, until)
-    runs = await backends.store.due_runs(job.id, due)
+    runs = await engine.store.due_runs(job.id, due)
     return plan_backfill(due, runs, request.only)
 
 
@@ -82,11 +82,11 @@ def _timetable(job: Job) -> Timetable:
 
 
 async def backfill(
-    backends: Backends, job: Job, request: BackfillRequest, *, actor: str
+    engine: Engine, job: Job, request: BackfillRequest, *, actor: str
 ) -> tuple[Backfill, bool]:
     """Make the runs of a backfill, durable on return; and whether the key was a repeat."""
-    planned = await plan(backends, job, request)
-    now = await backends.store.now()
+    planned = await plan(engine, job, request)
+    now = await engine.store.now()
     new = Backfill(
         id=new_backfill_id(),
         job_id=job.id,
@@ -98,7 +98,7 @@ async def backfill(
         skipped=planned.skipped,
     )
     runs = _runs(job, planned, actor, now)
-    submitted = await backends.store.submit_backfill(new, runs, _idempotency(job, request, actor))
+    submitted = await engine.store.submit_backfill(new, runs, _idempotency(job, request, actor))
     return submitted.backfill, submitted.is_repeat
 
 

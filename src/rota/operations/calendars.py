@@ -22,8 +22,8 @@ from rota.domain.firing import fold_into_window
 from rota.domain.jobfile import JobFile
 from rota.domain.jobfile.calendars import calendar_document, unknown_calendars
 from rota.domain.spec import JobSpec
-from rota.operations.backends import Backends
 from rota.operations.differences import Change, differences, digest_of
+from rota.operations.engine import Engine
 from rota.operations.timetables import stamp
 from rota.ports.records import JobQuery, NewCalendar, StoredCalendar
 
@@ -81,8 +81,8 @@ def etag_of(calendar: Calendar) -> str:
     return digest_of(calendar_document(calendar))
 
 
-async def find_calendar(backends: Backends, name: str, *, project: str) -> StoredCalendar:
-    found = await backends.store.calendars(project, [name])
+async def find_calendar(engine: Engine, name: str, *, project: str) -> StoredCalendar:
+    found = await engine.store.calendars(project, [name])
     if not found:
         raise NotFound(
             f"no calendar named {name!r} in project {project}",
@@ -92,40 +92,38 @@ async def find_calendar(backends: Backends, name: str, *, project: str) -> Store
     return found[0]
 
 
-async def blackouts_of(
-    backends: Backends, project: str, names: Sequence[str]
-) -> tuple[Blackout, ...]:
+async def blackouts_of(engine: Engine, project: str, names: Sequence[str]) -> tuple[Blackout, ...]:
     """The calendars of these names, compiled; `Invalid` if this server cannot read one."""
-    found = await backends.store.calendars(project, names)
+    found = await engine.store.calendars(project, names)
     return await asyncio.to_thread(_compiled, [each.calendar for each in found])
 
 
 async def plan_calendar(
-    backends: Backends, project: str, calendar: Calendar, *, if_match: str = ""
+    engine: Engine, project: str, calendar: Calendar, *, if_match: str = ""
 ) -> CalendarChange:
     """What saving this calendar would change; nothing is changed."""
-    return _change_of(calendar, await _replaced(backends, project, calendar, if_match))
+    return _change_of(calendar, await _replaced(engine, project, calendar, if_match))
 
 
 async def save_calendar(
-    backends: Backends, project: str, calendar: Calendar, *, actor: str, if_match: str = ""
+    engine: Engine, project: str, calendar: Calendar, *, actor: str, if_match: str = ""
 ) -> CalendarChange:
     """Create or change a calendar; due times from now on follow it."""
-    old = await _replaced(backends, project, calendar, if_match)
+    old = await _replaced(engine, project, calendar, if_match)
     change = _change_of(calendar, old)
     if change.change is not Change.UNCHANGED:
         new = NewCalendar(project, calendar, old.version if old else 0)
-        await backends.store.save_calendars([new], actor=actor)
+        await engine.store.save_calendars([new], actor=actor)
     return change
 
 
 async def delete_calendar(
-    backends: Backends, calendar: StoredCalendar, *, actor: str, if_match: str = ""
+    engine: Engine, calendar: StoredCalendar, *, actor: str, if_match: str = ""
 ) -> None:
     """Forget a calendar that no job and no template of carts uses."""
     _require_match(if_match, calendar)
-    await _refuse_used_by_carts(backends, calendar)
-    await backends.store.delete_calendar(
+    await _refuse_used_by_carts(engine, calendar)
+    await engine.store.delete_calendar(
         calendar.project,
         calendar.calendar.name,
         expected_version=calendar.version,
@@ -133,13 +131,13 @@ async def delete_calendar(
     )
 
 
-async def plan_calendars(backends: Backends, file: JobFile, now: datetime) -> PlannedCalendars:
+async def plan_calendars(engine: Engine, file: JobFile, now: datetime) -> PlannedCalendars:
     """What applying a file does to calendars; `Invalid` if its jobs or others cannot use them."""
-    stored = await _stored(backends, file)
+    stored = await _stored(engine, file)
     # Holidays take a while to be looked up, and leases are renewed on this loop.
     planned = await asyncio.to_thread(_planned, file, stored, now)
     in_file = {(entry.spec.project, entry.name) for entry in file.jobs}
-    await _refuse_starving(backends, planned.new, planned.known, now, left_out=in_file)
+    await _refuse_starving(engine, planned.new, planned.known, now, left_out=in_file)
     return planned
 
 
@@ -156,25 +154,25 @@ def calendar_effects(
 
 
 async def _replaced(
-    backends: Backends, project: str, calendar: Calendar, if_match: str
+    engine: Engine, project: str, calendar: Calendar, if_match: str
 ) -> StoredCalendar | None:
     """What a calendar would replace; refused if the caller saw another, or a job could not run."""
-    found = {each.calendar.name: each for each in await backends.store.calendars(project)}
+    found = {each.calendar.name: each for each in await engine.store.calendars(project)}
     old = found.get(calendar.name)
     _require_match(if_match, old)
     known = {(project, name): each.calendar for name, each in found.items()}
     known[project, calendar.name] = calendar
-    now = await backends.store.now()
-    await _refuse_starving(backends, [NewCalendar(project, calendar)], known, now)
+    now = await engine.store.now()
+    await _refuse_starving(engine, [NewCalendar(project, calendar)], known, now)
     return old
 
 
-async def _refuse_used_by_carts(backends: Backends, calendar: StoredCalendar) -> None:
+async def _refuse_used_by_carts(engine: Engine, calendar: StoredCalendar) -> None:
     """A cart whose calendar is gone would stay closed for ever."""
     name = calendar.calendar.name
     users = [
         template.name
-        for template in await backends.store.templates(calendar.project)
+        for template in await engine.store.templates(calendar.project)
         if name in template.document.get("calendars", ())
     ]
     if users:
@@ -185,11 +183,11 @@ async def _refuse_used_by_carts(backends: Backends, calendar: StoredCalendar) ->
         )
 
 
-async def _stored(backends: Backends, file: JobFile) -> dict[Ref, StoredCalendar]:
+async def _stored(engine: Engine, file: JobFile) -> dict[Ref, StoredCalendar]:
     projects = {entry.spec.project for entry in file.jobs if entry.calendars}
     is_used = any(entry.template.rules.calendars for entry in file.carts)
     projects |= {file.project} if file.calendars or is_used else set()
-    found = [each for project in projects for each in await backends.store.calendars(project)]
+    found = [each for project in projects for each in await engine.store.calendars(project)]
     return {(each.project, each.calendar.name): each for each in found}
 
 
@@ -233,7 +231,7 @@ def _problems_in(file: JobFile, planned: PlannedCalendars, now: datetime) -> Ite
 
 
 async def _refuse_starving(
-    backends: Backends,
+    engine: Engine,
     changed: Sequence[NewCalendar],
     known: Mapping[Ref, Calendar],
     now: datetime,
@@ -245,7 +243,7 @@ async def _refuse_starving(
         query = JobQuery(project=new.project, calendar=new.calendar.name)
         users = {
             tuple(job.document["calendars"]): job.name  # one of each combination will do
-            for job in await backends.store.jobs(query)
+            for job in await engine.store.jobs(query)
             if (job.project, job.name) not in left_out
         }
         for names, job in users.items():

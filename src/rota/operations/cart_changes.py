@@ -38,9 +38,9 @@ from rota.domain.jobfile.sections import Section
 from rota.domain.spec import JobSpec
 from rota.domain.states import RunState
 from rota.operations import carts
-from rota.operations.backends import Backends
 from rota.operations.carts import CartPlan, CartRequest, command, each, require_known, view
 from rota.operations.definitions import find_job
+from rota.operations.engine import Engine
 from rota.ports.carts import (
     CancelCart,
     Cart,
@@ -59,11 +59,11 @@ _MOST_CAUSES = 1_000  # that are looked through
 _CAUSES_SHOWN = 10
 
 
-async def cause_meant(backends: Backends, cart: Cart, text: str | None) -> str | None:
+async def cause_meant(engine: Engine, cart: Cart, text: str | None) -> str | None:
     """The one cause of this cart's failures that is the text, or that has it in it; None: any."""
     if text is None:
         return None
-    groups = await backends.store.failure_groups(cart.id, _MOST_CAUSES)
+    groups = await engine.store.failure_groups(cart.id, _MOST_CAUSES)
     causes = [group.cause for group in groups]
     if text in causes:
         return text
@@ -93,13 +93,13 @@ _PAGE = 2_000
 _ITEMS_NAMED = 5
 
 
-async def newer_versions(backends: Backends, cart: Cart, selection: Selection) -> dict[JobId, int]:
+async def newer_versions(engine: Engine, cart: Cart, selection: Selection) -> dict[JobId, int]:
     """Current versions of jobs of these items, where an item has another one.
 
     Inputs were read by the version of then: `Conflict` if they do not fit the one of now. A job
     that is gone, or cannot be read, stays as it was.
     """
-    store = backends.store
+    store = engine.store
     pinned = set(await store.versions_of_items(cart.id, selection))
     ids = sorted({job for job, _ in pinned})
     jobs = await store.jobs(JobQuery(project=cart.project, ids=ids, limit=len(ids))) if ids else []
@@ -108,7 +108,7 @@ async def newer_versions(backends: Backends, cart: Cart, selection: Selection) -
     if not stale:
         return {}
     newer = {(job, current[job]) for job, _ in stale}
-    specs = await backends.specs.find(store, stale | newer)
+    specs = await engine.specs.find(store, stale | newer)
     taken = {job: specs[job, version] for job, version in newer if (job, version) in specs}
     changed = {
         job: taken[job]
@@ -116,7 +116,7 @@ async def newer_versions(backends: Backends, cart: Cart, selection: Selection) -
         if job in taken and not _declare_the_same(specs.get((job, version)), taken[job])
     }
     if changed:
-        await _require_fit(backends, cart, selection, changed)
+        await _require_fit(engine, cart, selection, changed)
     return {job: current[job] for job in taken}
 
 
@@ -125,7 +125,7 @@ def _declare_the_same(old: JobSpec | None, new: JobSpec) -> bool:
 
 
 async def _require_fit(
-    backends: Backends, cart: Cart, selection: Selection, specs: Mapping[JobId, JobSpec]
+    engine: Engine, cart: Cart, selection: Selection, specs: Mapping[JobId, JobSpec]
 ) -> None:
     query = ItemQuery(
         cart.id,
@@ -135,7 +135,7 @@ async def _require_fit(
         limit=_PAGE,
     )
     first = selection.from_wave or 0
-    while page := await backends.store.items(query):
+    while page := await engine.store.items(query):
         meant = [item for item in page if item.wave >= first and item.job_id in specs]
         # Thousands of inputs take a while to check, and leases are renewed on this loop.
         await asyncio.to_thread(_refuse_misfits, meant, specs)
@@ -193,27 +193,27 @@ class CartChange:
     items: Sequence[ItemChange] = ()
 
 
-async def edit(backends: Backends, cart: Cart, change: CartChange, *, by: Approver) -> Commanded:
+async def edit(engine: Engine, cart: Cart, change: CartChange, *, by: Approver) -> Commanded:
     """Change the cart just as it was seen: `Conflict` if somebody else did so meanwhile."""
     rules = _changed_rules(cart.rules, change)
     if change.between.get("check"):
         named = Reference(Referred.JOB, rules.between.check, "between.check")
-        await require_known(backends, cart.project, [named])
-    items = await _edited_items(backends, cart, change.items)
-    return await command(backends, cart, EditCart(rules, items, cart.version, by), actor=by.name)
+        await require_known(engine, cart.project, [named])
+    items = await _edited_items(engine, cart, change.items)
+    return await command(engine, cart, EditCart(rules, items, cart.version, by), actor=by.name)
 
 
-async def retry(backends: Backends, cart: Cart, selection: Selection, *, actor: str) -> Commanded:
+async def retry(engine: Engine, cart: Cart, selection: Selection, *, actor: str) -> Commanded:
     """Run items that have ended once more, by the jobs of now as far as their inputs fit these."""
-    await _require_items(backends, cart, selection.keys or ())
-    meant = replace(selection, cause=await cause_meant(backends, cart, selection.cause))
-    versions = await newer_versions(backends, cart, meant)
-    return await command(backends, cart, RetryItems(meant, versions), actor=actor)
+    await _require_items(engine, cart, selection.keys or ())
+    meant = replace(selection, cause=await cause_meant(engine, cart, selection.cause))
+    versions = await newer_versions(engine, cart, meant)
+    return await command(engine, cart, RetryItems(meant, versions), actor=actor)
 
 
-async def _require_items(backends: Backends, cart: Cart, keys: Collection[str]) -> None:
+async def _require_items(engine: Engine, cart: Cart, keys: Collection[str]) -> None:
     query = ItemQuery(cart.id, keys=list(keys), limit=max(1, len(keys)))
-    found = {item.key for item in await backends.store.items(query)} if keys else set()
+    found = {item.key for item in await engine.store.items(query)} if keys else set()
     for key in keys:
         if key not in found:
             raise _no_item(key)
@@ -253,11 +253,11 @@ def _checked(section: Section, given: Mapping[str, object], at: At) -> dict[str,
 
 
 async def _edited_items(
-    backends: Backends, cart: Cart, changes: Sequence[ItemChange]
+    engine: Engine, cart: Cart, changes: Sequence[ItemChange]
 ) -> list[EditedItem]:
-    found = await _named(backends, cart, changes)
-    specs = await backends.specs.find(
-        backends.store, {(item.job_id, item.job_version) for item in found.values()}
+    found = await _named(engine, cart, changes)
+    specs = await engine.specs.find(
+        engine.store, {(item.job_id, item.job_version) for item in found.values()}
     )
     edited: list[EditedItem] = []
     problems: list[Problem] = []
@@ -283,16 +283,14 @@ def _fitted(spec: JobSpec | None, inputs: Mapping[str, Any]) -> Mapping[str, Any
     return parse_inputs(spec, inputs)
 
 
-async def _named(
-    backends: Backends, cart: Cart, changes: Sequence[ItemChange]
-) -> Mapping[str, Item]:
+async def _named(engine: Engine, cart: Cart, changes: Sequence[ItemChange]) -> Mapping[str, Item]:
     """The items by their keys; all of them are there, once, and may still be changed."""
     keys = [change.key for change in changes]
     for key, count in Counter(keys).items():
         if count > 1:
             raise Invalid(f'the item "{key}" is there {count} times', code="duplicate_key")
     query = ItemQuery(cart.id, keys=keys, limit=max(1, len(keys)))
-    found = {item.key: item for item in await backends.store.items(query)} if keys else {}
+    found = {item.key: item for item in await engine.store.items(query)} if keys else {}
     for key in keys:
         if key not in found:
             raise _no_item(key)
@@ -318,7 +316,7 @@ _GOING_ON = (RunState.CLAIMED, RunState.PROCESSING, RunState.UNKNOWN)
 _STOPPED = (CartState.CANCELLED, CartState.FAILED)
 
 
-async def rollback(backends: Backends, cart: Cart, *, actor: str) -> Cart:
+async def rollback(engine: Engine, cart: Cart, *, actor: str) -> Cart:
     """Run the cart's rollback job for every item that was started, the last wave first.
 
     Each item has the key and those inputs of before that the rollback job declares. As many are in
@@ -326,29 +324,29 @@ async def rollback(backends: Backends, cart: Cart, *, actor: str) -> Cart:
     paused when too many fail. A cart that is paused is cancelled by this: resumed, it would do
     again what is being undone. What was undone is not undone again, unless it was done again.
     """
-    cart = await carts.find_cart(backends, cart.id, project=cart.project)
-    request, items = await _request(backends, cart)
+    cart = await carts.find_cart(engine, cart.id, project=cart.project)
+    request, items = await _request(engine, cart)
     if cart.state is CartState.PAUSED:
-        await carts.plan(backends, request, each(items))  # what is refused stays paused
+        await carts.plan(engine, request, each(items))  # what is refused stays paused
         cancel = CancelCart(expected_version=cart.version)
-        cart = (await carts.command(backends, cart, cancel, actor=actor)).cart
+        cart = (await carts.command(engine, cart, cancel, actor=actor)).cart
     request = replace(request, undoes=_as_it_stands(cart))
-    return await carts.submit(backends, request, each(items), actor=actor)
+    return await carts.submit(engine, request, each(items), actor=actor)
 
 
-async def plan_rollback(backends: Backends, cart: Cart) -> CartPlan:
+async def plan_rollback(engine: Engine, cart: Cart) -> CartPlan:
     """What `rollback` would do; nothing is changed."""
-    request, items = await _request(backends, cart)
-    return await carts.plan(backends, request, each(items))
+    request, items = await _request(engine, cart)
+    return await carts.plan(engine, request, each(items))
 
 
-async def _request(backends: Backends, cart: Cart) -> tuple[CartRequest, Sequence[CartItem]]:
+async def _request(engine: Engine, cart: Cart) -> tuple[CartRequest, Sequence[CartItem]]:
     job = str(cart.document.get("rollback", ""))
-    await _require_undoable(backends, cart, job)
+    await _require_undoable(engine, cart, job)
     name = cart.name[: _MAX_NAME - len(_SUFFIX)] + _SUFFIX
-    await _refuse_second(backends, cart, name)
-    spec = read_job((await find_job(backends, job, project=cart.project)).document)
-    touched = [item async for item in _touched(backends, cart)]
+    await _refuse_second(engine, cart, name)
+    spec = read_job((await find_job(engine, job, project=cart.project)).document)
+    touched = [item async for item in _touched(engine, cart)]
     if not touched:
         raise Conflict(
             f"nothing of the cart {cart.id} was started: there is nothing to undo",
@@ -367,14 +365,14 @@ async def _request(backends: Backends, cart: Cart) -> tuple[CartRequest, Sequenc
     return CartRequest(template, len(items), cart.project), items
 
 
-async def _require_undoable(backends: Backends, cart: Cart, job: str) -> None:
+async def _require_undoable(engine: Engine, cart: Cart, job: str) -> None:
     if not job:
         raise Conflict(
             f"the cart {cart.id} has no rollback job",
             code="no_rollback",
             hint="write rollback: JOB into its template before it is submitted",
         )
-    if not await _is_stopped(backends, cart):
+    if not await _is_stopped(engine, cart):
         is_over = cart.state in FINAL_CART_STATES
         raise Conflict(
             f"the cart {cart.id} is {cart.state}: only what was cancelled, or stopped by its "
@@ -382,13 +380,13 @@ async def _require_undoable(backends: Backends, cart: Cart, job: str) -> None:
             code="cart_not_stopped",
             hint=f"submit a cart of the job {job}" if is_over else f"rota cart cancel {cart.id}",
         )
-    await _require_at_rest(backends, cart)
+    await _require_at_rest(engine, cart)
 
 
-async def _require_at_rest(backends: Backends, cart: Cart) -> None:
+async def _require_at_rest(engine: Engine, cart: Cart) -> None:
     """Nothing of it may still be done while it is undone. What waits is called off by that."""
     query = RunQuery(cart.project, cart=cart.id, states=_GOING_ON, limit=_ROLLBACK_PAGE)
-    if cart.open and (going_on := len(await backends.store.runs(query))):
+    if cart.open and (going_on := len(await engine.store.runs(query))):
         runs = "1 run" if going_on == 1 else f"{going_on:,} runs"
         raise Conflict(
             f"{runs} of the cart {cart.id} did not end yet",
@@ -397,18 +395,18 @@ async def _require_at_rest(backends: Backends, cart: Cart) -> None:
         )
 
 
-async def _is_stopped(backends: Backends, cart: Cart) -> bool:
+async def _is_stopped(engine: Engine, cart: Cart) -> bool:
     """Whether it was cancelled, or more of it failed than may."""
     if cart.state is CartState.PARTIAL:
-        return (await view(backends, cart)).is_breached
+        return (await view(engine, cart)).is_breached
     is_breached = cart.state is CartState.PAUSED and cart.reason == PauseReason.FAILURES
     return is_breached or cart.state in _STOPPED or cart.ending in _STOPPED
 
 
-async def _refuse_second(backends: Backends, cart: Cart, name: str) -> None:
+async def _refuse_second(engine: Engine, cart: Cart, name: str) -> None:
     """`Conflict` if nothing of the cart was started since it was rolled back."""
     query = CartQuery(cart.project, name=name, limit=_LOOKED_AT)
-    for made in await backends.store.carts(query):
+    for made in await engine.store.carts(query):
         if made.document.get("undoes") == _as_it_stands(cart):
             raise Conflict(
                 f"the cart {cart.id} is rolled back by {made.id}, which is {made.state}; nothing "
@@ -444,10 +442,10 @@ def _rules(rules: CartRules) -> CartRules:
     )
 
 
-async def _touched(backends: Backends, cart: Cart) -> AsyncIterator[Item]:
+async def _touched(engine: Engine, cart: Cart) -> AsyncIterator[Item]:
     """The items that something was done for, whatever became of them since."""
     query = ItemQuery(cart.id, only_attempted=True, limit=_ROLLBACK_PAGE)
-    while page := await backends.store.items(query):
+    while page := await engine.store.items(query):
         for item in page:
             yield item
         query = replace(query, after=page[-1].number)

@@ -12,9 +12,9 @@ from rota.domain.errors import Invalid, NotFound
 from rota.domain.jobfile import read_cart, read_job
 from rota.domain.wording import did_you_mean
 from rota.operations import carts
-from rota.operations.backends import Backends
 from rota.operations.carts import CartPlan, CartRequest, each
 from rota.operations.definitions import find_job
+from rota.operations.engine import Engine
 from rota.operations.planned_carts import words_of
 from rota.operations.timetables import cart_timetable
 from rota.ports.carts import Cart, DueTemplate, Template, TemplateChanges
@@ -33,19 +33,19 @@ class TemplateRequest:
     idempotency_key: str = ""  # "": every request is a new one
 
 
-async def find_template(backends: Backends, name: str, *, project: str = "default") -> Template:
-    found = await backends.store.templates(project, [name])
+async def find_template(engine: Engine, name: str, *, project: str = "default") -> Template:
+    found = await engine.store.templates(project, [name])
     if not found:
         raise NotFound(
             f"no cart is defined as {name!r} in project {project}",
             code="template_not_found",
-            hint=await _nearest(backends, name, project),
+            hint=await _nearest(engine, name, project),
         )
     return found[0]
 
 
-async def _nearest(backends: Backends, name: str, project: str) -> str:
-    known = [template.name for template in await backends.store.templates(project)]
+async def _nearest(engine: Engine, name: str, project: str) -> str:
+    known = [template.name for template in await engine.store.templates(project)]
     return did_you_mean(name, known) or "rota apply defines the carts of a job file"
 
 
@@ -58,35 +58,35 @@ def words_if_readable(template: Template) -> str:
     return words_of(readable, cart_timetable(template.project, readable, template.anchor))
 
 
-async def submit_template(backends: Backends, request: TemplateRequest, *, actor: str) -> Cart:
+async def submit_template(engine: Engine, request: TemplateRequest, *, actor: str) -> Cart:
     """Make a cart of the template as it stands."""
-    asked, items = await _request(backends, await _readable(backends, request), request)
-    return await carts.submit(backends, asked, each(items), actor=actor)
+    asked, items = await _request(engine, await _readable(engine, request), request)
+    return await carts.submit(engine, asked, each(items), actor=actor)
 
 
-async def plan_template(backends: Backends, request: TemplateRequest) -> CartPlan:
+async def plan_template(engine: Engine, request: TemplateRequest) -> CartPlan:
     """What `submit_template` would do; nothing is changed."""
-    asked, items = await _request(backends, await _readable(backends, request), request)
-    return await carts.plan(backends, asked, each(items))
+    asked, items = await _request(engine, await _readable(engine, request), request)
+    return await carts.plan(engine, asked, each(items))
 
 
 async def submit_due(
-    backends: Backends, template: CartTemplate, due: DueTemplate, *, actor: str
+    engine: Engine, template: CartTemplate, due: DueTemplate, *, actor: str
 ) -> Cart:
     """Make the cart of a due time. `Conflict` if it has one, or if one of its name is live."""
     request = TemplateRequest(due.name, due.project)
-    asked, items = await _request(backends, template, request)
-    return await carts.submit(backends, replace(asked, due=due), each(items), actor=actor)
+    asked, items = await _request(engine, template, request)
+    return await carts.submit(engine, replace(asked, due=due), each(items), actor=actor)
 
 
-async def delete_template(backends: Backends, template: Template, *, actor: str) -> None:
+async def delete_template(engine: Engine, template: Template, *, actor: str) -> None:
     """Forget a template; carts that were made of it go on."""
     changes = TemplateChanges(removed=[template])
-    await backends.store.save_jobs([], removed=(), actor=actor, templates=changes)
+    await engine.store.save_jobs([], removed=(), actor=actor, templates=changes)
 
 
 async def items_of(
-    backends: Backends, template: CartTemplate, *, project: str = "default"
+    engine: Engine, template: CartTemplate, *, project: str = "default"
 ) -> tuple[CartItem, ...]:
     """The items of a template now. `Invalid` if there are none to be had."""
     match template.items:
@@ -95,17 +95,17 @@ async def items_of(
                 f"the server cannot read {path}: the CLI reads the file and sends its items"
             )
         case LiveWorkers(labels):
-            return await _items_of_workers(backends, template.job, labels, project)
+            return await _items_of_workers(engine, template.job, labels, project)
         case items:
             return items
 
 
 async def _items_of_workers(
-    backends: Backends, job: str, labels: Mapping[str, str], project: str
+    engine: Engine, job: str, labels: Mapping[str, str], project: str
 ) -> tuple[CartItem, ...]:
     """One for each, named like it; a job with an input `worker` is told the name."""
     wanted = labels.items()
-    sessions = await backends.store.sessions(alive_only=True)
+    sessions = await engine.store.sessions(alive_only=True)
     workers = sorted({each.worker for each in sessions if wanted <= each.labels.items()})
     if not workers:
         told = " with " + ", ".join(f"{k}={v}" for k, v in sorted(wanted)) if labels else ""
@@ -114,21 +114,21 @@ async def _items_of_workers(
             code="no_workers",
             hint="rota worker list shows workers and their labels",
         )
-    spec = read_job((await find_job(backends, job, project=project)).document)
+    spec = read_job((await find_job(engine, job, project=project)).document)
     is_told = WORKER in spec.inputs
     return tuple(CartItem(name, inputs={WORKER: name} if is_told else {}) for name in workers)
 
 
-async def _readable(backends: Backends, request: TemplateRequest) -> CartTemplate:
-    stored = await find_template(backends, request.name, project=request.project)
+async def _readable(engine: Engine, request: TemplateRequest) -> CartTemplate:
+    stored = await find_template(engine, request.name, project=request.project)
     # Thousands of items take seconds to read, and leases are renewed on this loop.
     return await asyncio.to_thread(read_cart, stored.document)
 
 
 async def _request(
-    backends: Backends, template: CartTemplate, request: TemplateRequest
+    engine: Engine, template: CartTemplate, request: TemplateRequest
 ) -> tuple[CartRequest, Iterable[CartItem]]:
-    items = await items_of(backends, template, project=request.project)
+    items = await items_of(engine, template, project=request.project)
     asked = CartRequest(
         template=replace(template, items=()),
         count=len(items),

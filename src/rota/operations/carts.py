@@ -32,9 +32,9 @@ from rota.domain.jobfile import read_job
 from rota.domain.jobfile.carts import Reference, Referred, unknown_references
 from rota.domain.shape import shape_of, unmet
 from rota.domain.wording import did_you_mean, quoted
-from rota.operations.backends import Backends
 from rota.operations.calendars import blackouts_of
 from rota.operations.definitions import find_job, require_runnable
+from rota.operations.engine import Engine
 from rota.ports.carts import (
     Cart,
     CartQuery,
@@ -61,11 +61,11 @@ def references_of(rules: CartRules, rollback: str = "") -> Iterator[Reference]:
         yield Reference(Referred.CALENDAR, name, "calendars")
 
 
-async def require_known(backends: Backends, project: str, references: Sequence[Reference]) -> None:
+async def require_known(engine: Engine, project: str, references: Sequence[Reference]) -> None:
     """`Invalid` with each that the project does not have, or that cannot be used so."""
     jobs = [each.name for each in references if each.kind is Referred.JOB]
     calendars = [each.name for each in references if each.kind is Referred.CALENDAR]
-    store = backends.store
+    store = engine.store
     found = await store.jobs(JobQuery(project=project, names=jobs)) if jobs else []
     stored = await store.calendars(project, calendars) if calendars else []
     known = {
@@ -97,22 +97,22 @@ class Forecast:
     unrunnable: Sequence[str]  # jobs that no live worker can run, and why
 
 
-async def forecast(backends: Backends, facts: CartFacts, jobs: Sequence[ItemJob]) -> Forecast:
+async def forecast(engine: Engine, facts: CartFacts, jobs: Sequence[ItemJob]) -> Forecast:
     """How fast a cart of these jobs goes, by what is known now."""
-    slots, unrunnable = await _capacity(backends, jobs)
+    slots, unrunnable = await _capacity(engine, jobs)
     pace = Pace(_expected(jobs), window(facts), slots, facts.rules.between.wait)
     return Forecast(pace, unrunnable)
 
 
-async def jobs_of(backends: Backends, cart: Cart) -> list[ItemJob]:
+async def jobs_of(engine: Engine, cart: Cart) -> list[ItemJob]:
     """Those of a cart's next items, as far as they are there and can be read."""
     names = [cart.document.get("job", "")]
     if not names[0]:
         query = ItemQuery(cart.id, states=_UNFINISHED, limit=_NEXT_ITEMS)
-        names = sorted({item.job for item in await backends.store.items(query)})
+        names = sorted({item.job for item in await engine.store.items(query)})
     query_of_jobs = JobQuery(project=cart.project, names=names, limit=len(names))
     readable = []
-    for job in await backends.store.jobs(query_of_jobs) if names else []:
+    for job in await engine.store.jobs(query_of_jobs) if names else []:
         with suppress(Invalid):
             readable.append(ItemJob.of(job))
     return readable
@@ -129,9 +129,9 @@ def _expected(jobs: Iterable[ItemJob]) -> timedelta | None:
     return max(known or told, default=None)
 
 
-async def _capacity(backends: Backends, jobs: Sequence[ItemJob]) -> tuple[int | None, list[str]]:
+async def _capacity(engine: Engine, jobs: Sequence[ItemJob]) -> tuple[int | None, list[str]]:
     """Slots of the live workers that can run these jobs, and jobs that none of them can."""
-    sessions = await backends.store.sessions(alive_only=True)
+    sessions = await engine.store.sessions(alive_only=True)
     slots, unrunnable = 0, []
     for each in jobs:
         rules = rules_of(each.spec)
@@ -189,48 +189,46 @@ async def each(items: Iterable[CartItem]) -> AsyncGenerator[CartItem, None]:
 
 
 async def submit(
-    backends: Backends, request: CartRequest, items: AsyncIterator[CartItem], *, actor: str
+    engine: Engine, request: CartRequest, items: AsyncIterator[CartItem], *, actor: str
 ) -> Cart:
     """Check and store all items, then let the cart begin.
 
     Nothing is left of one that is refused, and nothing starts before all of it is stored.
     """
-    await _require_coming(backends, request.starts_at)
-    await _require_known(backends, request)
+    await _require_coming(engine, request.starts_at)
+    await _require_known(engine, request)
     cart = new_cart_id()
-    reader = await _reader(backends, request)
+    reader = await _reader(engine, request)
     try:
         async for chunk in _chunks(items):
             first = reader.seen
-            new = await _read(backends, reader, chunk, request.project)
+            new = await _read(engine, reader, chunk, request.project)
             if not first:
-                await backends.store.create_cart(_new_cart(cart, request, reader.rules(), actor))
+                await engine.store.create_cart(_new_cart(cart, request, reader.rules(), actor))
             if not reader.bad:
-                await backends.store.add_items(cart, first, new)
+                await engine.store.add_items(cart, first, new)
         reader.finish()
         new_cart = _new_cart(cart, request, reader.rules(), actor)
         idempotency = _idempotency(request.idempotency_key, new_cart, reader.digest())
-        submitted = await backends.store.submit_cart(cart, idempotency, request.due)
+        submitted = await engine.store.submit_cart(cart, idempotency, request.due)
     except BaseException:
-        await backends.store.discard_cart(cart)
+        await engine.store.discard_cart(cart)
         raise
-    return await find_cart(backends, submitted, project=request.project)
+    return await find_cart(engine, submitted, project=request.project)
 
 
-async def plan(
-    backends: Backends, request: CartRequest, items: AsyncIterator[CartItem]
-) -> CartPlan:
+async def plan(engine: Engine, request: CartRequest, items: AsyncIterator[CartItem]) -> CartPlan:
     """What `submit` would do, without doing it; refuses what it would refuse."""
-    await _require_coming(backends, request.starts_at)
-    await _require_known(backends, request)
-    reader = await _reader(backends, request)
+    await _require_coming(engine, request.starts_at)
+    await _require_known(engine, request)
+    reader = await _reader(engine, request)
     async for chunk in _chunks(items):
-        await _read(backends, reader, chunk, request.project)
+        await _read(engine, reader, chunk, request.project)
     reader.finish()
     rules = reader.rules()
     waves = [reader.waves[number] for number in sorted(reader.waves)]
     facts = CartFacts(rules, CartState.PLANNED, reader.seen, items_in_wave=waves[0])
-    coming = await forecast(backends, facts, list(reader.jobs.values()))
+    coming = await forecast(engine, facts, list(reader.jobs.values()))
     return CartPlan(
         name=request.template.name,
         items=reader.seen,
@@ -244,9 +242,9 @@ async def plan(
     )
 
 
-async def _require_coming(backends: Backends, starts_at: datetime | None) -> None:
+async def _require_coming(engine: Engine, starts_at: datetime | None) -> None:
     """A time that has passed is a mistake: everything would start now."""
-    if starts_at is None or starts_at >= await backends.store.now() - _LATE:
+    if starts_at is None or starts_at >= await engine.store.now() - _LATE:
         return
     problem = Problem(
         f"{starts_at.isoformat()} has passed", "starts_at", hint="leave it out to start at once"
@@ -254,16 +252,16 @@ async def _require_coming(backends: Backends, starts_at: datetime | None) -> Non
     raise Invalid("the cart was to start in the past", [problem], code="starts_in_the_past")
 
 
-async def _require_known(backends: Backends, request: CartRequest) -> None:
+async def _require_known(engine: Engine, request: CartRequest) -> None:
     template = request.template
     named = references_of(template.rules, template.rollback)
-    await require_known(backends, request.project, list(named))
+    await require_known(engine, request.project, list(named))
 
 
-async def _reader(backends: Backends, request: CartRequest) -> ItemReader:
+async def _reader(engine: Engine, request: CartRequest) -> ItemReader:
     template, undo = request.template, None
     if template.rollback:
-        job = await find_job(backends, template.rollback, project=request.project)
+        job = await find_job(engine, template.rollback, project=request.project)
         undo = read_job(job.document)
     return ItemReader(template, request.count, undo)
 
@@ -280,13 +278,13 @@ async def _chunks(items: AsyncIterator[CartItem]) -> AsyncIterator[list[CartItem
 
 
 async def _read(
-    backends: Backends, reader: ItemReader, chunk: list[CartItem], project: str
+    engine: Engine, reader: ItemReader, chunk: list[CartItem], project: str
 ) -> list[NewItem]:
     names = reader.unknown_jobs(chunk)
     if names:
         query = JobQuery(project=project, names=sorted(names), limit=len(names))
-        for job in await backends.store.jobs(query):
-            require_runnable(backends, job)
+        for job in await engine.store.jobs(query):
+            require_runnable(engine, job)
             reader.jobs[job.name] = ItemJob.of(job)
     # Thousands of inputs take a while to check, and leases are renewed on this loop.
     return await asyncio.to_thread(reader.read_all, chunk)
@@ -322,16 +320,16 @@ def _idempotency(key: str, cart: NewCart, items: str) -> Idempotency | None:
     return Idempotency(f"{cart.project}/{cart.created_by}/{key}", digest)
 
 
-async def find_cart(backends: Backends, cart: str, *, project: str = "default") -> Cart:
+async def find_cart(engine: Engine, cart: str, *, project: str = "default") -> Cart:
     """A cart by its id, the beginning of it, or its name (the newest of that name)."""
-    store = backends.store
+    store = engine.store
     found = await store.carts(CartQuery(project=project, ids=[cart]))
     if not found and cart.startswith("c_"):
         found = await store.carts(CartQuery(project, id_prefix=cart, limit=_AMBIGUOUS_SHOWN))
     if not found:
         found = await store.carts(CartQuery(project, name=cart, limit=1))
     if not found:
-        hint = await _instead_of(backends, cart, project)
+        hint = await _instead_of(engine, cart, project)
         raise NotFound(f"no cart {cart!r}", code="cart_not_found", hint=hint)
     if len(found) > 1:
         shown = ", ".join(each.id for each in found)
@@ -343,19 +341,19 @@ async def find_cart(backends: Backends, cart: str, *, project: str = "default") 
     return found[0]
 
 
-async def _instead_of(backends: Backends, name: str, project: str) -> str:
+async def _instead_of(engine: Engine, name: str, project: str) -> str:
     """What to type instead of a cart that is not there: one that is, or how to start it."""
-    defined = [template.name for template in await backends.store.templates(project)]
+    defined = [template.name for template in await engine.store.templates(project)]
     if name in defined:
         return f"it was never started; rota cart submit {name}"
-    carts = await backends.store.carts(CartQuery(project, limit=_COMPARED))
+    carts = await engine.store.carts(CartQuery(project, limit=_COMPARED))
     near = did_you_mean(name, [each.name for each in carts])
     return near or "rota cart list shows them"
 
 
-async def command(backends: Backends, cart: Cart, what: Command, *, actor: str) -> Commanded:
+async def command(engine: Engine, cart: Cart, what: Command, *, actor: str) -> Commanded:
     """Pause, resume, cancel, approve, retry or edit; raises why not."""
-    return await backends.store.command_cart(cart.id, what, actor=actor)
+    return await engine.store.command_cart(cart.id, what, actor=actor)
 
 
 def approver(name: str, role: Role) -> commands.Approver:
@@ -365,7 +363,7 @@ def approver(name: str, role: Role) -> commands.Approver:
 
 
 async def time_left(
-    backends: Backends, cart: Cart, facts: CartFacts, overview: Overview
+    engine: Engine, cart: Cart, facts: CartFacts, overview: Overview
 ) -> timedelta | None:
     """How long the cart will still take, by what is known now; None: nobody knows.
 
@@ -374,8 +372,8 @@ async def time_left(
     looked_at = sum(overview.left)
     if not looked_at:
         return timedelta(0)
-    jobs = await jobs_of(backends, cart)
-    known = eta((await forecast(backends, facts, jobs)).pace, overview.left)
+    jobs = await jobs_of(engine, cart)
+    known = eta((await forecast(engine, facts, jobs)).pace, overview.left)
     if known is None:
         return None
     items = overview.items
@@ -486,34 +484,32 @@ def _facts(cart: Cart, overview: Overview, closed_until: datetime | None) -> Car
     )
 
 
-async def view(backends: Backends, cart: Cart) -> CartView:
+async def view(engine: Engine, cart: Cart) -> CartView:
     """A cart with all that its page shows."""
-    overview = await backends.store.overview(cart, WAVES_LOOKED_AT)
-    facts = _facts(cart, overview, await _closed_until(backends, cart))
-    groups = await backends.store.failure_groups(cart.id, _GROUPS_SHOWN)
-    return CartView(cart, overview, facts, groups, await _eta(backends, cart, facts, overview))
+    overview = await engine.store.overview(cart, WAVES_LOOKED_AT)
+    facts = _facts(cart, overview, await _closed_until(engine, cart))
+    groups = await engine.store.failure_groups(cart.id, _GROUPS_SHOWN)
+    return CartView(cart, overview, facts, groups, await _eta(engine, cart, facts, overview))
 
 
-async def _closed_until(backends: Backends, cart: Cart) -> datetime | None:
+async def _closed_until(engine: Engine, cart: Cart) -> datetime | None:
     """The end of the blackout that keeps it waiting; None: there is none, or nobody knows."""
     if cart.reason != WaitReason.WINDOW:
         return None
-    now = await backends.store.now()
+    now = await engine.store.now()
     with suppress(Invalid):
-        blackouts = await blackouts_of(backends, cart.project, cart.rules.calendars)
+        blackouts = await blackouts_of(engine, cart.project, cart.rules.calendars)
         return end_of_blackout(blackouts, now)
     return None
 
 
-async def _eta(
-    backends: Backends, cart: Cart, facts: CartFacts, overview: Overview
-) -> datetime | None:
+async def _eta(engine: Engine, cart: Cart, facts: CartFacts, overview: Overview) -> datetime | None:
     if cart.state in _STANDING or _is_up_to_somebody(cart, overview):
         return None
-    left = await time_left(backends, cart, facts, overview)
+    left = await time_left(engine, cart, facts, overview)
     if left is None:
         return None
-    now = await backends.store.now()
+    now = await engine.store.now()
     return max(now, _held_until(cart, facts) or now) + left
 
 

@@ -18,9 +18,9 @@ from rota.domain.jobfile.uses import beyond, refusal_of
 from rota.domain.keys import Declaration
 from rota.domain.spec import DEFAULT_POOL
 from rota.domain.wording import did_you_mean
-from rota.operations.backends import Backends
 from rota.operations.calendars import CalendarChange, plan_calendars
 from rota.operations.differences import Change
+from rota.operations.engine import Engine
 from rota.operations.limits import DeclarationChange
 from rota.operations.planned_carts import PlannedCart, plan_carts
 from rota.operations.planned_jobs import (
@@ -105,14 +105,14 @@ class _Prepared:
 
 
 async def plan(
-    backends: Backends, file: JobFile, *, prune: bool = False, is_admin: bool = False
+    engine: Engine, file: JobFile, *, prune: bool = False, is_admin: bool = False
 ) -> Plan:
     """What applying this file would change; nothing is changed."""
-    return (await _prepare(backends, file, _Terms(prune, is_admin))).plan
+    return (await _prepare(engine, file, _Terms(prune, is_admin))).plan
 
 
 async def apply(
-    backends: Backends,
+    engine: Engine,
     file: JobFile,
     *,
     actor: str,
@@ -127,7 +127,7 @@ async def apply(
     A template is never started by this, whatever its schedule says of the past.
     Jobs of an admin may name new projects and shares.
     """
-    prepared = await _saved(backends, file, actor, _Terms(prune, is_admin, if_match))
+    prepared = await _saved(engine, file, actor, _Terms(prune, is_admin, if_match))
     ids = {job.name: job.id for job in prepared.new}
     changes = tuple(
         c
@@ -147,19 +147,19 @@ def _require_match(if_match: str, plan: Plan) -> None:
         )
 
 
-async def _saved(backends: Backends, file: JobFile, actor: str, terms: _Terms) -> _Prepared:
+async def _saved(engine: Engine, file: JobFile, actor: str, terms: _Terms) -> _Prepared:
     async def prepare_and_save() -> _Prepared:
-        prepared = await _prepare(backends, file, terms)
+        prepared = await _prepare(engine, file, terms)
         _require_match(terms.if_match, prepared.plan)
-        await _save(backends, prepared, actor)
+        await _save(engine, prepared, actor)
         return prepared
 
     return await despite_firing(prepare_and_save)
 
 
-async def _save(backends: Backends, prepared: _Prepared, actor: str) -> None:
+async def _save(engine: Engine, prepared: _Prepared, actor: str) -> None:
     if not prepared.is_empty:
-        await backends.store.save_jobs(
+        await engine.store.save_jobs(
             prepared.new,
             removed=prepared.removed,
             actor=actor,
@@ -170,25 +170,25 @@ async def _save(backends: Backends, prepared: _Prepared, actor: str) -> None:
         )
 
 
-async def _prepare(backends: Backends, file: JobFile, terms: _Terms) -> _Prepared:
-    now = await backends.store.now()
-    existing = await _existing(backends, file)
-    dropped = await _dropped(backends, file) if terms.prune else []
+async def _prepare(engine: Engine, file: JobFile, terms: _Terms) -> _Prepared:
+    now = await engine.store.now()
+    existing = await _existing(engine, file)
+    dropped = await _dropped(engine, file) if terms.prune else []
     names = {job.name for job in dropped}
-    calendars = await plan_calendars(backends, file, now)
-    limits = await plan_limits(backends, file, removed=names)
+    calendars = await plan_calendars(engine, file, now)
+    limits = await plan_limits(engine, file, removed=names)
     around = Circumstances(now, calendars, limits, names, terms.prune)
-    jobs = await plan_jobs(backends, file, existing, around)
-    projects = await plan_projects(backends, file, is_admin=terms.is_admin)
-    shares = await plan_shares(backends, file, jobs, is_admin=terms.is_admin)
+    jobs = await plan_jobs(engine, file, existing, around)
+    projects = await plan_projects(engine, file, is_admin=terms.is_admin)
+    shares = await plan_shares(engine, file, jobs, is_admin=terms.is_admin)
     jobs = with_notes(file, jobs, (*projects, *shares))
-    await refuse_over_quota(backends, file, existing, limits, removed=names)
-    carts = await plan_carts(backends, file, around)
+    await refuse_over_quota(engine, file, existing, limits, removed=names)
+    carts = await plan_carts(engine, file, around)
     versions = [*calendars.versions, *limits.versions, *carts.versions]
     told = (*file.warnings, *limits.warnings, *(it for job in jobs for it in job.warnings))
     return _Prepared(
         Plan(
-            changes=(*(job.change for job in jobs), *await _removals(backends, file, dropped)),
+            changes=(*(job.change for job in jobs), *await _removals(engine, file, dropped)),
             calendars=calendars.changes,
             limits=limits.limits,
             resources=limits.resources,
@@ -205,7 +205,7 @@ async def _prepare(backends: Backends, file: JobFile, terms: _Terms) -> _Prepare
     )
 
 
-async def _existing(backends: Backends, file: JobFile) -> dict[tuple[str, str], Job]:
+async def _existing(engine: Engine, file: JobFile) -> dict[tuple[str, str], Job]:
     """The jobs in the store that a file names."""
     names: dict[str, list[str]] = defaultdict(list)
     for entry in file.jobs:
@@ -213,26 +213,24 @@ async def _existing(backends: Backends, file: JobFile) -> dict[tuple[str, str], 
     found = [
         job
         for project, wanted in names.items()
-        for job in await backends.store.jobs(JobQuery(project=project, names=wanted, limit=_ALL))
+        for job in await engine.store.jobs(JobQuery(project=project, names=wanted, limit=_ALL))
     ]
     return {(job.project, job.name): job for job in found}
 
 
-async def _dropped(backends: Backends, file: JobFile) -> list[Job]:
+async def _dropped(engine: Engine, file: JobFile) -> list[Job]:
     """Jobs applied from the same set that the file no longer has."""
     kept = {entry.name for entry in file.jobs}
-    jobs = await backends.store.jobs(
+    jobs = await engine.store.jobs(
         JobQuery(project=file.project, set_name=file.set_name, limit=_ALL)
     )
     return [job for job in jobs if job.name not in kept]
 
 
-async def _removals(
-    backends: Backends, file: JobFile, dropped: Sequence[Job]
-) -> list[PlannedChange]:
+async def _removals(engine: Engine, file: JobFile, dropped: Sequence[Job]) -> list[PlannedChange]:
     """With those of other files that follow what goes; none of this one can."""
     ours = {entry.name for entry in file.jobs} | {job.name for job in dropped}
-    found = await backends.store.followers(file.project, [job.name for job in dropped])
+    found = await engine.store.followers(file.project, [job.name for job in dropped])
     others = {
         name: [each for each in each_of if each not in ours] for name, each_of in found.items()
     }
@@ -244,68 +242,68 @@ def _etag(jobs: Sequence[Job], others: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
-async def find_job(backends: Backends, name_or_id: str, *, project: str = "default") -> Job:
+async def find_job(engine: Engine, name_or_id: str, *, project: str = "default") -> Job:
     """A job by its name or id. `NotFound` names the nearest one."""
-    found = await _job_in_service(backends, name_or_id, project)
+    found = await _job_in_service(engine, name_or_id, project)
     if found is None:
-        raise await _no_such_job(backends, name_or_id, project)
+        raise await _no_such_job(engine, name_or_id, project)
     return found
 
 
-async def find_past_job(backends: Backends, name_or_id: str, *, project: str = "default") -> Job:
+async def find_past_job(engine: Engine, name_or_id: str, *, project: str = "default") -> Job:
     """A job by its name or id, or else the one that was deleted last: its history stays."""
-    found = await _job_in_service(backends, name_or_id, project)
-    found = found or await backends.store.deleted_job(project, name_or_id)
+    found = await _job_in_service(engine, name_or_id, project)
+    found = found or await engine.store.deleted_job(project, name_or_id)
     if found is None:
-        raise await _no_such_job(backends, name_or_id, project)
+        raise await _no_such_job(engine, name_or_id, project)
     return found
 
 
-async def _job_in_service(backends: Backends, name_or_id: str, project: str) -> Job | None:
+async def _job_in_service(engine: Engine, name_or_id: str, project: str) -> Job | None:
     is_id = name_or_id.startswith("j_")
     query = (
         JobQuery(project=project, ids=[JobId(name_or_id)])
         if is_id
         else JobQuery(project=project, names=[name_or_id])
     )
-    found = await backends.store.jobs(query)
+    found = await engine.store.jobs(query)
     if not found and is_id:
-        found = await backends.store.jobs(JobQuery(project=project, names=[name_or_id]))
+        found = await engine.store.jobs(JobQuery(project=project, names=[name_or_id]))
     return found[0] if found else None
 
 
-async def _no_such_job(backends: Backends, name: str, project: str) -> NotFound:
+async def _no_such_job(engine: Engine, name: str, project: str) -> NotFound:
     """With what to type instead."""
-    if deleted := await backends.store.deleted_job(project, name):
+    if deleted := await engine.store.deleted_job(project, name):
         hint = f"it was deleted; rota job history {deleted.name} shows its runs"
     else:
-        names = await backends.store.names_of_jobs(project, name, _COMPARED)
+        names = await engine.store.names_of_jobs(project, name, _COMPARED)
         # Comparing takes milliseconds, and leases are renewed on this loop.
         near = await asyncio.to_thread(did_you_mean, name, names)
         hint = near or "rota job list shows them"
     return NotFound(f"no job named {name!r} in project {project}", code="job_not_found", hint=hint)
 
 
-async def delete(backends: Backends, job: Job, *, actor: str) -> None:
+async def delete(engine: Engine, job: Job, *, actor: str) -> None:
     """Take a job out of service; live runs finish, history stays."""
 
     async def remove() -> None:
-        current = await find_job(backends, job.id, project=job.project)
-        now = await backends.store.now()
+        current = await find_job(engine, job.id, project=job.project)
+        now = await engine.store.now()
         removed = await asyncio.to_thread(removed_job, current, now)
-        await backends.store.save_jobs([], removed=[removed], actor=actor)
+        await engine.store.save_jobs([], removed=[removed], actor=actor)
 
     await despite_firing(remove)
 
 
-def require_runnable(backends: Backends, job: Job) -> None:
+def require_runnable(engine: Engine, job: Job) -> None:
     """`Conflict` unless the job may run at all, and its pool takes runs that large."""
     if not job.enabled:
         raise Conflict(
             f"job {job.name} is disabled", code="job_disabled", hint=f"rota job enable {job.name}"
         )
     pool = job.document.get("pool", DEFAULT_POOL)
-    most = backends.largest.get(pool, {})
+    most = engine.pools.largest.get(pool, {})
     demand = build_resources(job.document.get("resources", {})) if most else {}
     if refused := beyond(demand, most):
         raise Conflict(

@@ -19,8 +19,8 @@ from rota.domain.jobfile import read_job
 from rota.domain.run import Reason
 from rota.domain.schedule import Timetable
 from rota.domain.states import Cause, RunState
-from rota.operations.backends import Backends
 from rota.operations.calendars import blackouts_of
+from rota.operations.engine import Engine
 from rota.operations.timetables import stamp, timetable
 from rota.ports.records import (
     DueSchedule,
@@ -100,39 +100,39 @@ def _unanswered(answers: Answers) -> list[Unanswered]:
     return missed + skipped
 
 
-async def fire(backends: Backends, firings: Sequence[Firing], ownership: Ownership) -> Fired:
+async def fire(engine: Engine, firings: Sequence[Firing], ownership: Ownership) -> Fired:
     """Insert the runs, advance the schedules, and have the runs begin.
 
     A worker here that has nothing to do gets them in the same transaction: a second one for the
     claim would double how late they are. For the rest the store wakes the dispatchers.
     """
-    turn = backends.idle.next_of(_pool(backends, firings))
+    turn = engine.idle_workers.next_of(_pool(engine, firings))
     with turn.claiming():
-        fired = await backends.store.fire(firings, ownership, turn.room)
+        fired = await engine.store.fire(firings, ownership, turn.room)
         await turn.give(fired.claimed)
     return fired
 
 
-def _pool(backends: Backends, firings: Sequence[Firing]) -> str:
+def _pool(engine: Engine, firings: Sequence[Firing]) -> str:
     """The pool that most of these runs are for, as far as it is known."""
     refs = [(each.job_id, each.job_version) for each in firings if each.runs]
-    pools = Counter(spec.pool for ref in refs if (spec := backends.specs.get(ref)))
+    pools = Counter(spec.pool for ref in refs if (spec := engine.specs.get(ref)))
     return max(pools, key=pools.__getitem__, default="")
 
 
-async def rearm(backends: Backends, limit: int) -> int:
+async def rearm(engine: Engine, limit: int) -> int:
     """Schedules that count from the end of a run go on once it has ended."""
-    waits = await backends.store.ended_waits(limit)
+    waits = await engine.store.ended_waits(limit)
     if not waits:
         return 0
-    documents = await backends.store.documents([(w.job_id, w.job_version) for w in waits])
+    documents = await engine.store.documents([(w.job_id, w.job_version) for w in waits])
     rearmed = []
     for wait in waits:
         with others_go_on(wait.job_id):
             table = timetable(read_job(documents[wait.job_id, wait.job_version]), wait.anchor)
             next_at = table.after_completion(wait.ended_at) if table else None
             rearmed.append(Rearmed(wait.job_id, wait.schedule_version, next_at))
-    await backends.store.rearm(rearmed)
+    await engine.store.rearm(rearmed)
     return len(rearmed)
 
 
@@ -145,17 +145,17 @@ def others_go_on(job_id: JobId) -> Iterator[None]:
         log.error("schedule.unreadable", job_id=job_id, error=str(error))
 
 
-async def release_eligible(backends: Backends, limit: int) -> int:
+async def release_eligible(engine: Engine, limit: int) -> int:
     """Let runs go whose time or back-off has come."""
-    return await backends.store.release_eligible(limit)
+    return await engine.store.release_eligible(limit)
 
 
-async def sweep(backends: Backends, limit: int) -> int:
+async def sweep(engine: Engine, limit: int) -> int:
     """Find what a lost wake-up forgot, and end what passed its deadline."""
-    return await backends.store.release_forgotten(limit)
+    return await engine.store.release_forgotten(limit)
 
 
-async def overdue_firing(backends: Backends, job: Job, now: datetime) -> Firing | None:
+async def overdue_firing(engine: Engine, job: Job, now: datetime) -> Firing | None:
     """What the scheduler would do about a job now, for the version that the job has.
 
     None: nothing is overdue, the job is held, or this server cannot read it.
@@ -171,19 +171,19 @@ async def overdue_firing(backends: Backends, job: Job, now: datetime) -> Firing 
         shard=shard_of(job.id),
     )
     with suppress(Invalid):
-        rules = await _rules(backends, job)
+        rules = await _rules(engine, job)
         if rules is not None:
             after = rules.timetable.next_after(due.next_at)
             return await planned_firing(due, rules, after, now)
     return None
 
 
-async def _rules(backends: Backends, job: Job) -> FiringRules | None:
+async def _rules(engine: Engine, job: Job) -> FiringRules | None:
     spec = read_job(job.document)
     table = timetable(spec, job.anchor)
     if table is None or spec.schedule is None:
         return None
-    blackouts = await blackouts_of(backends, job.project, spec.schedule.calendars)
+    blackouts = await blackouts_of(engine, job.project, spec.schedule.calendars)
     return FiringRules(table, spec.schedule.misfire, MISFIRE_GRACE, blackouts)
 
 

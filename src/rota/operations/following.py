@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from rota.domain.run import Run
 from rota.domain.states import RunState, is_final
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.output import OutputWindow, follow
 from rota.operations.runs import find_run
 from rota.ports.queue import EVENTS, WATCHED
@@ -34,15 +34,15 @@ Followed = AttemptBegan | AttemptPrinted | Run | None  # Run: it has ended; None
 
 
 async def follow_run(
-    backends: Backends, run: Run, attempt: int, from_line: int = 0
+    engine: Engine, run: Run, attempt: int, from_line: int = 0
 ) -> AsyncGenerator[Followed, None]:
     """The output from an attempt on, through all later ones, until the run is final or unknown."""
-    listener = backends.queue.listen(EVENTS)
+    listener = engine.queue.listen(EVENTS)
     try:
         while True:
             if attempt <= run.attempt:
-                backends.queue.announce(WATCHED, run.id)
-                async with aclosing(follow(backends, run.id, attempt, from_line)) as windows:
+                engine.queue.announce(WATCHED, run.id)
+                async with aclosing(follow(engine, run.id, attempt, from_line)) as windows:
                     async for window in windows:
                         yield AttemptPrinted(attempt, window)
                 attempt, from_line = attempt + 1, 0
@@ -52,23 +52,23 @@ async def follow_run(
             else:
                 await listener.wait(_SLOW_POLL)
                 yield None
-            run = await find_run(backends, run.id, project=run.project)
+            run = await find_run(engine, run.id, project=run.project)
             if run.attempt >= attempt:
                 yield AttemptBegan(attempt)
     finally:
         listener.close()
 
 
-async def follow_events(backends: Backends, after: int | None) -> AsyncGenerator[list[Event], None]:
+async def follow_events(engine: Engine, after: int | None) -> AsyncGenerator[list[Event], None]:
     """Events past a position in order, for ever; without one, those to come.
 
     An empty list comes every few seconds of silence, as a sign of life.
     """
-    listener = backends.queue.listen(EVENTS)
+    listener = engine.queue.listen(EVENTS)
     try:
-        position = (await backends.store.counts()).last_event if after is None else after
+        position = (await engine.store.counts()).last_event if after is None else after
         while True:
-            events = await backends.store.events(position, _EVENT_BATCH)
+            events = await engine.store.events(position, _EVENT_BATCH)
             yield events
             if events:
                 position = events[-1].seq

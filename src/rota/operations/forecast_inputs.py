@@ -31,7 +31,7 @@ from rota.domain.order import DEFAULT_EXPECTED_SECONDS, share_key
 from rota.domain.shape import shape_of
 from rota.domain.simulation.model import SimWorker
 from rota.domain.spec import Overlap
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, TokensLeft
 from rota.ports.records import Session
 
@@ -71,9 +71,9 @@ class Inputs:
         return len(self.jobs) >= MOST_JOBS or len(self.runs) >= _MOST_RUNS or waves >= _MOST_WAVES
 
 
-async def read_inputs(backends: Backends, until: datetime) -> Inputs:
+async def read_inputs(engine: Engine, until: datetime) -> Inputs:
     """Read it, each part as it is at its moment: nothing waits, and nothing is decided by it."""
-    store = backends.store
+    store = engine.store
     now = await store.now()
     jobs = await store.coming_jobs(until, MOST_JOBS)
     runs = await store.open_runs(_MOST_RUNS)
@@ -91,15 +91,13 @@ async def read_inputs(backends: Backends, until: datetime) -> Inputs:
         tokens=await store.tokens_left(_MOST_BUCKETS),
         completions=await store.completions(MOST_JOBS),
         weights={each.share: each.weight for each in await store.share_weights()},
-        calendars=await _calendars(backends, jobs),
+        calendars=await _calendars(engine, jobs),
     )
 
 
-async def _calendars(
-    backends: Backends, jobs: Sequence[ComingJob]
-) -> dict[tuple[str, str], Calendar]:
+async def _calendars(engine: Engine, jobs: Sequence[ComingJob]) -> dict[tuple[str, str], Calendar]:
     projects = {job.project for job in jobs if job.document.get("calendars")}
-    found = [each for project in projects for each in await backends.store.calendars(project)]
+    found = [each for project in projects for each in await engine.store.calendars(project)]
     return {(each.project, each.calendar.name): each.calendar for each in found}
 
 

@@ -46,8 +46,8 @@ from rota.domain.ids import JobId, RunId, instant, micros, scheduled_run_id
 from rota.domain.keys import SECOND
 from rota.domain.resources import SLOTS
 from rota.domain.wording import quoted
-from rota.operations.backends import Backends
 from rota.operations.definitions import find_job
+from rota.operations.engine import Engine
 from rota.operations.forecast_inputs import Inputs, read_inputs
 from rota.operations.forecast_program import assemble
 from rota.ports.forecasts import PredictedStart
@@ -69,20 +69,20 @@ class UpcomingJob:
     runs: Sequence[RunAhead]
 
 
-async def make_forecast(backends: Backends, ahead: timedelta) -> Forecast:
+async def make_forecast(engine: Engine, ahead: timedelta) -> Forecast:
     """Look so far ahead, with what is known now. Locks nothing, and holds up no loop."""
-    until = await backends.store.now() + ahead
-    return await beside_the_loop(forecast_from, await read_inputs(backends, until))
+    until = await engine.store.now() + ahead
+    return await beside_the_loop(forecast_from, await read_inputs(engine, until))
 
 
 async def upcoming_jobs(
-    backends: Backends, project: str, within: timedelta
+    engine: Engine, project: str, within: timedelta
 ) -> tuple[Forecast, list[UpcomingJob]]:
     """The jobs of a project that are due in the time to come, by the first of their due times.
 
     At most 1,000 jobs with 100 due times each.
     """
-    forecast = await latest_forecast(backends, within)
+    forecast = await latest_forecast(engine, within)
     due = [run for run in forecast.runs if _is_due(run, project, within.total_seconds())]
     by_job: dict[JobId, list[RunAhead]] = defaultdict(list)
     for run in sorted(due, key=attrgetter("due_at")):
@@ -103,9 +103,9 @@ async def beside_the_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwarg
         gc.enable()
 
 
-async def latest_forecast(backends: Backends, ahead: timedelta) -> Forecast:
+async def latest_forecast(engine: Engine, ahead: timedelta) -> Forecast:
     """A forecast that looks so far at least, and is fresh enough."""
-    return await backends.forecast.get(ahead, lambda ahead: make_forecast(backends, ahead))
+    return await engine.outlook.forecast.get(ahead, lambda ahead: make_forecast(engine, ahead))
 
 
 def forecast_from(inputs: Inputs) -> Forecast:
@@ -188,22 +188,22 @@ class Outlook:
     accuracy: Accuracy | None
 
 
-async def look_ahead(backends: Backends, question: Question) -> Outlook:
+async def look_ahead(engine: Engine, question: Question) -> Outlook:
     """What is coming to a project, on the workers that it shares with all others."""
     if question.job is not None:
-        job = await find_job(backends, question.job, project=question.project)
+        job = await find_job(engine, question.job, project=question.project)
         question = replace(question, job=job.name)
-    now = await backends.store.now()
+    now = await engine.store.now()
     begin, end = _window(question, now)
-    forecast = await latest_forecast(backends, end - now)
-    accuracy = await recent_accuracy(backends)
+    forecast = await latest_forecast(engine, end - now)
+    accuracy = await recent_accuracy(engine)
     return await beside_the_loop(_outlook, forecast, question, (begin, end), accuracy)
 
 
-async def recent_accuracy(backends: Backends) -> Accuracy | None:
+async def recent_accuracy(engine: Engine) -> Accuracy | None:
     """How near the forecasts of the last day were; None: nothing of them has started."""
-    since = await backends.store.now() - _COMPARED
-    return accuracy_of(await backends.store.predicted_starts(since, _MOST_COMPARED))
+    since = await engine.store.now() - _COMPARED
+    return accuracy_of(await engine.store.predicted_starts(since, _MOST_COMPARED))
 
 
 def _window(question: Question, now: datetime) -> tuple[datetime, datetime]:
@@ -298,18 +298,18 @@ def _measure(forecast: Forecast, question: Question) -> Measure:
 _MOST = 2_000  # remembered of one forecast
 
 
-async def predict_starts(backends: Backends, ahead: timedelta, kept: timedelta) -> int:
+async def predict_starts(engine: Engine, ahead: timedelta, kept: timedelta) -> int:
     """Remember when the next runs are thought to start and what runs out, and forget what is old.
 
     What was first thought of a run stays. Of what comes because other runs end no id is known yet.
     """
-    forecast = await make_forecast(backends, ahead)
+    forecast = await make_forecast(engine, ahead)
     short = await beside_the_loop(saturations, forecast.runs, forecast.seconds)
-    backends.shortages.note(forecast.made_at, short)
+    engine.outlook.shortages.note(forecast.made_at, short)
     starts = [*islice(_known(forecast), _MOST)]
     if starts:
-        await backends.store.save_predictions(starts)
-    await backends.store.forget_predictions(forecast.made_at - kept)
+        await engine.store.save_predictions(starts)
+    await engine.store.forget_predictions(forecast.made_at - kept)
     return len(starts)
 
 

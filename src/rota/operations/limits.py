@@ -12,8 +12,8 @@ from rota.domain.jobfile.declarations import declaration_document, declaration_i
 from rota.domain.keys import KINDS, Declaration, Limit, Quota, Resource, Sharing, keys_of, name_of
 from rota.domain.resources import NAMES_OF_WORKERS
 from rota.domain.wording import did_you_mean
-from rota.operations.backends import Backends
 from rota.operations.differences import Change, differences
+from rota.operations.engine import Engine
 from rota.ports.forecasts import ShareWeight
 from rota.ports.limits import Declared, KeyUse
 
@@ -54,34 +54,34 @@ def in_words(declaration: Declaration) -> str:
 
 
 async def list_standings(
-    backends: Backends, kind: type[D], project: str, *, after: str, limit: int
+    engine: Engine, kind: type[D], project: str, *, after: str, limit: int
 ) -> list[Standing[D]]:
     """Declarations of one kind by name, those after a name."""
-    found = await _declared(backends, kind, project)
+    found = await _declared(engine, kind, project)
     names = [name for name in found if name > after]
-    return await _standings(backends, kind, [found[name] for name in names[:limit]])
+    return await _standings(engine, kind, [found[name] for name in names[:limit]])
 
 
-async def find_standing(backends: Backends, kind: type[D], project: str, name: str) -> Standing[D]:
+async def find_standing(engine: Engine, kind: type[D], project: str, name: str) -> Standing[D]:
     """The limit or resource of a name."""
-    found = await _declared(backends, kind, project)
+    found = await _declared(engine, kind, project)
     if name not in found:
         raise _unknown(kind, project, name, found)
-    [standing] = await _standings(backends, kind, [found[name]])
+    [standing] = await _standings(engine, kind, [found[name]])
     return standing
 
 
-async def find_quota(backends: Backends, project: str) -> Standing[Quota] | None:
+async def find_quota(engine: Engine, project: str) -> Standing[Quota] | None:
     """The quota of a project; None: it may have as much as it likes."""
-    found = await _declared(backends, Quota, project)
-    standings = await _standings(backends, Quota, list(found.values()))
+    found = await _declared(engine, Quota, project)
+    standings = await _standings(engine, Quota, list(found.values()))
     return standings[0] if standings else None
 
 
-async def plan_declaration(backends: Backends, new: Declaration) -> DeclarationChange:
+async def plan_declaration(engine: Engine, new: Declaration) -> DeclarationChange:
     """What saving it would change; nothing is changed."""
     _refuse_names_of_workers(new)
-    found = await _declared(backends, type(new), new.project)
+    found = await _declared(engine, type(new), new.project)
     old = found.get(new.name)
     return change_of(new, old.declaration if old else None)
 
@@ -97,38 +97,32 @@ def change_of(new: Declaration, old: Declaration | None) -> DeclarationChange:
     return DeclarationChange(new.name, Change.CHANGED, words, tuple(lines))
 
 
-async def save_declaration(
-    backends: Backends, new: Declaration, *, actor: str
-) -> DeclarationChange:
+async def save_declaration(engine: Engine, new: Declaration, *, actor: str) -> DeclarationChange:
     """Create or replace it; what waits follows it at once."""
-    change = await plan_declaration(backends, new)
+    change = await plan_declaration(engine, new)
     if change.change is not Change.UNCHANGED:
-        await backends.store.save_declarations([new], actor=actor)
+        await engine.store.save_declarations([new], actor=actor)
     return change
 
 
 async def delete_declaration(
-    backends: Backends, kind: type[Declaration], project: str, name: str, *, actor: str
+    engine: Engine, kind: type[Declaration], project: str, name: str, *, actor: str
 ) -> None:
     """Forget it, and let go who waited for it. `Conflict`: jobs use this resource."""
-    was_there = await backends.store.delete_declaration(KINDS[kind], project, name, actor=actor)
+    was_there = await engine.store.delete_declaration(KINDS[kind], project, name, actor=actor)
     if not was_there:
-        raise _unknown(kind, project, name, await _declared(backends, kind, project))
+        raise _unknown(kind, project, name, await _declared(engine, kind, project))
 
 
-async def _declared(
-    backends: Backends, kind: type[Declaration], project: str
-) -> dict[str, Declared]:
-    found = await backends.store.declarations(project, KINDS[kind])
+async def _declared(engine: Engine, kind: type[Declaration], project: str) -> dict[str, Declared]:
+    found = await engine.store.declarations(project, KINDS[kind])
     return {each.declaration.name: each for each in found}
 
 
-async def _standings(
-    backends: Backends, kind: type[D], found: Sequence[Declared]
-) -> list[Standing[D]]:
+async def _standings(engine: Engine, kind: type[D], found: Sequence[Declared]) -> list[Standing[D]]:
     keys = [key for each in found for key in keys_of(each.declaration)]
-    uses = await backends.store.key_uses(keys) if keys else {}
-    now = await backends.store.now()
+    uses = await engine.store.key_uses(keys) if keys else {}
+    now = await engine.store.now()
     return [
         Standing(
             each.declaration,
@@ -185,8 +179,8 @@ def _unknown(
     )
 
 
-async def set_weight(backends: Backends, share: str, weight: float, *, actor: str) -> ShareWeight:
+async def set_weight(engine: Engine, share: str, weight: float, *, actor: str) -> ShareWeight:
     """From the next claim on; 1 is what everyone has that nobody said anything about."""
-    await backends.store.set_share_weight(share, weight, actor=actor)
-    [saved] = [each for each in await backends.store.share_weights() if each.share == share]
+    await engine.store.set_share_weight(share, weight, actor=actor)
+    [saved] = [each for each in await engine.store.share_weights() if each.share == share]
     return saved

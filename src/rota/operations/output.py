@@ -28,7 +28,7 @@ from rota.domain.output import (
     unpack,
 )
 from rota.domain.run import Attempt, OutputState
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.queue import output as output_topic
 from rota.ports.records import StoredChunk
 from rota.ports.work import Fence, OutputChunk, ReportAnswer
@@ -102,7 +102,7 @@ class _Extent:
 
 
 async def store_chunks(
-    backends: Backends, session: SessionId, chunks: Sequence[OutputChunk]
+    engine: Engine, session: SessionId, chunks: Sequence[OutputChunk]
 ) -> ReportAnswer:
     """Keep output of attempts that the session holds, or that ended there and left some behind.
 
@@ -112,25 +112,25 @@ async def store_chunks(
     again.
     """
     refused = _impossible(chunks)
-    refused |= await _closed(backends, session, frozenset(map(_fence, chunks)) - refused)
+    refused |= await _closed(engine, session, frozenset(map(_fence, chunks)) - refused)
     chunks = [chunk for chunk in chunks if _fence(chunk) not in refused]
     stored = [(_fence(chunk), StoredChunk(chunk.meta, _key(session, chunk))) for chunk in chunks]
     data = {place.key: chunk.data for chunk, (_, place) in zip(chunks, stored, strict=True)}
-    await _put_all(backends, data)
+    await _put_all(engine, data)
     # Blobs of chunks that are refused only now stay behind unnamed, and go when the run is pruned:
     # a refused repeat of what was accepted before shares its key.
-    fenced = await backends.store.add_chunks(session, stored)
+    fenced = await engine.store.add_chunks(session, stored)
     accepted = tuple({fence for fence, _ in stored}.difference(fenced))
     for fence in accepted:
-        backends.queue.announce(output_topic(fence.run))
+        engine.queue.announce(output_topic(fence.run))
     return ReportAnswer(accepted=accepted, fenced=(*refused, *fenced))
 
 
-async def _put_all(backends: Backends, data: Mapping[str, bytes]) -> None:
+async def _put_all(engine: Engine, data: Mapping[str, bytes]) -> None:
     """Put blobs side by side. Nothing is under way any more when it returns or raises."""
     try:
         async with asyncio.timeout(_STORING.total_seconds()):
-            puts = (backends.blobs.put(key, each) for key, each in data.items())
+            puts = (engine.blobs.put(key, each) for key, each in data.items())
             results = await asyncio.gather(*puts, return_exceptions=True)
     except TimeoutError as error:
         raise Unavailable("the blob store does not answer", code="blobs_unreachable") from error
@@ -139,23 +139,23 @@ async def _put_all(backends: Backends, data: Mapping[str, bytes]) -> None:
 
 
 async def read_window(
-    backends: Backends, run: RunId, attempt: int, first_line: int = 0, limit: int = _WINDOW_LINES
+    engine: Engine, run: RunId, attempt: int, first_line: int = 0, limit: int = _WINDOW_LINES
 ) -> OutputWindow:
     """Up to `limit` lines, fewer if they are very long. Fetches only the chunks they lie in."""
-    extent = await _extent(backends, run, attempt)
-    return await _window(backends, extent, first_line, limit)
+    extent = await _extent(engine, run, attempt)
+    return await _window(engine, extent, first_line, limit)
 
 
 async def tail(
-    backends: Backends, run: RunId, attempt: int, limit: int = _WINDOW_LINES
+    engine: Engine, run: RunId, attempt: int, limit: int = _WINDOW_LINES
 ) -> OutputWindow:
     """The last `limit` lines that have arrived."""
-    extent = await _extent(backends, run, attempt)
-    return await _window(backends, extent, extent.total_lines - limit, limit)
+    extent = await _extent(engine, run, attempt)
+    return await _window(engine, extent, extent.total_lines - limit, limit)
 
 
 async def search(
-    backends: Backends,
+    engine: Engine,
     run: RunId,
     attempt: int,
     text: str,
@@ -168,11 +168,11 @@ async def search(
     found where the pieces meet.
     """
     needle = _needle(text)
-    extent = await _extent(backends, run, attempt)
+    extent = await _extent(engine, run, attempt)
     pieces = extent.pieces_from(max(first_line, 0))
     hits: list[OutputLine] = []
     for piece in pieces[:_SEARCH_PIECES]:
-        data = await _load(backends, piece)
+        data = await _load(engine, piece)
         for index, record in find_records(data, needle, first_line - piece.first_line):
             hits.append(OutputLine(piece.first_line + index, record))
             if len(hits) == limit:
@@ -182,26 +182,26 @@ async def search(
     return SearchPage(tuple(hits), next_line, is_exhausted=not rest)
 
 
-async def raw(backends: Backends, run: RunId, attempt: int) -> AsyncGenerator[bytes, None]:
+async def raw(engine: Engine, run: RunId, attempt: int) -> AsyncGenerator[bytes, None]:
     """What was printed, byte for byte, with Rota's remarks between, as far as it has arrived."""
-    extent = await _extent(backends, run, attempt)
+    extent = await _extent(engine, run, attempt)
     for piece in extent.pieces:
-        yield to_raw(await _load(backends, piece))
+        yield to_raw(await _load(engine, piece))
 
 
 async def follow(
-    backends: Backends, run: RunId, attempt: int, from_line: int = 0
+    engine: Engine, run: RunId, attempt: int, from_line: int = 0
 ) -> AsyncGenerator[OutputWindow, None]:
     """Windows as lines arrive, until the attempt has ended and all was given.
 
     An empty window comes every few seconds of silence, as a sign of life. What an ended attempt
     left on its worker is not waited for longer than that.
     """
-    listener = backends.queue.listen(output_topic(run))
+    listener = engine.queue.listen(output_topic(run))
     is_silent = False
     try:
         while True:
-            window = await read_window(backends, run, attempt, from_line)
+            window = await read_window(engine, run, attempt, from_line)
             yield window
             if window.is_last or (is_silent and window.pending_bytes and not window.lines):
                 return
@@ -212,11 +212,9 @@ async def follow(
         listener.close()
 
 
-async def _closed(
-    backends: Backends, session: SessionId, fences: frozenset[Fence]
-) -> frozenset[Fence]:
+async def _closed(engine: Engine, session: SessionId, fences: frozenset[Fence]) -> frozenset[Fence]:
     """Attempts whose output the session may not send: no blob is put for those."""
-    return fences - await backends.store.open_outputs(session, {fence.run for fence in fences})
+    return fences - await engine.store.open_outputs(session, {fence.run for fence in fences})
 
 
 def _impossible(chunks: Sequence[OutputChunk]) -> frozenset[Fence]:
@@ -257,16 +255,16 @@ def _needle(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-async def _extent(backends: Backends, run: RunId, number: int) -> _Extent:
+async def _extent(engine: Engine, run: RunId, number: int) -> _Extent:
     # The attempt first: if it has ended by then, all its chunks are there.
-    attempt = await _attempt(backends, run, number)
+    attempt = await _attempt(engine, run, number)
     is_pending = attempt.output.state is OutputState.PENDING
     pending_bytes = 0
     if attempt.output.state is OutputState.INLINE:
-        inline = await backends.store.inline_output(run, number)
+        inline = await engine.store.inline_output(run, number)
         pieces = [_Piece(0, inline.count(b"\n"), inline=inline)]
     else:
-        chunks = await backends.store.chunks(run, number)
+        chunks = await engine.store.chunks(run, number)
         pieces = _pieces(chunks)
         if is_pending:
             pending_bytes = attempt.output.bytes - sum(chunk.meta.bytes for chunk in chunks)
@@ -274,8 +272,8 @@ async def _extent(backends: Backends, run: RunId, number: int) -> _Extent:
     return _Extent(pieces, is_complete, pending_bytes, attempt.worker)
 
 
-async def _attempt(backends: Backends, run: RunId, number: int) -> Attempt:
-    for attempt in await backends.store.attempts(run):
+async def _attempt(engine: Engine, run: RunId, number: int) -> Attempt:
+    for attempt in await engine.store.attempts(run):
         if attempt.number == number:
             return attempt
     raise NotFound(
@@ -294,14 +292,14 @@ def _pieces(chunks: Sequence[StoredChunk]) -> list[_Piece]:
     return pieces
 
 
-async def _window(backends: Backends, extent: _Extent, first_line: int, limit: int) -> OutputWindow:
+async def _window(engine: Engine, extent: _Extent, first_line: int, limit: int) -> OutputWindow:
     position = max(first_line, 0)
     lines: list[OutputLine] = []
     room = _WINDOW_BYTES
     for piece in extent.pieces_from(position):
         if len(lines) >= limit or room <= 0:
             break
-        data = await _load(backends, piece)
+        data = await _load(engine, piece)
         for record in read_records(data, position - piece.first_line, limit - len(lines)):
             lines.append(OutputLine(position, record))
             position += 1
@@ -318,11 +316,11 @@ async def _window(backends: Backends, extent: _Extent, first_line: int, limit: i
     )
 
 
-async def _load(backends: Backends, piece: _Piece) -> bytes:
+async def _load(engine: Engine, piece: _Piece) -> bytes:
     if piece.inline:
         return piece.inline
     try:
-        data = unpack(await backends.blobs.get(piece.key))
+        data = unpack(await engine.blobs.get(piece.key))
     except NotFound as error:
         raise Unavailable(
             f"stored output is missing: {piece.key}",

@@ -13,9 +13,9 @@ from rota.domain.firing import skip_next_start
 from rota.domain.job import Job
 from rota.domain.schedule import DueRange, pass_over
 from rota.domain.states import Cause, RunState
-from rota.operations.backends import Backends
 from rota.operations.calendars import blackouts_of
 from rota.operations.definitions import despite_firing, find_job
+from rota.operations.engine import Engine
 from rota.operations.firing import after_firing, others_go_on, overdue_firing
 from rota.operations.timetables import timetable_of
 from rota.ports.records import ScheduleMove, Unanswered
@@ -34,9 +34,7 @@ class Moved:
     answered: tuple[Unanswered, ...] = ()  # what the change wrote into the ledger
 
 
-async def pause(
-    backends: Backends, job: Job, *, actor: str, until: datetime | None = None
-) -> Moved:
+async def pause(engine: Engine, job: Job, *, actor: str, until: datetime | None = None) -> Moved:
     """Nothing of the job starts until it is resumed, or until a time; due times meanwhile are
     SKIPPED. Pausing again changes that time."""
 
@@ -49,15 +47,15 @@ async def pause(
             return None
         return replace(_turn(job, replace(job, paused=True), "paused", now), paused_until=until)
 
-    return await _move(backends, job, decide, actor)
+    return await _move(engine, job, decide, actor)
 
 
-async def resume(backends: Backends, job: Job, *, actor: str) -> Moved:
+async def resume(engine: Engine, job: Job, *, actor: str) -> Moved:
     """End a pause; what fell into it is recorded as skipped, not caught up."""
-    return await _move(backends, job, _resumed, actor)
+    return await _move(engine, job, _resumed, actor)
 
 
-async def disable(backends: Backends, job: Job, *, actor: str) -> Moved:
+async def disable(engine: Engine, job: Job, *, actor: str) -> Moved:
     """Switch a job off: no due times, no triggers. What runs goes on."""
 
     def decide(job: Job, now: datetime) -> ScheduleMove | None:
@@ -65,10 +63,10 @@ async def disable(backends: Backends, job: Job, *, actor: str) -> Moved:
             return None
         return _turn(job, replace(job, enabled=False), "disabled", now)
 
-    return await _move(backends, job, decide, actor)
+    return await _move(engine, job, decide, actor)
 
 
-async def enable(backends: Backends, job: Job, *, actor: str) -> Moved:
+async def enable(engine: Engine, job: Job, *, actor: str) -> Moved:
     """Switch a job on; what fell into the time it was off is skipped, not caught up."""
 
     def decide(job: Job, now: datetime) -> ScheduleMove | None:
@@ -76,16 +74,16 @@ async def enable(backends: Backends, job: Job, *, actor: str) -> Moved:
             return None
         return _turn(job, replace(job, enabled=True), "enabled", now)
 
-    return await _move(backends, job, decide, actor)
+    return await _move(engine, job, decide, actor)
 
 
-async def skip_next(backends: Backends, job: Job, *, actor: str) -> Moved:
+async def skip_next(engine: Engine, job: Job, *, actor: str) -> Moved:
     """Leave out the next due time that would run; the ledger says so.
 
     What calendars rule out before it gets its answer with it.
     """
     names = job.document.get("calendars", ())
-    blackouts = await blackouts_of(backends, job.project, names) if names else ()
+    blackouts = await blackouts_of(engine, job.project, names) if names else ()
 
     def decide(job: Job, _: datetime) -> ScheduleMove:
         table = timetable_of(job)
@@ -102,37 +100,37 @@ async def skip_next(backends: Backends, job: Job, *, actor: str) -> Moved:
             _stay(job, "skipped"), next_at=skip.next_at, unanswered=(*ruled_out, skipped)
         )
 
-    return await _move(backends, job, decide, actor)
+    return await _move(engine, job, decide, actor)
 
 
-async def end_pauses(backends: Backends, limit: int) -> int:
+async def end_pauses(engine: Engine, limit: int) -> int:
     """Resume jobs that were paused until now."""
-    jobs = await backends.store.ended_pauses(limit)
+    jobs = await engine.store.ended_pauses(limit)
     for job in jobs:
         with others_go_on(job.id), suppress(Conflict, NotFound):  # somebody else moved it
-            await _move(backends, job, _resumed_if_over, actor="scheduler")
+            await _move(engine, job, _resumed_if_over, actor="scheduler")
     return len(jobs)
 
 
-async def _move(backends: Backends, job: Job, decide: Decide, actor: str) -> Moved:
+async def _move(engine: Engine, job: Job, decide: Decide, actor: str) -> Moved:
     """Move a schedule as decided, and decide again if it fired meanwhile."""
 
     async def decide_and_move() -> Moved:
-        current = await find_job(backends, job.id, project=job.project)
-        move = await _decided(backends, current, decide)
+        current = await find_job(engine, job.id, project=job.project)
+        move = await _decided(engine, current, decide)
         if move is None:
             return Moved(current)
-        await backends.store.move_schedules([move], actor=actor)
-        moved = await find_job(backends, job.id, project=job.project)
+        await engine.store.move_schedules([move], actor=actor)
+        moved = await find_job(engine, job.id, project=job.project)
         return Moved(moved, tuple(move.unanswered))
 
     return await despite_firing(decide_and_move)
 
 
-async def _decided(backends: Backends, job: Job, decide: Decide) -> ScheduleMove | None:
+async def _decided(engine: Engine, job: Job, decide: Decide) -> ScheduleMove | None:
     """The move, after an answer to what was due before it: a hold is not the cause of that."""
-    now = await backends.store.now()
-    overdue = await overdue_firing(backends, job, now)
+    now = await engine.store.now()
+    overdue = await overdue_firing(engine, job, now)
     stands = job if overdue is None else after_firing(job, overdue)
     # A long hold takes a while to be counted, and leases are renewed on this loop.
     move = await asyncio.to_thread(decide, stands, now)

@@ -17,9 +17,9 @@ from rota.domain.jobfile.report import At, Report
 from rota.domain.schedule import Timetable, describe
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import JobSpec
-from rota.operations.backends import Backends
 from rota.operations.calendars import NEVER
 from rota.operations.differences import Change, difference, differences, digest_of
+from rota.operations.engine import Engine
 from rota.operations.planned_limits import Circumstances
 from rota.operations.previews import schedule_notes
 from rota.operations.timetables import cart_timetable
@@ -51,14 +51,12 @@ class PlannedCarts:
     versions: tuple[str, ...] = ()  # of all that the plan looked at
 
 
-async def plan_carts(
-    backends: Backends, file: JobFile, circumstances: Circumstances
-) -> PlannedCarts:
+async def plan_carts(engine: Engine, file: JobFile, circumstances: Circumstances) -> PlannedCarts:
     """What applying the file does to templates; `Invalid` with all that is wrong with them."""
     if not file.carts and not circumstances.prune:
         return PlannedCarts()
-    await _check(backends, file, circumstances)
-    stored = await _stored(backends, file, prune=circumstances.prune)
+    await _check(engine, file, circumstances)
+    stored = await _stored(engine, file, prune=circumstances.prune)
     # Thousands of items take a while to be written down and compared.
     return await asyncio.to_thread(_planned, file, stored, circumstances.now)
 
@@ -69,10 +67,10 @@ def words_of(template: CartTemplate, table: Timetable | None) -> str:
     return f"{template_in_words(template)} · {when}"
 
 
-async def _check(backends: Backends, file: JobFile, circumstances: Circumstances) -> None:
+async def _check(engine: Engine, file: JobFile, circumstances: Circumstances) -> None:
     calendars = [name for project, name in circumstances.calendars.known if project == file.project]
     ours = {entry.name for entry in file.jobs if entry.spec.project == file.project}
-    specs = await _other_jobs(backends, file, ours | set(circumstances.removed_jobs))
+    specs = await _other_jobs(engine, file, ours | set(circumstances.removed_jobs))
     known = {Referred.JOB: ours | specs.keys(), Referred.CALENDAR: calendars}
     problems = [
         problem
@@ -95,7 +93,7 @@ def _unread(index: int, entry: CartEntry) -> Iterator[Problem]:
 
 
 async def _other_jobs(
-    backends: Backends, file: JobFile, left_out: Collection[str]
+    engine: Engine, file: JobFile, left_out: Collection[str]
 ) -> dict[str, JobSpec | None]:
     """Jobs of the store that carts name; None: one that this server cannot read."""
     used = {each.name for entry in file.carts for each in entry.references}
@@ -104,7 +102,7 @@ async def _other_jobs(
         return {}
     query = JobQuery(project=file.project, names=names, limit=len(names))
     specs: dict[str, JobSpec | None] = {}
-    for job in await backends.store.jobs(query):
+    for job in await engine.store.jobs(query):
         specs[job.name] = None
         with suppress(Invalid):
             specs[job.name] = read_job(job.document)
@@ -131,10 +129,10 @@ def _check_calendars(file: JobFile, circumstances: Circumstances, report: Report
             report.add(Problem(NEVER, f"carts[{index}].calendars", entry.line))
 
 
-async def _stored(backends: Backends, file: JobFile, *, prune: bool) -> dict[str, Template]:
+async def _stored(engine: Engine, file: JobFile, *, prune: bool) -> dict[str, Template]:
     """The templates that the file names; with `prune` those of its set too."""
     ours = {entry.template.name for entry in file.carts}
-    found = await backends.store.templates(file.project, None if prune else sorted(ours))
+    found = await engine.store.templates(file.project, None if prune else sorted(ours))
     return {
         each.name: each for each in found if each.name in ours or each.set_name == file.set_name
     }

@@ -19,9 +19,9 @@ from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import DEFAULT_PROJECT, JobSpec
 from rota.domain.states import Cause, RunState
 from rota.domain.wording import did_you_mean, quoted
-from rota.operations.backends import Backends
 from rota.operations.calendars import PlannedCalendars
 from rota.operations.differences import Change, difference, differences, digest_of
+from rota.operations.engine import Engine
 from rota.operations.firing import after_firing, overdue_firing
 from rota.operations.planned_limits import Circumstances, PlannedLimits
 from rota.operations.previews import Prospect, prospect, schedule_notes
@@ -166,7 +166,7 @@ class PlannedJob:
 
 
 async def plan_jobs(
-    backends: Backends,
+    engine: Engine,
     file: JobFile,
     existing: Mapping[tuple[str, str], Job],
     circumstances: Circumstances,
@@ -174,7 +174,7 @@ async def plan_jobs(
     """What applying the file does to each of its jobs; `existing` has those that it names."""
     now, limits = circumstances.now, circumstances.limits
     edits = [
-        await _with_overdue(backends, _edit(file, index, existing, limits), now)
+        await _with_overdue(engine, _edit(file, index, existing, limits), now)
         for index in range(len(file.jobs))
     ]
     # Schedules and long holds take a while to be counted, and leases are renewed on this loop.
@@ -206,11 +206,11 @@ def _edit(
     )
 
 
-async def _with_overdue(backends: Backends, edit: _Edit, now: datetime) -> _Edit:
+async def _with_overdue(engine: Engine, edit: _Edit, now: datetime) -> _Edit:
     """What the version before owes is answered by its own rules, not lost with them."""
     if edit.old is None or edit.is_empty:
         return edit
-    overdue = await overdue_firing(backends, edit.old, now)
+    overdue = await overdue_firing(engine, edit.old, now)
     if overdue is None:
         return edit
     return replace(edit, old=after_firing(edit.old, overdue), overdue=overdue)
@@ -324,7 +324,7 @@ class _Known:
     is_admin: bool  # who names a share that is not known makes it
 
 
-async def plan_projects(backends: Backends, file: JobFile, *, is_admin: bool) -> tuple[str, ...]:
+async def plan_projects(engine: Engine, file: JobFile, *, is_admin: bool) -> tuple[str, ...]:
     """The projects that are to be made; `Invalid` if that takes an admin and this is none.
 
     One that an admin has made, or given a weight, stays when its last job goes.
@@ -332,8 +332,8 @@ async def plan_projects(backends: Backends, file: JobFile, *, is_admin: bool) ->
     named = {entry.spec.project for entry in file.jobs} - {DEFAULT_PROJECT}
     if not named:
         return ()
-    shares = {each.share for each in await backends.store.share_weights()}
-    new = sorted(named - shares - await _with_jobs(backends, named - shares))
+    shares = {each.share for each in await engine.store.share_weights()}
+    new = sorted(named - shares - await _with_jobs(engine, named - shares))
     if new and not is_admin:
         raise Invalid(
             f"there is no project {quoted(new[0])}",
@@ -344,7 +344,7 @@ async def plan_projects(backends: Backends, file: JobFile, *, is_admin: bool) ->
 
 
 async def plan_shares(
-    backends: Backends, file: JobFile, jobs: Sequence[PlannedJob], *, is_admin: bool
+    engine: Engine, file: JobFile, jobs: Sequence[PlannedJob], *, is_admin: bool
 ) -> tuple[str, ...]:
     """The shares that are to be made; `Invalid` if a new or changed job may not name its own."""
     named = [
@@ -355,8 +355,8 @@ async def plan_shares(
     if not named:
         return ()
     names = frozenset(share.name for share in named)
-    shares = frozenset(each.share for each in await backends.store.share_weights())
-    known = _Known(shares, await _projects(backends, file, names), is_admin)
+    shares = frozenset(each.share for each in await engine.store.share_weights())
+    known = _Known(shares, await _projects(engine, file, names), is_admin)
     report = Report()
     for share in named:
         if problem := _problem_of(share, known):
@@ -382,14 +382,14 @@ def _noted(job: PlannedJob, notes: tuple[str, ...]) -> PlannedJob:
     return replace(job, change=replace(job.change, notes=(*job.change.notes, *notes)))
 
 
-async def _projects(backends: Backends, file: JobFile, names: frozenset[str]) -> frozenset[str]:
+async def _projects(engine: Engine, file: JobFile, names: frozenset[str]) -> frozenset[str]:
     """Which of these names are those of projects."""
     ours = {file.project, *(entry.spec.project for entry in file.jobs)}
-    return frozenset(ours | await _with_jobs(backends, names - ours))
+    return frozenset(ours | await _with_jobs(engine, names - ours))
 
 
-async def _with_jobs(backends: Backends, projects: Collection[str]) -> set[str]:
-    store = backends.store
+async def _with_jobs(engine: Engine, projects: Collection[str]) -> set[str]:
+    store = engine.store
     return {name for name in projects if await store.jobs(JobQuery(project=name, limit=1))}
 
 

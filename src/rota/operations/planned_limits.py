@@ -25,9 +25,9 @@ from rota.domain.jobfile.uses import (
 )
 from rota.domain.keys import Declaration, Limit, Quota, Resource
 from rota.domain.resources import Vector
-from rota.operations.backends import Backends
 from rota.operations.calendars import PlannedCalendars
 from rota.operations.differences import Change, digest_of
+from rota.operations.engine import Engine
 from rota.operations.limits import DeclarationChange, change_of
 from rota.ports.limits import Declared
 from rota.ports.records import JobQuery, Session
@@ -53,7 +53,7 @@ class _Workers:
 
 
 async def check_uses(
-    backends: Backends,
+    engine: Engine,
     file: JobFile,
     declared: Mapping[str, Sequence[Declaration]],
     removed: Collection[str],
@@ -63,38 +63,38 @@ async def check_uses(
     `declared` is what there will be, by project, and `removed` are jobs of the file's project
     that go with it.
     """
-    workers = _Workers(await _sessions(backends, file), backends.largest)
+    workers = _Workers(await _sessions(engine, file), engine.pools.largest)
     report = Report()
     for project, declarations in declared.items():
         jobs = {entry.name: entry for entry in file.jobs if entry.spec.project == project}
         gone = removed if project == file.project else ()
-        others = await _followed(backends, project, jobs, gone)
+        others = await _followed(engine, project, jobs, gone)
         known = replace(
             Known.of(declarations, is_all=True),
             offered=workers.offered,
-            jobs=await _known_jobs(backends, project, jobs, others) - set(gone),
+            jobs=await _known_jobs(engine, project, jobs, others) - set(gone),
         )
         for problem in _problems(jobs, known, others, workers):
             report.add(problem)
-    for warning in _unserved(file, await _pools(backends)):
+    for warning in _unserved(file, await _pools(engine)):
         report.add(warning)
     report.raise_errors("the job file")
     return report.warnings()
 
 
-async def _sessions(backends: Backends, file: JobFile) -> list[Session]:
+async def _sessions(engine: Engine, file: JobFile) -> list[Session]:
     """The workers that are known, if any job asks something of them."""
     is_asked = any(entry.needs or _takes_resources(entry) for entry in file.jobs)
-    return await backends.store.sessions(alive_only=False) if is_asked else []
+    return await engine.store.sessions(alive_only=False) if is_asked else []
 
 
 def _takes_resources(entry: JobEntry) -> bool:
     return any(isinstance(use, UsedResource) for use in entry.uses)
 
 
-async def _pools(backends: Backends) -> set[str]:
+async def _pools(engine: Engine) -> set[str]:
     """Those that have a worker now."""
-    return {session.pool for session in await backends.store.sessions(alive_only=True)}
+    return {session.pool for session in await engine.store.sessions(alive_only=True)}
 
 
 def _unserved(file: JobFile, pools: Collection[str]) -> Iterator[Problem]:
@@ -109,7 +109,7 @@ def _unserved(file: JobFile, pools: Collection[str]) -> Iterator[Problem]:
 
 
 async def _followed(
-    backends: Backends, project: str, jobs: _Jobs, removed: Collection[str]
+    engine: Engine, project: str, jobs: _Jobs, removed: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
     """Jobs of the store that those of the file follow, directly or not; and what each follows."""
     found: dict[str, tuple[str, ...]] = {}
@@ -118,19 +118,19 @@ async def _followed(
     while ahead:
         asked |= ahead
         query = JobQuery(project=project, names=sorted(ahead), limit=len(ahead))
-        step = {job.name: _upstreams(job) for job in await backends.store.jobs(query)}
+        step = {job.name: _upstreams(job) for job in await engine.store.jobs(query)}
         found |= step
         ahead = {name for names in step.values() for name in names} - asked
     return found
 
 
-async def _known_jobs(backends: Backends, project: str, jobs: _Jobs, others: _Followed) -> set[str]:
+async def _known_jobs(engine: Engine, project: str, jobs: _Jobs, others: _Followed) -> set[str]:
     """Jobs that may be followed: where one is missing, also those that may be meant."""
     known = {*jobs, *others}
     if {name for entry in jobs.values() for name in entry.spec.after.jobs} <= known:
         return known
     query = JobQuery(project=project, limit=_MOST_MEANT)
-    return known | {job.name for job in await backends.store.jobs(query)}
+    return known | {job.name for job in await engine.store.jobs(query)}
 
 
 def _upstreams(job: Job) -> tuple[str, ...]:
@@ -195,26 +195,26 @@ class PlannedLimits:
 
 
 async def plan_limits(
-    backends: Backends, file: JobFile, *, removed: Collection[str] = ()
+    engine: Engine, file: JobFile, *, removed: Collection[str] = ()
 ) -> PlannedLimits:
     """What applying a file does to limits and resources; `Invalid` if its jobs cannot have theirs.
 
     `removed` are jobs of the file's project that go with it.
     """
     projects = sorted({file.project, *(entry.spec.project for entry in file.jobs)})
-    stored = {project: await backends.store.declarations(project) for project in projects}
+    stored = {project: await engine.store.declarations(project) for project in projects}
     declared = {project: _declared(file, project, stored[project]) for project in projects}
     return PlannedLimits(
         changes=_changes(file, stored[file.project]),
         shared={project: _resources(each) for project, each in declared.items()},
         quotas=_quotas(declared),
         versions=tuple(_versions(file, stored)),
-        warnings=await check_uses(backends, file, declared, removed),
+        warnings=await check_uses(engine, file, declared, removed),
     )
 
 
 async def refuse_over_quota(
-    backends: Backends,
+    engine: Engine,
     file: JobFile,
     existing: Collection[tuple[str, str]],
     limits: PlannedLimits,
@@ -229,7 +229,7 @@ async def refuse_over_quota(
             continue
         gone = len(removed) if project == file.project else 0
         most = quota.jobs + gone - new  # that there may be now
-        there = await backends.store.jobs(JobQuery(project=project, limit=max(most, 0) + 1))
+        there = await engine.store.jobs(JobQuery(project=project, limit=max(most, 0) + 1))
         if len(there) > most:
             raise Conflict(
                 f"project {project} would go beyond its quota of jobs, {quota.jobs:,},"

@@ -16,8 +16,8 @@ from rota.domain.jobfile import read_job
 from rota.domain.schedule import ClockChange, Timetable, clock_changes, describe
 from rota.domain.schedule.sources import LAST_MICROS
 from rota.domain.spec import Schedule
-from rota.operations.backends import Backends
 from rota.operations.calendars import CalendarEffect, blackouts_of, calendar_effects
+from rota.operations.engine import Engine
 from rota.operations.timetables import stamp, timetable, timetable_of
 from rota.ports.records import LedgerEntry
 
@@ -91,7 +91,7 @@ class Outlook:
     problem: str = ""  # why the job cannot fire: this server cannot read it, or a calendar
 
 
-async def outlook(backends: Backends, job: Job, count: int) -> Outlook:
+async def outlook(engine: Engine, job: Job, count: int) -> Outlook:
     """The next due times of a job, and what calendars and changes of clocks will do to them."""
     try:
         spec = read_job(job.document)
@@ -100,10 +100,10 @@ async def outlook(backends: Backends, job: Job, count: int) -> Outlook:
         return Outlook(problem=_reasons(error))
     if table is None or spec.schedule is None:
         return Outlook()
-    blackouts, problem = await _blackouts(backends, job, spec.schedule.calendars)
+    blackouts, problem = await _blackouts(engine, job, spec.schedule.calendars)
     times, effects = _ahead(table, blackouts, job.next_at, count)
-    now = await backends.store.now()
-    ledger = await backends.store.ledger(job.id, now, _THE_END, count)
+    now = await engine.store.now()
+    ledger = await engine.store.ledger(job.id, now, _THE_END, count)
     return Outlook(
         times=times,
         words=describe(table),
@@ -114,26 +114,26 @@ async def outlook(backends: Backends, job: Job, count: int) -> Outlook:
     )
 
 
-async def next_starts(backends: Backends, jobs: Sequence[Job]) -> dict[JobId, datetime | None]:
+async def next_starts(engine: Engine, jobs: Sequence[Job]) -> dict[JobId, datetime | None]:
     """The next due time of each job that its calendars let run.
 
     Where they cannot be read, nothing runs until they can: then it is the next due time.
     """
     projects = {job.project for job in jobs if _names(job)}
-    stored = [each for project in projects for each in await backends.store.calendars(project)]
+    stored = [each for project in projects for each in await engine.store.calendars(project)]
     calendars = {(each.project, each.calendar.name): each.calendar for each in stored}
     # Holidays take a while to be looked up, and leases are renewed on this loop.
     return await asyncio.to_thread(_next_starts, jobs, calendars)
 
 
 async def _blackouts(
-    backends: Backends, job: Job, names: Sequence[str]
+    engine: Engine, job: Job, names: Sequence[str]
 ) -> tuple[tuple[Blackout, ...], str]:
     """The calendars of a job, or why they cannot be read."""
     if not names or job.next_at is None:
         return (), ""
     try:
-        return await blackouts_of(backends, job.project, names), ""
+        return await blackouts_of(engine, job.project, names), ""
     except Invalid as error:
         return (), _reasons(error)
 

@@ -16,8 +16,8 @@ from rota.domain.jobfile import parse_inputs
 from rota.domain.run import Run, Trigger
 from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
 from rota.domain.states import RunState, is_final
-from rota.operations.backends import Backends
 from rota.operations.definitions import require_runnable
+from rota.operations.engine import Engine
 from rota.ports.records import Idempotency, JobQuery, NewRun, RunQuery, SubmittedRun
 
 _AMBIGUOUS_SHOWN = 5
@@ -35,12 +35,12 @@ class TriggerOptions:
 
 
 async def trigger(
-    backends: Backends, job: Job, options: TriggerOptions, *, actor: str
+    engine: Engine, job: Job, options: TriggerOptions, *, actor: str
 ) -> tuple[Run, bool]:
     """A new run of a job, durable on return; and whether the idempotency key was a repeat."""
-    require_runnable(backends, job)
-    inputs = parse_inputs(backends.specs.of(job), options.inputs)
-    now = await backends.store.now()
+    require_runnable(engine, job)
+    inputs = parse_inputs(engine.specs.of(job), options.inputs)
+    now = await engine.store.now()
     new = NewRun(
         id=new_run_id(now),
         job_id=job.id,
@@ -51,7 +51,7 @@ async def trigger(
         at=options.at,
         priority=options.priority,
     )
-    submitted = await backends.store.submit_one(new, _idempotency(job, options, actor))
+    submitted = await engine.store.submit_one(new, _idempotency(job, options, actor))
     return _run_of(submitted), submitted.is_repeat
 
 
@@ -70,7 +70,7 @@ def _idempotency(job: Job, options: TriggerOptions, actor: str) -> Idempotency |
     return Idempotency(f"{job.project}/{actor}/{options.idempotency_key}", digest)
 
 
-async def retry(backends: Backends, run: Run, *, actor: str) -> Run:
+async def retry(engine: Engine, run: Run, *, actor: str) -> Run:
     """A new run like one that has ended, with the same inputs and the job's current version."""
     if run.cart is not None:
         raise Conflict(
@@ -86,13 +86,13 @@ async def retry(backends: Backends, run: Run, *, actor: str) -> Run:
             code="run_not_final",
             hint=f"rota run show {run.id}",
         )
-    jobs = await backends.store.jobs(JobQuery(project=run.project, ids=[run.job_id]))
+    jobs = await engine.store.jobs(JobQuery(project=run.project, ids=[run.job_id]))
     if not jobs:
         raise Conflict(f"job {run.job} of run {run.id} was deleted", code="job_deleted")
     job = jobs[0]
-    require_runnable(backends, job)
-    now = await backends.store.now()
-    inputs = parse_inputs(backends.specs.of(job), run.inputs or {})
+    require_runnable(engine, job)
+    now = await engine.store.now()
+    inputs = parse_inputs(engine.specs.of(job), run.inputs or {})
     new = NewRun(
         id=new_run_id(now),
         job_id=job.id,
@@ -103,14 +103,14 @@ async def retry(backends: Backends, run: Run, *, actor: str) -> Run:
         priority=run.priority,
         retry_of=run.id,
     )
-    submitted = await backends.store.submit_one(new)
+    submitted = await engine.store.submit_one(new)
     return _run_of(submitted)
 
 
-async def cancel(backends: Backends, run: Run, *, actor: str) -> Run:
+async def cancel(engine: Engine, run: Run, *, actor: str) -> Run:
     """Cancel a run that waits, or ask one that is live to stop. Final runs are a `Conflict`."""
-    cancelled = await backends.store.cancel([run.id], actor=actor)
-    after = await find_run(backends, run.id, project=run.project)
+    cancelled = await engine.store.cancel([run.id], actor=actor)
+    after = await find_run(engine, run.id, project=run.project)
     if not cancelled and is_final(run.state):
         raise Conflict(f"run {run.id} has already ended: {run.state.lower()}", code="run_is_final")
     if not cancelled and after.state is RunState.UNKNOWN:
@@ -122,18 +122,18 @@ async def cancel(backends: Backends, run: Run, *, actor: str) -> Run:
     return after
 
 
-async def resolve(backends: Backends, run: Run, state: RunState, *, actor: str) -> Run:
+async def resolve(engine: Engine, run: Run, state: RunState, *, actor: str) -> Run:
     """A person says what became of an UNKNOWN run: COMPLETED, FAILED, or SCHEDULED to retry."""
-    await backends.store.resolve(run.id, state, actor=actor)
-    return await find_run(backends, run.id, project=run.project)
+    await engine.store.resolve(run.id, state, actor=actor)
+    return await find_run(engine, run.id, project=run.project)
 
 
-async def find_run(backends: Backends, run_id: str, *, project: str = "default") -> Run:
+async def find_run(engine: Engine, run_id: str, *, project: str = "default") -> Run:
     """A run by its id or a unique part of it (its beginning)."""
-    found = await backends.store.runs(RunQuery(project=project, ids=[run_id]))
+    found = await engine.store.runs(RunQuery(project=project, ids=[run_id]))
     if not found and run_id.startswith("r_"):
         query = RunQuery(project=project, id_prefix=run_id, limit=_AMBIGUOUS_SHOWN)
-        found = await backends.store.runs(query)
+        found = await engine.store.runs(query)
     if not found:
         raise NotFound(f"no run {run_id!r}", code="run_not_found", hint="rota run list shows them")
     if len(found) > 1:
@@ -146,19 +146,19 @@ async def find_run(backends: Backends, run_id: str, *, project: str = "default")
     return found[0]
 
 
-async def hold(backends: Backends, run: Run, *, actor: str) -> Run:
+async def hold(engine: Engine, run: Run, *, actor: str) -> Run:
     """It goes nowhere until it is let go. `Conflict`: it does not wait."""
-    await backends.store.hold_run(run.id, actor=actor)
-    return await find_run(backends, run.id, project=run.project)
+    await engine.store.hold_run(run.id, actor=actor)
+    return await find_run(engine, run.id, project=run.project)
 
 
-async def let_go(backends: Backends, run: Run, *, actor: str) -> Run:
+async def let_go(engine: Engine, run: Run, *, actor: str) -> Run:
     """It waits again like any other. `Conflict`: nobody holds it."""
-    await backends.store.let_go(run.id, actor=actor)
-    return await find_run(backends, run.id, project=run.project)
+    await engine.store.let_go(run.id, actor=actor)
+    return await find_run(engine, run.id, project=run.project)
 
 
-async def set_priority(backends: Backends, run: Run, priority: int, *, actor: str) -> Run:
+async def set_priority(engine: Engine, run: Run, priority: int, *, actor: str) -> Run:
     """Let it stand in another line. `Conflict`: it does not wait."""
     if not LEAST_PRIORITY <= priority <= GREATEST_PRIORITY:
         raise Invalid(
@@ -166,5 +166,5 @@ async def set_priority(backends: Backends, run: Run, priority: int, *, actor: st
             code="bad_priority",
             hint=f"{GREATEST_PRIORITY} goes first",
         )
-    await backends.store.set_priority(run.id, priority, actor=actor)
-    return await find_run(backends, run.id, project=run.project)
+    await engine.store.set_priority(run.id, priority, actor=actor)
+    return await find_run(engine, run.id, project=run.project)

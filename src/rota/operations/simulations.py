@@ -17,8 +17,8 @@ from rota.domain.schedule import compile_schedule
 from rota.domain.simulation.model import SimRun
 from rota.domain.simulation.replay import Known, replay
 from rota.domain.simulation.report import Background, Measures, Report, report_of
-from rota.operations.backends import Backends
 from rota.operations.definitions import find_job
+from rota.operations.engine import Engine
 from rota.operations.forecast_inputs import Inputs, read_inputs
 from rota.operations.forecasts import beside_the_loop, forecast_from
 from rota.ports.forecasts import ComingJob
@@ -44,22 +44,22 @@ class Comparison:
 
 
 async def simulate_change(
-    backends: Backends, project: str, change: Change, ahead: timedelta
+    engine: Engine, project: str, change: Change, ahead: timedelta
 ) -> Comparison:
     """Look ahead without and with a change; nothing is changed, and nothing is locked."""
     if not timedelta(0) < ahead <= LONGEST:
         problem = Problem("must be more than 0s, and at most 7 days", "for")
         raise Invalid("a simulation cannot look there", [problem])
-    until = await backends.store.now() + ahead
-    inputs = await read_inputs(backends, until)
-    changed = await _changed(backends, project, inputs, change)
+    until = await engine.store.now() + ahead
+    inputs = await read_inputs(engine, until)
+    changed = await _changed(engine, project, inputs, change)
     return await beside_the_loop(_compare, inputs, changed, project)
 
 
-async def _changed(backends: Backends, project: str, inputs: Inputs, change: Change) -> Inputs:
-    gone = {(await find_job(backends, name, project=project)).id for name in change.without}
+async def _changed(engine: Engine, project: str, inputs: Inputs, change: Change) -> Inputs:
+    gone = {(await find_job(engine, name, project=project)).id for name in change.without}
     moved = [
-        _moved(await find_job(backends, name, project=project), expression, inputs)
+        _moved(await find_job(engine, name, project=project), expression, inputs)
         for name, expression in change.moves.items()
     ]
     left = gone | {job.id for job in moved}

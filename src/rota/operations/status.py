@@ -13,7 +13,7 @@ from rota.domain.job import Job
 from rota.domain.lateness import Lateness, is_stuck, lateness_of
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class ClusterStatus:
         return owned
 
 
-async def cluster_status(backends: Backends) -> ClusterStatus:
+async def cluster_status(engine: Engine) -> ClusterStatus:
     """A look at the whole; its parts are moments apart."""
-    store = backends.store
+    store = engine.store
     now = await store.now()
     due = await store.due_schedules(now, 1, range(SHARD_COUNT))
     counts = await store.counts()
@@ -67,17 +67,17 @@ _RUNS = 100  # percentiles are of this many
 log = structlog.get_logger()
 
 
-async def lateness(backends: Backends, job: Job) -> Lateness | None:
+async def lateness(engine: Engine, job: Job) -> Lateness | None:
     """How late the runs started that started last; None: none has."""
-    return lateness_of(await backends.store.start_delays(job.id, _RUNS))
+    return lateness_of(await engine.store.start_delays(job.id, _RUNS))
 
 
-async def watch_congestion(backends: Backends) -> int:
+async def watch_congestion(engine: Engine) -> int:
     """Tell once when a job is stuck, and once when nothing of it is held back any more."""
-    now = await backends.store.now()
-    found = await backends.store.congested_jobs()
+    now = await engine.store.now()
+    found = await engine.store.congested_jobs()
     stuck = {job: seen for job, seen in found.items() if is_stuck(seen, now)}
     congested = {job for job, seen in found.items() if seen.is_holding_back}
-    for job in await backends.store.mark_stuck(stuck, congested):
+    for job in await engine.store.mark_stuck(stuck, congested):
         log.warning("job.stuck", job_id=job, waiting=stuck[job].waiting)
     return len(stuck)

@@ -14,8 +14,8 @@ from rota.domain.ids import JobId, RunId, new_run_ids
 from rota.domain.job import Job
 from rota.domain.jobfile import JobEntry, JobFile, parse_input_sets, parse_inputs
 from rota.domain.run import Trigger
-from rota.operations.backends import Backends
 from rota.operations.definitions import apply, find_job, require_runnable
+from rota.operations.engine import Engine
 from rota.operations.runs import TriggerOptions, trigger
 from rota.ports.records import Idempotency, NewRun
 
@@ -30,7 +30,7 @@ class SubmittedJob:
 
 
 async def submit_file(
-    backends: Backends,
+    engine: Engine,
     file: JobFile,
     *,
     actor: str,
@@ -42,8 +42,8 @@ async def submit_file(
     Nothing is changed if one of them could not be triggered.
     """
     _refuse_missing_inputs(file)
-    await apply(backends, file, actor=actor, is_admin=is_admin)
-    return [await _submitted(backends, entry, actor, idempotency_key) for entry in file.jobs]
+    await apply(engine, file, actor=actor, is_admin=is_admin)
+    return [await _submitted(engine, entry, actor, idempotency_key) for entry in file.jobs]
 
 
 def _refuse_missing_inputs(file: JobFile) -> None:
@@ -69,17 +69,17 @@ def _starts_at_once(entry: JobEntry) -> bool:
     return spec.enabled and spec.schedule is None and not spec.after.jobs
 
 
-async def _submitted(backends: Backends, entry: JobEntry, actor: str, key: str) -> SubmittedJob:
-    job = await find_job(backends, entry.name, project=entry.spec.project)
+async def _submitted(engine: Engine, entry: JobEntry, actor: str, key: str) -> SubmittedJob:
+    job = await find_job(engine, entry.name, project=entry.spec.project)
     if not _starts_at_once(entry):
         return SubmittedJob(job.id, job.name, None)
     options = TriggerOptions(inputs={}, idempotency_key=f"{key}/{job.name}" if key else "")
-    run, _ = await trigger(backends, job, options, actor=actor)
+    run, _ = await trigger(engine, job, options, actor=actor)
     return SubmittedJob(job.id, job.name, run.id)
 
 
 async def trigger_batch(
-    backends: Backends,
+    engine: Engine,
     job: Job,
     inputs: Sequence[Mapping[str, Any]],
     *,
@@ -87,8 +87,8 @@ async def trigger_batch(
     idempotency_key: str = "",
 ) -> tuple[tuple[RunId, ...], bool]:
     """One run for each set of inputs, all or none; and whether the key was a repeat."""
-    require_runnable(backends, job)
-    now, spec = await backends.store.now(), backends.specs.of(job)
+    require_runnable(engine, job)
+    now, spec = await engine.store.now(), engine.specs.of(job)
 
     def new_runs() -> list[NewRun]:
         ids = new_run_ids(now, len(inputs))
@@ -99,7 +99,7 @@ async def trigger_batch(
 
     # Thousands of sets take a while to check, and leases are renewed on this loop.
     new = await asyncio.to_thread(new_runs)
-    submitted = await backends.store.submit(new, _idempotency(job, inputs, actor, idempotency_key))
+    submitted = await engine.store.submit(new, _idempotency(job, inputs, actor, idempotency_key))
     return submitted.runs, submitted.is_repeat
 
 

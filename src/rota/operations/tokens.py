@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from rota.domain.errors import Denied, Invalid, NotFound
 from rota.domain.wording import quoted
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.link import WorkerIdentity
 from rota.ports.records import NewToken, Role, Token
 from rota.ports.store import Store
@@ -83,29 +83,29 @@ async def create_login_link_secret(store: Store, *, actor: str) -> str:
     return secret
 
 
-async def log_in(backends: Backends, secret: str) -> tuple[str, Caller]:
+async def log_in(engine: Engine, secret: str) -> tuple[str, Caller]:
     """Trade a one-time secret or an API token for a session secret."""
-    used = await backends.store.token_by_digest(digest(secret), uses_up_login=True)
+    used = await engine.store.token_by_digest(digest(secret), uses_up_login=True)
     if used is None:
-        used = await backends.store.token_by_digest(digest(secret))
+        used = await engine.store.token_by_digest(digest(secret))
         if used is None or used[1] != "api":
             raise Denied("this login link or token is not valid (any more)", code="bad_credentials")
     token, kind = used
     parent = token.id if kind == "api" else None
     session_id, session = await _create(
-        backends.store, token.name, token.role, "session", token.name, SESSION_LIFETIME, parent
+        engine.store, token.name, token.role, "session", token.name, SESSION_LIFETIME, parent
     )
     return session, Caller(token.name, token.role, session_id)
 
 
-async def log_out(backends: Backends, caller: Caller) -> None:
+async def log_out(engine: Engine, caller: Caller) -> None:
     """End a session; an API token stays."""
-    await backends.store.revoke_token(caller.token_id, actor=caller.name)
+    await engine.store.revoke_token(caller.token_id, actor=caller.name)
 
 
-async def authenticate(backends: Backends, secret: str) -> Caller:
+async def authenticate(engine: Engine, secret: str) -> Caller:
     """Who holds this secret. `Denied` says the same for unknown, expired and revoked ones."""
-    found = await backends.store.token_by_digest(digest(secret))
+    found = await engine.store.token_by_digest(digest(secret))
     if found is None or found[1] not in _CALLERS:
         raise invalid_token(secret)
     token, _ = found
@@ -120,9 +120,9 @@ def invalid_token(secret: str) -> Denied:
     return Denied("this token is not valid (any more)", code="unauthenticated", hint=hint)
 
 
-async def authenticate_worker(backends: Backends, secret: str) -> WorkerIdentity:
+async def authenticate_worker(engine: Engine, secret: str) -> WorkerIdentity:
     """Which worker holds this secret. `Denied` says the same whatever is wrong with it."""
-    found = await backends.store.token_by_digest(digest(secret))
+    found = await engine.store.token_by_digest(digest(secret))
     if found is None or found[1] != "worker":
         raise Denied(
             "this worker token is not valid (any more)",
@@ -132,16 +132,16 @@ async def authenticate_worker(backends: Backends, secret: str) -> WorkerIdentity
     return WorkerIdentity(found[0].name, found[0].pool)
 
 
-async def list_tokens(backends: Backends) -> list[Token]:
-    return await backends.store.tokens()
+async def list_tokens(engine: Engine) -> list[Token]:
+    return await engine.store.tokens()
 
 
-async def list_worker_tokens(backends: Backends) -> list[Token]:
-    return await backends.store.tokens("worker")
+async def list_worker_tokens(engine: Engine) -> list[Token]:
+    return await engine.store.tokens("worker")
 
 
-async def revoke_token(backends: Backends, token_id: str, *, actor: str) -> None:
-    if not await backends.store.revoke_token(token_id, actor=actor):
+async def revoke_token(engine: Engine, token_id: str, *, actor: str) -> None:
+    if not await engine.store.revoke_token(token_id, actor=actor):
         raise NotFound(f"no valid token {token_id!r}", code="token_not_found")
 
 

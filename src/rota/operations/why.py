@@ -19,7 +19,7 @@ from rota.domain.resources import SLOTS, UNIT, fits, format_amount, lacking, min
 from rota.domain.run import Reason, Run, Trigger
 from rota.domain.shape import demand_of, unmet
 from rota.domain.states import RunState, seen_state
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.forecasts import make_forecast
 from rota.operations.timetables import stamp
 from rota.ports.forecasts import Place, Reserved
@@ -185,18 +185,18 @@ def _all_draining(workers: Sequence[str]) -> Reason:
     return Reason(WORKER, message, action=f"rota worker resume {one}")
 
 
-async def see_runs(backends: Backends, query: RunQuery) -> list[Run]:
+async def see_runs(engine: Engine, query: RunQuery) -> list[Run]:
     """The runs of a query as people see them, also in what it says about states."""
-    served = await backends.store.served_pools()
-    found = await backends.store.runs(replace(query, served=served))
+    served = await engine.store.served_pools()
+    found = await engine.store.runs(replace(query, served=served))
     return [see(run, served) for run in found]
 
 
-async def see_run(backends: Backends, run: Run) -> Run:
+async def see_run(engine: Engine, run: Run) -> Run:
     """The same run as people see it."""
     if run.state is not RunState.QUEUED:
         return run
-    return see(run, await backends.store.served_pools())
+    return see(run, await engine.store.served_pools())
 
 
 def see(run: Run, served: Collection[str]) -> Run:
@@ -208,20 +208,20 @@ def see(run: Run, served: Collection[str]) -> Run:
 
 
 async def holders_by_id(
-    backends: Backends, project: str, runs: Collection[RunId]
+    engine: Engine, project: str, runs: Collection[RunId]
 ) -> dict[RunId, Holder]:
     """These runs of a project."""
     if not runs:
         return {}
-    found = await backends.store.runs(RunQuery(project=project, ids=sorted(runs)))
-    return {holder.run: holder for holder in await holders_of(backends, found)}
+    found = await engine.store.runs(RunQuery(project=project, ids=sorted(runs)))
+    return {holder.run: holder for holder in await holders_of(engine, found)}
 
 
-async def holders_of(backends: Backends, runs: Sequence[Run]) -> list[Holder]:
+async def holders_of(engine: Engine, runs: Sequence[Run]) -> list[Holder]:
     """The same of runs that are at hand."""
     if not runs:
         return []
-    store = backends.store
+    store = engine.store
     now = await store.now()
     seconds = await store.latest_durations({run.job_id for run in runs}, REMEMBERED_RUNS)
     documents = await store.documents([(run.job_id, run.job_version) for run in runs])
@@ -251,7 +251,7 @@ _SHOWN = 10
 _GOING = (RunState.CLAIMED, RunState.PROCESSING)
 
 
-async def job_obstacle(backends: Backends, run: Run, place: Place, reason: Reason) -> Obstacle:
+async def job_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) -> Obstacle:
     """A gate that other runs of the job, or of the backfill, keep closed."""
     of_backfill = run.backfill if reason.gate == "backfill" else None
     query = RunQuery(
@@ -261,19 +261,19 @@ async def job_obstacle(backends: Backends, run: Run, place: Place, reason: Reaso
         states=sorted(SLOT_STATES),
         limit=_SHOWN,
     )
-    found = await backends.store.runs(query)
-    holders = await holders_of(backends, found[::-1])
+    found = await engine.store.runs(query)
+    holders = await holders_of(engine, found[::-1])
     return Obstacle(reason, holders=tuple(holders), before=_before(place, reason))
 
 
-async def upstream_obstacle(backends: Backends, run: Run, place: Place, reason: Reason) -> Obstacle:
+async def upstream_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) -> Obstacle:
     """The gate of a job that has to complete first."""
     name = reason.key.split("/", 1)[1]
-    jobs = await backends.store.jobs(JobQuery(project=run.project, names=[name]))
+    jobs = await engine.store.jobs(JobQuery(project=run.project, names=[name]))
     if not jobs:
         return Obstacle(reason)
     query = RunQuery(project=run.project, job_id=jobs[0].id, states=_GOING, limit=_SHOWN)
-    going = await holders_of(backends, (await backends.store.runs(query))[::-1])
+    going = await holders_of(engine, (await engine.store.runs(query))[::-1])
     return Obstacle(
         reason, holders=tuple(going), before=_before(place, reason), next_at=jobs[0].next_at
     )
@@ -291,15 +291,15 @@ def is_shared(reason: Reason) -> bool:
     return reason.key.startswith(_KINDS)
 
 
-async def key_obstacles(backends: Backends, run: Run, place: Place) -> list[Obstacle]:
+async def key_obstacles(engine: Engine, run: Run, place: Place) -> list[Obstacle]:
     """The shared keys that a run waits for; those that it could have by now are left out."""
     reasons = {reason.key: reason for reason in run.reasons if is_shared(reason)}
     if not reasons:
         return []
-    now = await backends.store.now()
-    uses = await backends.store.key_uses(reasons)
+    now = await engine.store.now()
+    uses = await engine.store.key_uses(reasons)
     held = {holder for use in uses.values() for holder in use.holders}
-    holders = await holders_by_id(backends, run.project, held)
+    holders = await holders_by_id(engine, run.project, held)
     present = ((_present(reasons[key], use, place, now), use) for key, use in uses.items())
     found = {r.key: _obstacle(r, use, place, holders) for r, use in present if r is not None}
     return [found[key] for key in reasons if key in found]
@@ -401,10 +401,10 @@ _AHEAD = timedelta(hours=1)
 _PATIENCE = timedelta(seconds=1)  # an answer without an estimate is better than none
 
 
-async def likely_start(backends: Backends, run: Run) -> datetime | None:
+async def likely_start(engine: Engine, run: Run) -> datetime | None:
     """By the forecast; None: it is not known, or takes too long to find out."""
-    make = partial(make_forecast, backends)
-    forecast = await backends.forecast.get_within(_PATIENCE, _AHEAD, make)
+    make = partial(make_forecast, engine)
+    forecast = await engine.outlook.forecast.get_within(_PATIENCE, _AHEAD, make)
     if forecast is None:
         return None
     known = _known_time(run)
@@ -412,7 +412,7 @@ async def likely_start(backends: Backends, run: Run) -> datetime | None:
         return known
     found = next((each for each in forecast.runs if each.id == run.id), None)
     start = forecast.start_of(found) if found else None
-    return None if start is None else max(start, await backends.store.now())
+    return None if start is None else max(start, await engine.store.now())
 
 
 def _known_time(run: Run) -> datetime | None:
@@ -424,11 +424,11 @@ def _known_time(run: Run) -> datetime | None:
     return max(known) if known and len(known) == len(times) else None
 
 
-async def why(backends: Backends, run: Run) -> Explanation:
+async def why(engine: Engine, run: Run) -> Explanation:
     """Explain the state of a run by what the store knows of it."""
     match run.state:
         case RunState.SCHEDULED | RunState.BLOCKED | RunState.QUEUED:
-            return await _waits(backends, run)
+            return await _waits(engine, run)
         case RunState.CLAIMED | RunState.PROCESSING:
             verb = "claimed by" if run.state is RunState.CLAIMED else "running on"
             return _stands(run, f"{verb} worker {run.worker}")
@@ -460,15 +460,15 @@ def _stands(run: Run, summary: str, *obstacles: Obstacle) -> Explanation:
     return Explanation(run, summary, obstacles, passed, since=run.claimed_at)
 
 
-async def _waits(backends: Backends, run: Run) -> Explanation:
-    place = await backends.store.place_of(run.id)
+async def _waits(engine: Engine, run: Run) -> Explanation:
+    place = await engine.store.place_of(run.id)
     if place is None:  # it has gone on since it was read
         return Explanation(run, f"{run.state.lower()}: it goes on this very moment")
-    order, seen = order_of_service(place), await see_run(backends, run)
+    order, seen = order_of_service(place), await see_run(engine, run)
     if run.state is RunState.QUEUED:
-        obstacles = await _to_a_worker(backends, seen, place, order)
+        obstacles = await _to_a_worker(engine, seen, place, order)
     else:
-        obstacles = await _at_gates(backends, run, place)
+        obstacles = await _at_gates(engine, run, place)
     message = obstacles[0].reason.message if obstacles else "it goes on in a moment"
     gates = [obstacle.reason.gate for obstacle in obstacles]
     return Explanation(
@@ -479,40 +479,40 @@ async def _waits(backends: Backends, run: Run) -> Explanation:
         since=_since(run),
         order=order,
         not_reasons=() if run.state is RunState.SCHEDULED else tuple(not_reasons(order)),
-        starts_at=await likely_start(backends, run),
+        starts_at=await likely_start(engine, run),
     )
 
 
-async def _at_gates(backends: Backends, run: Run, place: Place) -> list[Obstacle]:
+async def _at_gates(engine: Engine, run: Run, place: Place) -> list[Obstacle]:
     if not run.reasons and run.state is RunState.SCHEDULED:
         return [Obstacle(Reason("time", _time_words(run), eligible_at=run.eligible_at))]
     others = [reason for reason in run.reasons if not is_shared(reason)]
-    obstacles = [await _obstacle_of(backends, run, place, reason) for reason in others]
-    if any(reason.gate == "hold" for reason in others) and await _comes_later(backends, run):
+    obstacles = [await _obstacle_of(engine, run, place, reason) for reason in others]
+    if any(reason.gate == "hold" for reason in others) and await _comes_later(engine, run):
         obstacles.append(Obstacle(Reason("time", _time_words(run), eligible_at=run.eligible_at)))
-    return obstacles + await key_obstacles(backends, run, place)
+    return obstacles + await key_obstacles(engine, run, place)
 
 
-async def _comes_later(backends: Backends, run: Run) -> bool:
+async def _comes_later(engine: Engine, run: Run) -> bool:
     """Whether a run that is held would have to wait for its time even if it were let go."""
-    return run.eligible_at is not None and run.eligible_at > await backends.store.now()
+    return run.eligible_at is not None and run.eligible_at > await engine.store.now()
 
 
-async def _obstacle_of(backends: Backends, run: Run, place: Place, reason: Reason) -> Obstacle:
+async def _obstacle_of(engine: Engine, run: Run, place: Place, reason: Reason) -> Obstacle:
     match reason.gate:
         case "overlap" | "max_concurrency" | "backfill":
-            return await job_obstacle(backends, run, place, reason)
+            return await job_obstacle(engine, run, place, reason)
         case "after":
-            return await upstream_obstacle(backends, run, place, reason)
+            return await upstream_obstacle(engine, run, place, reason)
         case _:
             return Obstacle(reason)
 
 
 async def _to_a_worker(
-    backends: Backends, run: Run, place: Place, order: OrderOfService
+    engine: Engine, run: Run, place: Place, order: OrderOfService
 ) -> list[Obstacle]:
     """What a queued run waits for."""
-    sessions = await backends.store.sessions(alive_only=True)
+    sessions = await engine.store.sessions(alive_only=True)
     reasons = (
         run.reasons[0] if run.reasons else worker_reason(run, place.shape, sessions),
         turn_reason(order),

@@ -9,20 +9,20 @@ import msgspec
 
 from rota.domain.ids import SessionId, micros
 from rota.domain.portable import why_not_portable
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.records import Claimed, Finished, Renewal, Session
 from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer, Welcome
 
 
 async def register(
-    backends: Backends, hello: Hello, lease: timedelta, server: str = ""
+    engine: Engine, hello: Hello, lease: timedelta, server: str = ""
 ) -> tuple[Session, Welcome]:
     """A worker arrives at a server, or comes back to the session it had."""
     if hello.resumes:
-        resumed = await backends.store.resume(hello, server)
+        resumed = await engine.store.resume(hello, server)
         if resumed is not None:
             return resumed, _welcome(resumed, resumed.expires_at - resumed.lease)
-    session = await backends.store.register(hello, lease, server)
+    session = await engine.store.register(hello, lease, server)
     return session, _welcome(session, session.registered_at)
 
 
@@ -31,28 +31,28 @@ def _welcome(session: Session, now: datetime) -> Welcome:
 
 
 async def claim(
-    backends: Backends,
+    engine: Engine,
     session: SessionId,
     slots: int,
     stream: int = 1,
     runs: Sequence[str] = (),
 ) -> Claimed:
     """Runs for a worker with room: those named, then others in order of service."""
-    return await backends.store.claim(session, slots, stream, runs)
+    return await engine.store.claim(session, slots, stream, runs)
 
 
-async def any_queued(backends: Backends, runs: Sequence[str]) -> bool:
+async def any_queued(engine: Engine, runs: Sequence[str]) -> bool:
     """Whether one of these runs still waits for a worker."""
-    return await backends.store.any_queued(runs)
+    return await engine.store.any_queued(runs)
 
 
-async def start(backends: Backends, session: SessionId, starts: Sequence[Start]) -> StartAnswer:
+async def start(engine: Engine, session: SessionId, starts: Sequence[Start]) -> StartAnswer:
     """PROCESSING, durable on return."""
-    return await backends.store.start(session, starts)
+    return await engine.store.start(session, starts)
 
 
 async def finish(
-    backends: Backends,
+    engine: Engine,
     session: SessionId,
     outcomes: Sequence[Outcome],
     *,
@@ -60,7 +60,7 @@ async def finish(
     stream: int = 1,
 ) -> Finished:
     """End attempts as a worker reports, and give it the next runs in the same transaction."""
-    return await backends.store.finish(
+    return await engine.store.finish(
         session, list(map(_bounded, outcomes)), claim=claim, stream=stream
     )
 
@@ -73,37 +73,35 @@ def _bounded(outcome: Outcome) -> Outcome:
     return msgspec.structs.replace(outcome, outputs=None, message=message)
 
 
-async def renew(backends: Backends, session: SessionId, *, stopping: bool) -> Renewal:
+async def renew(engine: Engine, session: SessionId, *, stopping: bool) -> Renewal:
     """Prolong a worker's lease."""
-    return await backends.store.renew(session, stopping=stopping)
+    return await engine.store.renew(session, stopping=stopping)
 
 
-async def lose(backends: Backends, session: SessionId, fences: Sequence[Fence]) -> None:
+async def lose(engine: Engine, session: SessionId, fences: Sequence[Fence]) -> None:
     """Attempts that their live worker turned out not to know."""
-    await backends.store.lose(session, fences)
+    await engine.store.lose(session, fences)
 
 
-async def leave(backends: Backends, session: SessionId) -> None:
+async def leave(engine: Engine, session: SessionId) -> None:
     """A worker says goodbye."""
-    await backends.store.end_session(session)
+    await engine.store.end_session(session)
 
 
-async def drain(backends: Backends, worker: str, *, actor: str) -> None:
+async def drain(engine: Engine, worker: str, *, actor: str) -> None:
     """Let a worker finish what it holds and give it nothing new, also after a restart."""
-    await backends.store.drain_worker(worker, actor=actor)
+    await engine.store.drain_worker(worker, actor=actor)
 
 
-async def undrain(backends: Backends, worker: str, *, actor: str) -> None:
+async def undrain(engine: Engine, worker: str, *, actor: str) -> None:
     """Give a drained worker work again."""
-    await backends.store.undrain_worker(worker, actor=actor)
+    await engine.store.undrain_worker(worker, actor=actor)
 
 
-async def record_progress(
-    backends: Backends, session: SessionId, items: Sequence[Progress]
-) -> None:
-    await backends.store.record_progress(session, items)
+async def record_progress(engine: Engine, session: SessionId, items: Sequence[Progress]) -> None:
+    await engine.store.record_progress(session, items)
 
 
-async def reap(backends: Backends, expected_beats: Mapping[SessionId, int]) -> frozenset[SessionId]:
+async def reap(engine: Engine, expected_beats: Mapping[SessionId, int]) -> frozenset[SessionId]:
     """End the sessions of workers that stopped renewing; their attempts are lost."""
-    return await backends.store.reap(expected_beats)
+    return await engine.store.reap(expected_beats)

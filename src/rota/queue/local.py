@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 
 import structlog
 
 from rota.domain.ids import is_run_id
 from rota.ports.clock import Clock
+from rota.ports.idle_workers import IdleWorker, Turn
 from rota.ports.queue import MAX_NAMED, Ticket
 
 
@@ -206,3 +208,27 @@ async def keep_up(name: str, loop: Callable[[], Awaitable[None]], clock: Clock) 
         except Exception:  # (the edge of a loop)
             log.exception("queue.broken", loop=name, effect="work is found by polling meanwhile")
         await clock.sleep(_PAUSE)
+
+
+class LocalIdleWorkers:
+    """Implements `rota.ports.idle_workers.IdleWorkers` for the roles of one process.
+
+    Those that wait for work; the one that was given something last comes last.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[IdleWorker, None] = {}
+
+    @contextmanager
+    def waiting(self, worker: IdleWorker) -> Iterator[None]:
+        self._waiting[worker] = None
+        try:
+            yield
+        finally:
+            del self._waiting[worker]
+
+    def next_of(self, pool: str) -> Turn:
+        worker = next((each for each in self._waiting if each.pool == pool), None)
+        if worker is not None:
+            self._waiting[worker] = self._waiting.pop(worker)
+        return Turn(worker)

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 import structlog
 
 from rota.domain.errors import NotFound, Unavailable
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine, Pools
 from rota.ports.blobs import Blobs
 from rota.ports.clock import Clock
 from rota.ports.queue import Queue, publish
+from rota.queue.local import LocalIdleWorkers
 from rota.runtime.config import cloud_credentials
 from rota.runtime.setting_values import POSTGRES_SCHEMES, QUEUE_ENTRY_POINTS
 from rota.runtime.settings import FILES, Settings
@@ -30,7 +31,7 @@ _NEEDS_EXTRA = frozenset({"asyncpg", "google", "grpc", "nats", "obstore"})
 
 
 @asynccontextmanager
-async def open_backends(settings: Settings, store: SqlStore) -> AsyncIterator[Backends]:
+async def open_backends(settings: Settings, store: SqlStore) -> AsyncIterator[Engine]:
     """All three, where the store is open already; in the end it is closed like the others."""
     async with AsyncExitStack() as opened:
         opened.push_async_callback(store.close)
@@ -39,7 +40,7 @@ async def open_backends(settings: Settings, store: SqlStore) -> AsyncIterator[Ba
         queue = await open_queue(settings)
         opened.push_async_callback(queue.close)
         store.publish_with(partial(publish, queue))
-        yield Backends(store, queue, blobs, largest=settings.largest)
+        yield Engine(store, queue, blobs, LocalIdleWorkers(), pools=Pools(largest=settings.largest))
 
 
 async def open_store(settings: Settings, *, exclusive: bool) -> SqlStore:

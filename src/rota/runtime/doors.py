@@ -18,7 +18,7 @@ from fastapi import FastAPI
 
 from rota.domain.errors import Conflict, Invalid, Unavailable
 from rota.operations import tokens
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.link import WorkerDesk
 from rota.runtime.backends import needing_extra
 from rota.runtime.config import host_of, port_of
@@ -130,7 +130,7 @@ class RpcDoor:
 
 @asynccontextmanager
 async def open_rpc(
-    settings: Settings, backends: Backends, desk: WorkerDesk | None, gateway: GatewaySettings
+    settings: Settings, engine: Engine, desk: WorkerDesk | None, gateway: GatewaySettings
 ) -> AsyncIterator[RpcDoor | None]:
     """None where the settings have no gRPC, or the roles nothing to offer by it."""
     is_gateway = ServerRole.GATEWAY in settings.roles
@@ -142,11 +142,11 @@ async def open_rpc(
         from rota.server.gateway.rpc.carts import CartsService
         from rota.server.gateway.rpc.scheduler import SchedulerService
         from rota.server.gateway.rpc.server import serve
-    workers = WorkersService(desk, partial(tokens.authenticate_worker, backends)) if desk else None
+    workers = WorkersService(desk, partial(tokens.authenticate_worker, engine)) if desk else None
     services = [workers.add_to] if workers else []
     if is_gateway:
-        services.append(SchedulerService(backends, gateway).add_to)
-        services.append(CartsService(backends, gateway).add_to)
+        services.append(SchedulerService(engine, gateway).add_to)
+        services.append(CartsService(engine, gateway).add_to)
     bind(settings.grpc_listen, "ROTA_GRPC_LISTEN").close()  # gRPC would not say why it cannot
     server = await serve(settings.grpc_listen, services, _tls(settings))
     door = RpcDoor(f"{host_of(settings.grpc_listen)}:{server.port}", server, workers)

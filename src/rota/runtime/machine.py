@@ -13,7 +13,7 @@ from pathlib import Path
 from rota.domain.errors import Denied
 from rota.link.local import LocalLinkServer
 from rota.operations import tokens
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.clock import Clock
 from rota.ports.link import WorkerDesk
 from rota.ports.records import Role
@@ -28,20 +28,20 @@ from rota.runtime.settings import (
 from rota.runtime.worker import GuardedWorker
 
 
-async def write_client_file(backends: Backends, settings: Settings, url: str) -> None:
+async def write_client_file(engine: Engine, settings: Settings, url: str) -> None:
     """Let the CLI and SDK of the same user find this server; keeps a token that still works."""
-    secret = await _kept_token(backends, token_file(settings.home))
+    secret = await _kept_token(engine, token_file(settings.home))
     note = json.dumps({"url": url, "token": secret, "pid": os.getpid()})
     write_private(client_file(settings.home), note)
 
 
-async def _kept_token(backends: Backends, path: Path) -> str:
+async def _kept_token(engine: Engine, path: Path) -> str:
     with contextlib.suppress(OSError, Denied):
         secret = read_private(path)
-        await tokens.authenticate(backends, secret)
+        await tokens.authenticate(engine, secret)
         return secret
     _, secret = await tokens.create_token(
-        backends.store, name="local", role=Role.ADMIN, actor="rota up"
+        engine.store, name="local", role=Role.ADMIN, actor="rota up"
     )
     write_private(path, secret)
     return secret
@@ -67,8 +67,8 @@ class Machine:
             await link.close()
             client_file(home).unlink(missing_ok=True)
 
-    async def introduce(self, backends: Backends, url: str) -> str:
+    async def introduce(self, engine: Engine, url: str) -> str:
         """Leave a note for the user's programs; returns a link that logs a person in, once."""
-        await write_client_file(backends, self._settings, url)
-        secret = await tokens.create_login_link_secret(backends.store, actor="rota up")
+        await write_client_file(engine, self._settings, url)
+        secret = await tokens.create_login_link_secret(engine.store, actor="rota up")
         return f"{url}/login?token={secret}"

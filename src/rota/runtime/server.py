@@ -21,7 +21,7 @@ from rota.domain.errors import Unavailable
 from rota.domain.ids import new_server_id
 from rota.domain.jobfile import JobFile, read_file
 from rota.operations import definitions
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.clock import Clock
 from rota.ports.records import NewServer
 from rota.runtime.backends import BlobProbe, open_backends, open_store, patiently, unless_stopped
@@ -45,17 +45,17 @@ from rota.store.store import SqlStore
 class Roles:
     """What this server does besides answering requests."""
 
-    def __init__(self, settings: Settings, backends: Backends, clock: Clock, url: str) -> None:
+    def __init__(self, settings: Settings, engine: Engine, clock: Clock, url: str) -> None:
         self._settings = settings
-        self._backends = backends
+        self._engine = engine
         self._clock = clock
         server = _introduction(settings, url)
         self._held = HeldShards(server.id, clock)
-        self._keeper = ShardKeeper(backends, clock, server, self._held)
+        self._keeper = ShardKeeper(engine, clock, server, self._held)
         self.is_stopping = False
         self.floor: Floor | None = None
         if ServerRole.DISPATCHER in settings.roles:
-            self.floor = Floor(backends, FloorConfig(lease=settings.lease), server=server.id)
+            self.floor = Floor(engine, FloorConfig(lease=settings.lease), server=server.id)
 
     def services(self) -> Sequence[Service]:
         """All loops, to be supervised together."""
@@ -64,17 +64,17 @@ class Roles:
 
     def _scheduler(self) -> list[Service]:
         return [
-            Timekeeper(self._backends, self._clock, self._held, self._punctuality()),
-            Releaser(self._backends, self._clock, self._held),
-            CartKeeper(self._backends, self._held),
-            Follower(self._backends, self._held),
-            WorkerWatch(self._backends, self._held),
-            KeyKeeper(self._backends, self._held),
-            DueTemplates(self._backends, self._held),
-            Sweeper(self._backends, self._clock, self._held),
-            LeaseReaper(self._backends, self._clock),
-            CongestionWatch(self._backends, self._clock, self._held),
-            StartPredictor(self._backends, self._clock, self._held),
+            Timekeeper(self._engine, self._clock, self._held, self._punctuality()),
+            Releaser(self._engine, self._clock, self._held),
+            CartKeeper(self._engine, self._held),
+            Follower(self._engine, self._held),
+            WorkerWatch(self._engine, self._held),
+            KeyKeeper(self._engine, self._held),
+            DueTemplates(self._engine, self._held),
+            Sweeper(self._engine, self._clock, self._held),
+            LeaseReaper(self._engine, self._clock),
+            CongestionWatch(self._engine, self._clock, self._held),
+            StartPredictor(self._engine, self._clock, self._held),
         ]
 
     def _punctuality(self) -> TimekeeperConfig:
@@ -155,9 +155,9 @@ class Server:
         store = await self._open_store()
         if store is None:
             return
-        async with open_backends(self._settings, store) as backends:
+        async with open_backends(self._settings, store) as engine:
             with closing(bind(self._settings.listen)) as listener:
-                await self._serve(backends, listener, job_files, on_ready)
+                await self._serve(engine, listener, job_files, on_ready)
 
     async def _open_store(self) -> SqlStore | None:
         """None: it was stopped while the store was away."""
@@ -166,23 +166,23 @@ class Server:
 
     async def _serve(
         self,
-        backends: Backends,
+        engine: Engine,
         listener: socket.socket,
         job_files: Sequence[JobFile],
         on_ready: asyncio.Future[Running],
     ) -> None:
         url = url_of(self._settings, listener)
         plans = [
-            await definitions.apply(backends, file, actor="rota up", is_admin=True)
+            await definitions.apply(engine, file, actor="rota up", is_admin=True)
             for file in job_files
         ]
-        roles = Roles(self._settings, backends, self._clock, url)
+        roles = Roles(self._settings, engine, self._clock, url)
         gateway = GatewaySettings(base_url=url, secure_cookies=self._settings.is_secure)
-        web = WebServer(self._app(backends, roles, gateway), self._settings)
-        async with self._doors(backends, roles, gateway) as rpc, asyncio.TaskGroup() as group:
-            engine = group.create_task(supervise(self._services(backends, roles), self._clock))
+        web = WebServer(self._app(engine, roles, gateway), self._settings)
+        async with self._doors(engine, roles, gateway) as rpc, asyncio.TaskGroup() as group:
+            loops = group.create_task(supervise(self._services(engine, roles), self._clock))
             answering = group.create_task(web.serve(listener))
-            login_url = await self._machine.introduce(backends, url) if self._machine else ""
+            login_url = await self._machine.introduce(engine, url) if self._machine else ""
             grpc_listen = rpc.listen if rpc else ""
             on_ready.set_result(Running(url, grpc_listen, login_url, tuple(plans)))
             await self._stop.wait()
@@ -190,32 +190,32 @@ class Server:
             await self._wind_down(roles, rpc)
             web.should_exit = True
             await answering
-            engine.cancel()
+            loops.cancel()
         with suppress(Unavailable):  # else the others wait for the end of its lease
             await roles.leave()
 
     @asynccontextmanager
     async def _doors(
-        self, backends: Backends, roles: Roles, gateway: GatewaySettings
+        self, engine: Engine, roles: Roles, gateway: GatewaySettings
     ) -> AsyncIterator[RpcDoor | None]:
         """Where workers and programs come in, besides HTTP."""
         async with AsyncExitStack() as doors:
             rpc = await doors.enter_async_context(
-                open_rpc(self._settings, backends, roles.floor, gateway)
+                open_rpc(self._settings, engine, roles.floor, gateway)
             )
             if self._machine is not None and roles.floor is not None:
                 await doors.enter_async_context(self._machine.door(roles.floor))
             yield rpc
 
-    def _services(self, backends: Backends, roles: Roles) -> list[Service]:
+    def _services(self, engine: Engine, roles: Roles) -> list[Service]:
         worker = [self._machine.worker] if self._machine else []
-        return [*roles.services(), BlobProbe(backends.blobs), *worker]
+        return [*roles.services(), BlobProbe(engine.blobs), *worker]
 
-    def _app(self, backends: Backends, roles: Roles, gateway: GatewaySettings) -> FastAPI:
+    def _app(self, engine: Engine, roles: Roles, gateway: GatewaySettings) -> FastAPI:
         return create_app(
-            backends,
+            engine,
             gateway,
-            Readiness(backends, hindrance=roles.hindrance),
+            Readiness(engine, hindrance=roles.hindrance),
             has_api=ServerRole.GATEWAY in self._settings.roles,
         )
 

@@ -14,9 +14,10 @@ from rota.blobs.files import open_files
 from rota.link.grpc_client import GrpcAccess, GrpcConnector
 from rota.link.grpc_server import WorkersService
 from rota.link.local import LocalLink, LocalLinkServer
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.tokens import authenticate_worker, create_worker_token
 from rota.ports.link import WorkerDesk, WorkerLink
+from rota.queue.local import LocalIdleWorkers
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.gateway.rpc.server import serve
 from testkit.builders import Scene
@@ -32,7 +33,7 @@ class Shop:
 
     scene: Scene
     floor: Floor
-    backends: Backends
+    engine: Engine
     connect: Connect
 
 
@@ -45,9 +46,9 @@ async def local(desk: WorkerDesk, folder: Path) -> AsyncIterator[Connect]:
 
 
 @asynccontextmanager
-async def grpc(desk: WorkerDesk, backends: Backends) -> AsyncIterator[Connect]:
-    _, token = await create_worker_token(backends.store, name="worker", pool=None, actor="test")
-    service = WorkersService(desk, lambda secret: authenticate_worker(backends, secret))
+async def grpc(desk: WorkerDesk, engine: Engine) -> AsyncIterator[Connect]:
+    _, token = await create_worker_token(engine.store, name="worker", pool=None, actor="test")
+    service = WorkersService(desk, lambda secret: authenticate_worker(engine, secret))
     server = await serve("127.0.0.1:0", [service.add_to])
     yield GrpcConnector(GrpcAccess((f"127.0.0.1:{server.port}",), token)).connect
     service.close()
@@ -63,8 +64,8 @@ async def shop(
         store = await open_new_sqlite(tmp_path / "rota.db", clock=clock)
         stack.push_async_callback(store.close)
         blobs = await stack.enter_async_context(await open_files(tmp_path / "blobs"))
-        backends = Backends(store, local_queue(store), blobs)
-        floor = Floor(backends, FloorConfig(lease=timedelta(seconds=30)))
-        link = grpc(floor, backends) if request.param == "grpc" else local(floor, tmp_path)
+        engine = Engine(store, local_queue(store), blobs, LocalIdleWorkers())
+        floor = Floor(engine, FloorConfig(lease=timedelta(seconds=30)))
+        link = grpc(floor, engine) if request.param == "grpc" else local(floor, tmp_path)
         connect = await stack.enter_async_context(link)
-        yield Shop(Scene(store, clock), floor, backends, connect)
+        yield Shop(Scene(store, clock), floor, engine, connect)

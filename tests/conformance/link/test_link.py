@@ -175,7 +175,7 @@ async def test_output_arrives_chunk_by_chunk(shop: Shop, link: WorkerLink) -> No
     [stored] = await shop.scene.store.chunks(RunId(work.run), work.attempt)
     assert answer.accepted == (work.fence,)
     assert stored.meta == meta
-    assert await shop.backends.blobs.get(stored.key) == packed.data
+    assert await shop.engine.blobs.get(stored.key) == packed.data
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ async def test_a_cancel_reaches_the_worker_unasked(shop: Shop, link: WorkerLink)
 
     async with asyncio.TaskGroup() as group:
         floor = group.create_task(shop.floor.run())
-        await cancel(shop.backends, run, actor="test")
+        await cancel(shop.engine, run, actor="test")
         order = await link.receive()
         floor.cancel()
 

@@ -14,10 +14,11 @@ from rota.blobs.files import open_files
 from rota.domain.ids import JobId
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.queue import Queue, publish
 from rota.ports.records import RunQuery
 from rota.ports.work import Dispatch, Fence
+from rota.queue.local import LocalIdleWorkers
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from testkit.builders import Scene, hello, outcome
 from testkit.clock import FakeTicker
@@ -27,7 +28,7 @@ from testkit.new_stores import open_new_sqlite
 class Crew:
     """One server for each queue, with two workers each, which note what they execute."""
 
-    def __init__(self, nodes: Sequence[Backends], poll: timedelta) -> None:
+    def __init__(self, nodes: Sequence[Engine], poll: timedelta) -> None:
         self._nodes = nodes
         self._scene = Scene(nodes[0].store, FakeTicker())
         config = FloorConfig(poll_interval=poll)
@@ -80,7 +81,9 @@ async def at_work(folder: Path, queues: Sequence[Queue], poll: timedelta) -> Asy
     store = await open_new_sqlite(folder / "rota.db")
     async with await open_files(folder / "blobs") as blobs:
         stores = [store.shared_with(partial(publish, queue)) for queue in queues]
-        nodes = [Backends(*both, blobs) for both in zip(stores, queues, strict=True)]
+        nodes = [
+            Engine(*both, blobs, LocalIdleWorkers()) for both in zip(stores, queues, strict=True)
+        ]
         crew = Crew(nodes, poll)
         serving = asyncio.create_task(crew.work())
         try:

@@ -37,7 +37,7 @@ def submit(rota: Console, server: Server, rules: str = SERIAL, *, count: int = 3
 
 
 def advance(server: Server, cart: str) -> None:
-    while server.do(server.backends.store.advance_cart(CartId(cart), None)).has_more:
+    while server.do(server.engine.store.advance_cart(CartId(cart), None)).has_more:
         pass
 
 

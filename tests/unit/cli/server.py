@@ -19,10 +19,11 @@ from rota.domain.ids import SessionId, micros
 from rota.domain.jobfile import read_file
 from rota.domain.output import OutputRecorder, Stream
 from rota.operations import definitions, workers
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.tokens import create_token
 from rota.ports.records import Role
 from rota.ports.work import Hello, Outcome, Start, StepOutcome, Work
+from rota.queue.local import LocalIdleWorkers
 from rota.server.gateway.app import create_app
 from rota.server.gateway.settings import GatewaySettings
 from testkit.new_stores import local_queue, open_new_sqlite
@@ -46,7 +47,7 @@ class Printed:
 class Server:
     url: str
     secrets: dict[Role, str]
-    backends: Backends
+    engine: Engine
     _loop: asyncio.AbstractEventLoop
     _sessions: list[SessionId] = field(default_factory=list)
 
@@ -61,7 +62,7 @@ class Server:
 
     def define(self, text: str) -> None:
         file = read_file(text, name="test")
-        self.do(definitions.apply(self.backends, file, actor="test"))
+        self.do(definitions.apply(self.engine, file, actor="test"))
 
     def claim(self) -> Work:
         """Let a worker take the one run that is queued, and start it."""
@@ -79,11 +80,11 @@ class Server:
 
     async def _claim(self) -> Work:
         hello = Hello(worker="worker-1", pool="default", slots=100, resources={"cpu": 4_000})
-        session, _ = await workers.register(self.backends, hello, _LEASE)
+        session, _ = await workers.register(self.engine, hello, _LEASE)
         self._sessions.append(session.id)
-        [work] = (await workers.claim(self.backends, session.id, 1)).works
-        now = micros(await self.backends.store.now())
-        await workers.start(self.backends, session.id, [Start(work.run, work.attempt, now)])
+        [work] = (await workers.claim(self.engine, session.id, 1)).works
+        now = micros(await self.engine.store.now())
+        await workers.start(self.engine, session.id, [Start(work.run, work.attempt, now)])
         return work
 
     async def _finish(
@@ -97,7 +98,7 @@ class Server:
         for part in printed:
             recorder.feed(1_000, Stream.STDOUT, part.step, part.text)
         recorder.close(1_000)
-        now = micros(await self.backends.store.now())
+        now = micros(await self.engine.store.now())
         outcome = Outcome(
             run=work.run,
             attempt=work.attempt,
@@ -111,7 +112,7 @@ class Server:
             output_lines=recorder.totals.lines,
         )
         session = self._sessions[-1]
-        await workers.finish(self.backends, session, [outcome])
+        await workers.finish(self.engine, session, [outcome])
 
 
 @dataclass
@@ -171,12 +172,12 @@ async def _open(folder: Path, web: Web, stack: AsyncExitStack) -> Server:
     store = await open_new_sqlite(folder / "rota.db")
     stack.push_async_callback(store.close)
     blobs = await stack.enter_async_context(await open_files(folder / "blobs"))
-    backends = Backends(store, local_queue(store), blobs)
+    engine = Engine(store, local_queue(store), blobs, LocalIdleWorkers())
     tokens = {role: await create_token(store, name=role, role=role, actor="test") for role in Role}
     secrets = {role: secret for role, (_, secret) in tokens.items()}
-    web.app = create_app(backends, GatewaySettings(base_url=web.url))
+    web.app = create_app(engine, GatewaySettings(base_url=web.url))
     stack.push_async_callback(web.come_to_rest)
-    return Server(web.url, secrets, backends, web.loop)
+    return Server(web.url, secrets, engine, web.loop)
 
 
 def _on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -147,7 +147,7 @@ def test_what_a_breached_cart_did_is_undone_on_consent(
 
 def advance(server: Server, cart: str) -> None:
     """Let the cart do what it can, which a keeper does elsewhere."""
-    while server.do(server.backends.store.advance_cart(CartId(cart), None)).has_more:
+    while server.do(server.engine.store.advance_cart(CartId(cart), None)).has_more:
         pass
 
 

@@ -19,8 +19,8 @@ def join(server: Server, name: str) -> str:
     new = NewServer(
         new_server_id(), name, timedelta(seconds=5), ("scheduler",), zone="fra", version="9.9"
     )
-    server.do(server.backends.store.join(new))
-    server.do(server.backends.store.keep_shards(new.id, stopping=False))
+    server.do(server.engine.store.join(new))
+    server.do(server.engine.store.keep_shards(new.id, stopping=False))
     return new.id
 
 
@@ -112,7 +112,7 @@ class TestWorkerTokens:
         made = rota("worker", "token", "create", "fra-1")
 
         [secret] = made.lines
-        assert server.do(authenticate_worker(server.backends, secret)).name == "fra-1"
+        assert server.do(authenticate_worker(server.engine, secret)).name == "fra-1"
 
     def test_without_a_server_it_is_written_to_the_store(self, rota: Console) -> None:
         made = rota("worker", "token", "create", "fra-1")

@@ -32,7 +32,7 @@ jobs: [{{name: tidy, schedule: "0 2 * * *", calendars: [moving], steps: [{{run: 
 
 
 def today(server: Server) -> date:
-    return server.do(server.backends.store.now()).date()
+    return server.do(server.engine.store.now()).date()
 
 
 def test_job_page_tells_type_zone_release_and_clock_changes(rota: Console, server: Server) -> None:
@@ -142,8 +142,8 @@ def test_empty_range_of_the_ledger_is_told_as_that(rota: Console, server: Server
 def test_resuming_tells_what_was_left_out_and_how_to_run_it(rota: Console, server: Server) -> None:
     server.define(TICKING)
     rota("job", "pause", "tidy")
-    paused_at = server.do(server.backends.store.now())
-    while server.do(server.backends.store.now()) < paused_at + timedelta(milliseconds=200):
+    paused_at = server.do(server.engine.store.now())
+    while server.do(server.engine.store.now()) < paused_at + timedelta(milliseconds=200):
         pass
 
     resumed = rota("job", "resume", "tidy").err

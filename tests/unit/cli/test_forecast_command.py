@@ -17,7 +17,7 @@ jobs:
 
 def begin_work(server: Server, slots: int = 4) -> None:
     """A worker comes."""
-    server.do(server.backends.store.register(hello(slots=slots), timedelta(minutes=10)))
+    server.do(server.engine.store.register(hello(slots=slots), timedelta(minutes=10)))
 
 
 def test_starts_are_grouped_by_job_with_the_peak_below(rota: Console, server: Server) -> None:
@@ -48,7 +48,7 @@ def test_what_runs_out_is_told_with_those_who_wait(rota: Console, server: Server
 
 
 def test_waits_are_told_in_the_units_of_every_other_page(rota: Console, server: Server) -> None:
-    now = server.do(server.backends.store.now())
+    now = server.do(server.engine.store.now())
     first, second = (f"{now + timedelta(minutes=after):%Y-%m-%dT%H:%M:%SZ}" for after in (10, 11))
     server.define(
         f"""

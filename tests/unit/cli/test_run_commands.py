@@ -103,7 +103,7 @@ def test_zone_that_is_none_gets_the_nearest_one(
 
 def test_filter_has_times_on_the_readers_clocks(rota: Console, server: Server) -> None:
     run = triggered(rota, server)
-    now = server.do(server.backends.store.now()).astimezone(ZoneInfo("Asia/Karachi"))
+    now = server.do(server.engine.store.now()).astimezone(ZoneInfo("Asia/Karachi"))
     where = f"since:'{now - timedelta(hours=1):%Y-%m-%d %H:%M}'"
 
     def found(*words: str) -> list[str]:
@@ -490,7 +490,7 @@ def unknown(rota: Console, server: Server) -> str:
     server.define(TIDY.replace("name: tidy,", "name: tidy, delivery: at_most_once,"))
     run = rota("trigger", "tidy", "-o", "name").out.strip()
     work = server.claim()
-    server.do(workers.lose(server.backends, server.session, [Fence(work.run, work.attempt)]))
+    server.do(workers.lose(server.engine, server.session, [Fence(work.run, work.attempt)]))
     return run
 
 

@@ -93,7 +93,7 @@ def test_what_is_wrong_with_a_file_is_told_with_its_place(rota: Console) -> None
 
 def test_a_change_is_shown_beside_what_is(rota: Console, server: Server) -> None:
     server.define(JOBS)
-    server.do(server.backends.store.register(hello(slots=1), timedelta(minutes=10)))
+    server.do(server.engine.store.register(hello(slots=1), timedelta(minutes=10)))
 
     shown = rota("simulate", "--add-workers", "4", "--without", "b", "--for", "30m").lines
 

@@ -32,14 +32,14 @@ async def do(timeline: Timeline, words: str) -> None:
     job, actor = await timeline.job(), "test"
     match words.split():
         case ["pause", "--until", time]:
-            await pauses.pause(timeline.backends, job, actor=actor, until=clock(time))
+            await pauses.pause(timeline.engine, job, actor=actor, until=clock(time))
         case ["pause", "--for", length]:
             until = timeline.ticker.instant + parse_duration(length)
-            await pauses.pause(timeline.backends, job, actor=actor, until=until)
+            await pauses.pause(timeline.engine, job, actor=actor, until=until)
         case ["skip"]:
-            await pauses.skip_next(timeline.backends, job, actor=actor)
+            await pauses.skip_next(timeline.engine, job, actor=actor)
         case ["pause" | "resume" | "enable" | "disable" as verb]:
-            await getattr(pauses, verb)(timeline.backends, job, actor=actor)
+            await getattr(pauses, verb)(timeline.engine, job, actor=actor)
         case _:
             raise AssertionError(f"the table has an unknown verb: {words}")
 

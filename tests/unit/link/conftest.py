@@ -15,8 +15,9 @@ from rota.blobs.files import open_files
 from rota.contracts import worker_pb2 as pb
 from rota.link.grpc_client import ClientTls, GrpcAccess, GrpcLink
 from rota.link.grpc_server import WorkersService
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.tokens import authenticate_worker, create_worker_token
+from rota.queue.local import LocalIdleWorkers
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.gateway.rpc.server import RpcServer, ServerTls, serve
 from testkit.new_stores import local_queue, open_new_sqlite
@@ -28,7 +29,7 @@ Stream = grpc.aio.StreamStreamCall[Any, pb.FromServer]
 class Reception:
     """One server of a cluster."""
 
-    backends: Backends
+    engine: Engine
     service: WorkersService
     server: RpcServer
     _stack: AsyncExitStack
@@ -38,9 +39,7 @@ class Reception:
         return f"127.0.0.1:{self.server.port}"
 
     async def token(self, name: str = "worker", pool: str | None = None) -> str:
-        _, secret = await create_worker_token(
-            self.backends.store, name=name, pool=pool, actor="test"
-        )
+        _, secret = await create_worker_token(self.engine.store, name=name, pool=pool, actor="test")
         return secret
 
     async def connect(self, token: str, tls: ClientTls | None = None) -> GrpcLink:
@@ -74,16 +73,16 @@ def _as_bytes(message: pb.FromWorker | bytes) -> bytes:
 class Cluster:
     """Servers over one store."""
 
-    backends: Backends
+    engine: Engine
     _stack: AsyncExitStack
 
     async def open(
         self, tls: ServerTls | None = None, config: FloorConfig | None = None
     ) -> Reception:
-        floor = Floor(self.backends, config)
-        service = WorkersService(floor, lambda secret: authenticate_worker(self.backends, secret))
+        floor = Floor(self.engine, config)
+        service = WorkersService(floor, lambda secret: authenticate_worker(self.engine, secret))
         server = await serve("127.0.0.1:0", [service.add_to], tls)
-        opened = Reception(self.backends, service, server, self._stack)
+        opened = Reception(self.engine, service, server, self._stack)
         self._stack.push_async_callback(opened.stop)
         return opened
 
@@ -95,7 +94,7 @@ async def cluster(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Cluster]:
         stack.push_async_callback(store.close)
         blobs = await stack.enter_async_context(await open_files(tmp_path / "blobs"))
         links = await stack.enter_async_context(AsyncExitStack())
-        yield Cluster(Backends(store, local_queue(store), blobs), links)
+        yield Cluster(Engine(store, local_queue(store), blobs, LocalIdleWorkers()), links)
 
 
 @pytest.fixture

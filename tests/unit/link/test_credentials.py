@@ -28,9 +28,7 @@ async def test_a_worker_without_a_valid_token_is_not_let_in(
 
 
 async def test_an_api_token_lets_no_worker_in(reception: Reception) -> None:
-    _, token = await create_token(
-        reception.backends.store, name="ci", role=Role.ADMIN, actor="test"
-    )
+    _, token = await create_token(reception.engine.store, name="ci", role=Role.ADMIN, actor="test")
 
     with pytest.raises(Denied):
         await reception.connect(token)
@@ -38,12 +36,12 @@ async def test_an_api_token_lets_no_worker_in(reception: Reception) -> None:
 
 async def test_a_worker_s_token_opens_nothing_else(reception: Reception) -> None:
     with pytest.raises(Denied):
-        await authenticate(reception.backends, await reception.token())
+        await authenticate(reception.engine, await reception.token())
 
 
 async def test_an_expired_token_lets_nobody_in(reception: Reception) -> None:
     _, token = await create_worker_token(
-        reception.backends.store, name="worker", pool=None, actor="test", lifetime=timedelta(0)
+        reception.engine.store, name="worker", pool=None, actor="test", lifetime=timedelta(0)
     )
 
     with pytest.raises(Denied):
@@ -58,7 +56,7 @@ async def test_a_worker_has_the_name_of_its_token(reception: Reception) -> None:
 
     assert refused.value.code == "foreign_worker"
     assert "--name worker-1" in refused.value.message
-    assert await reception.backends.store.sessions(alive_only=True) == []
+    assert await reception.engine.store.sessions(alive_only=True) == []
 
 
 async def test_a_worker_serves_the_pool_of_its_token(reception: Reception) -> None:
@@ -79,7 +77,7 @@ async def test_a_token_is_good_for_its_pool_or_for_any(
 
     await link.register(hello(pool="gpu"))
 
-    [session] = await reception.backends.store.sessions(alive_only=True)
+    [session] = await reception.engine.store.sessions(alive_only=True)
     assert (session.worker, session.pool) == ("worker", "gpu")
 
 
@@ -96,12 +94,12 @@ async def test_a_worker_cannot_take_over_the_session_of_another(reception: Recep
 
 async def test_a_revoked_token_ends_the_stream_with_the_next_beat(reception: Reception) -> None:
     token_id, token = await create_worker_token(
-        reception.backends.store, name="worker", pool=None, actor="test"
+        reception.engine.store, name="worker", pool=None, actor="test"
     )
     link = await reception.connect(token)
     await link.register(hello())
     before = await link.beat(Beat())
-    await revoke_token(reception.backends, token_id, actor="admin")
+    await revoke_token(reception.engine, token_id, actor="admin")
 
     with pytest.raises(Denied) as refused:
         await link.beat(Beat())
@@ -117,4 +115,4 @@ async def test_a_token_is_for_a_proper_name_and_pool(
     reception: Reception, name: str, pool: str | None
 ) -> None:
     with pytest.raises(Invalid):
-        await create_worker_token(reception.backends.store, name=name, pool=pool, actor="test")
+        await create_worker_token(reception.engine.store, name=name, pool=pool, actor="test")

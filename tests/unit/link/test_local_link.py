@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from rota.blobs.files import open_files
 from rota.domain.errors import Denied, Unavailable
 from rota.link.local import LocalLink, LocalLinkServer
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.queue.local import LocalQueue
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from testkit.builders import hello
@@ -41,7 +41,7 @@ Foreign = Callable[..., "subprocess.Popen[bytes]"]
 async def floor(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Floor]:
     store = await open_new_sqlite(tmp_path / "rota.db")
     async with await open_files(tmp_path / "blobs") as blobs:
-        yield Floor(Backends(store, LocalQueue(), blobs), FloorConfig())
+        yield Floor(Engine(store, LocalQueue(), blobs), FloorConfig())
     await store.close()
 
 

@@ -13,10 +13,11 @@ from rota.domain.ids import RunId, SessionId, new_job_id, new_run_id
 from rota.domain.job import RunRules
 from rota.domain.output import OutputRecorder, Stream
 from rota.domain.run import AttemptResult, Trigger
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.output import store_chunks
 from rota.ports.records import NewJob, NewRun
 from rota.ports.work import ChunkMeta, Hello, Outcome, OutputChunk, ReportAnswer
+from rota.queue.local import LocalIdleWorkers
 from testkit.new_stores import local_queue, open_new_sqlite
 
 _NOW = datetime(2026, 5, 4, tzinfo=UTC)
@@ -42,7 +43,7 @@ class CountingBlobs(FileBlobs):
 class Printing:
     """Attempt 1 of a run, held by a session."""
 
-    backends: Backends
+    engine: Engine
     blobs: CountingBlobs
     session: SessionId
     run: RunId
@@ -50,7 +51,7 @@ class Printing:
 
     async def prints(self, text: bytes) -> ReportAnswer:
         """Output that arrives now, in chunks of its own."""
-        return await store_chunks(self.backends, self.session, self.chunks(text))
+        return await store_chunks(self.engine, self.session, self.chunks(text))
 
     def chunks(self, text: bytes) -> list[OutputChunk]:
         self.recorder.feed(1_000, Stream.STDOUT, 0, text)
@@ -81,7 +82,7 @@ class Printing:
             output_bytes=totals.bytes,
             output_lines=totals.lines,
         )
-        finished = await self.backends.store.finish(self.session, [outcome])
+        finished = await self.engine.store.finish(self.session, [outcome])
         assert len(finished.accepted) == 1
 
 
@@ -92,13 +93,13 @@ async def printing(folder: Path) -> AsyncIterator[Printing]:
         blobs = await stack.enter_async_context(CountingBlobs(folder / "blobs"))
         store = await open_new_sqlite(folder / "rota.db")
         stack.push_async_callback(store.close)
-        backends = Backends(store, local_queue(store), blobs)
-        session, run = await _claimed_run(backends)
-        yield Printing(backends, blobs, session, run, OutputRecorder(_NO_LIMIT))
+        engine = Engine(store, local_queue(store), blobs, LocalIdleWorkers())
+        session, run = await _claimed_run(engine)
+        yield Printing(engine, blobs, session, run, OutputRecorder(_NO_LIMIT))
 
 
-async def _claimed_run(backends: Backends) -> tuple[SessionId, RunId]:
-    store = backends.store
+async def _claimed_run(engine: Engine) -> tuple[SessionId, RunId]:
+    store = engine.store
     job = NewJob(
         id=new_job_id(),
         project="default",

@@ -57,7 +57,7 @@ async def submitted(timeline: Timeline, **fields: Any) -> Cart:
         **fields,
     }
     await timeline.apply_file({"jobs": jobs, "carts": [cart]})
-    return await submit_template(timeline.backends, TemplateRequest("rollout"), actor="ann")
+    return await submit_template(timeline.engine, TemplateRequest("rollout"), actor="ann")
 
 
 async def breached(timeline: Timeline, carts: CartScene, **fields: Any) -> Cart:
@@ -66,7 +66,7 @@ async def breached(timeline: Timeline, carts: CartScene, **fields: Any) -> Cart:
     await _work(timeline, carts, cart)
     await _work(timeline, carts, cart, failing=["db-1"])
     await carts.advance(cart.id)
-    return await find_cart(timeline.backends, cart.id)
+    return await find_cart(timeline.engine, cart.id)
 
 
 async def _work(
@@ -85,7 +85,7 @@ async def test_items_that_were_started_are_undone_the_last_wave_first(
 ) -> None:
     cart = await breached(timeline, carts)
 
-    undoing = await rollback(timeline.backends, cart, actor="bea")
+    undoing = await rollback(timeline.engine, cart, actor="bea")
 
     assert (undoing.name, undoing.created_by) == ("rollout-rollback", "bea")
     items = await items_of(timeline, undoing)
@@ -98,7 +98,7 @@ async def test_it_takes_the_inputs_of_before_that_its_job_knows(
 ) -> None:
     cart = await breached(timeline, carts)
 
-    undoing = await rollback(timeline.backends, cart, actor="bea")
+    undoing = await rollback(timeline.engine, cart, actor="bea")
 
     [first, *_] = await items_of(timeline, undoing)
     assert first.inputs == {"host": "10.0.0.0"}
@@ -112,10 +112,10 @@ async def test_its_gates_are_left_out_and_a_breach_pauses_it(
     cart = await submitted(timeline, between=between, failures=failures, max_parallel=3)
     await _work(timeline, carts, cart, failing=["db-0"])
     await carts.advance(cart.id)
-    cart = await find_cart(timeline.backends, cart.id)
+    cart = await find_cart(timeline.engine, cart.id)
     assert cart.state is CartState.FAILED
 
-    rules = (await rollback(timeline.backends, cart, actor="bea")).rules
+    rules = (await rollback(timeline.engine, cart, actor="bea")).rules
 
     assert (rules.order, rules.max_parallel) == (Order.EXPLICIT, 3)
     assert (rules.between.approve, rules.failures.then) == ("", "pause")
@@ -127,7 +127,7 @@ async def test_a_paused_cart_is_cancelled_so_that_nobody_resumes_it(
     cart = await breached(timeline, carts)
     assert cart.state is CartState.PAUSED
 
-    await rollback(timeline.backends, cart, actor="bea")
+    await rollback(timeline.engine, cart, actor="bea")
 
     assert (await carts.advance(cart.id)).state is CartState.CANCELLED
 
@@ -135,10 +135,10 @@ async def test_a_paused_cart_is_cancelled_so_that_nobody_resumes_it(
 async def test_a_cancelled_cart_can_be_rolled_back(timeline: Timeline, carts: CartScene) -> None:
     cart = await submitted(timeline)
     await _work(timeline, carts, cart)
-    await command(timeline.backends, cart, CancelCart(), actor="ann")
+    await command(timeline.engine, cart, CancelCart(), actor="ann")
     ended = await carts.advance(cart.id)
 
-    undoing = await rollback(timeline.backends, ended, actor="bea")
+    undoing = await rollback(timeline.engine, ended, actor="bea")
 
     assert [item.key for item in await items_of(timeline, undoing)] == ["db-0"]
 
@@ -148,12 +148,12 @@ async def test_what_ran_and_was_then_skipped_is_undone(
 ) -> None:
     cart = await breached(timeline, carts)
     again = Selection(FAILED_ITEM_STATES)
-    await command(timeline.backends, cart, RetryItems(again), actor="ann")
-    await command(timeline.backends, cart, CancelCart(), actor="ann")
+    await command(timeline.engine, cart, RetryItems(again), actor="ann")
+    await command(timeline.engine, cart, CancelCart(), actor="ann")
     ended = await carts.advance(cart.id)
     assert ItemState.SKIPPED in await carts.states(cart.id)
 
-    undoing = await rollback(timeline.backends, ended, actor="bea")
+    undoing = await rollback(timeline.engine, ended, actor="bea")
 
     assert {item.key for item in await items_of(timeline, undoing)} == {"db-0", "db-1", "db-2"}
 
@@ -164,10 +164,10 @@ async def test_what_was_called_off_before_a_worker_had_it_is_not_undone(
     cart = await submitted(timeline)
     await _work(timeline, carts, cart)
     await carts.advance(cart.id)
-    await command(timeline.backends, cart, CancelCart(), actor="ann")
+    await command(timeline.engine, cart, CancelCart(), actor="ann")
     ended = await carts.advance(cart.id)
 
-    undoing = await rollback(timeline.backends, ended, actor="bea")
+    undoing = await rollback(timeline.engine, ended, actor="bea")
 
     assert [item.key for item in await items_of(timeline, undoing)] == ["db-0"]
 
@@ -176,7 +176,7 @@ async def test_a_cart_that_was_resumed_meanwhile_is_not_undone(
     timeline: Timeline, carts: CartScene
 ) -> None:
     seen = await breached(timeline, carts)
-    await command(timeline.backends, seen, ResumeCart(Share(5)), actor="ann")
+    await command(timeline.engine, seen, ResumeCart(Share(5)), actor="ann")
 
     assert await refusal(timeline, seen) == "cart_not_stopped"
     assert [cart.id for cart in await timeline.store.carts(CartQuery())] == [seen.id]
@@ -189,7 +189,7 @@ async def test_a_cart_that_is_resumed_while_its_undoing_is_planned_goes_on(
     plan = operations.plan
 
     async def resumed_meanwhile(*args: Any) -> CartPlan:
-        await command(timeline.backends, seen, ResumeCart(Share(5)), actor="ann")
+        await command(timeline.engine, seen, ResumeCart(Share(5)), actor="ann")
         return await plan(*args)
 
     monkeypatch.setattr(operations, "plan", resumed_meanwhile)
@@ -200,13 +200,13 @@ async def test_a_cart_that_is_resumed_while_its_undoing_is_planned_goes_on(
 
 async def test_what_was_undone_is_not_undone_again(timeline: Timeline, carts: CartScene) -> None:
     cart = await breached(timeline, carts)
-    undoing = await rollback(timeline.backends, cart, actor="bea")
+    undoing = await rollback(timeline.engine, cart, actor="bea")
 
     with pytest.raises(Conflict) as live:
-        await rollback(timeline.backends, cart, actor="bob")
+        await rollback(timeline.engine, cart, actor="bob")
     await carts.play(undoing.id, timeline.session)
     with pytest.raises(Conflict) as over:
-        await plan_rollback(timeline.backends, await carts.show(cart.id))
+        await plan_rollback(timeline.engine, await carts.show(cart.id))
 
     assert live.value.code == over.value.code == "already_rolled_back"
     assert live.value.hint == f"rota cart watch {undoing.id}"
@@ -215,16 +215,16 @@ async def test_what_was_undone_is_not_undone_again(timeline: Timeline, carts: Ca
 
 async def test_what_was_done_again_is_undone_again(timeline: Timeline, carts: CartScene) -> None:
     cart = await breached(timeline, carts)
-    undoing = await rollback(timeline.backends, cart, actor="bea")
+    undoing = await rollback(timeline.engine, cart, actor="bea")
     await carts.play(undoing.id, timeline.session)
     await carts.advance(cart.id)
     again = Selection(FAILED_ITEM_STATES)
-    await command(timeline.backends, cart, RetryItems(again), actor="ann")
+    await command(timeline.engine, cart, RetryItems(again), actor="ann")
     await carts.play(cart.id, timeline.session, failing=["db-1"])
-    await command(timeline.backends, cart, CancelCart(), actor="ann")
+    await command(timeline.engine, cart, CancelCart(), actor="ann")
     ended = await carts.advance(cart.id)
 
-    second = await rollback(timeline.backends, ended, actor="bea")
+    second = await rollback(timeline.engine, ended, actor="bea")
 
     assert second.id != undoing.id
 
@@ -237,7 +237,7 @@ async def test_a_breach_that_the_cart_outlived_can_be_rolled_back(
     ended, _ = await carts.play(cart.id, timeline.session, failing=["db-1"])
     assert ended.state is CartState.PARTIAL
 
-    undoing = await rollback(timeline.backends, ended, actor="bea")
+    undoing = await rollback(timeline.engine, ended, actor="bea")
 
     assert undoing.items == cart.items
 
@@ -245,7 +245,7 @@ async def test_a_breach_that_the_cart_outlived_can_be_rolled_back(
 async def test_a_plan_changes_nothing(timeline: Timeline, carts: CartScene) -> None:
     cart = await breached(timeline, carts)
 
-    planned = await plan_rollback(timeline.backends, cart)
+    planned = await plan_rollback(timeline.engine, cart)
 
     assert (planned.items, planned.waves) == (3, "2, 1")
     assert len(await timeline.store.carts(CartQuery())) == 1
@@ -254,7 +254,7 @@ async def test_a_plan_changes_nothing(timeline: Timeline, carts: CartScene) -> N
 
 async def refusal(timeline: Timeline, cart: Cart) -> str:
     with pytest.raises(Conflict) as refused:
-        await rollback(timeline.backends, cart, actor="bea")
+        await rollback(timeline.engine, cart, actor="bea")
     return refused.value.code
 
 
@@ -275,7 +275,7 @@ async def test_a_cart_that_ended_well_is_refused(timeline: Timeline, carts: Cart
     ended, _ = await carts.play(cart.id, timeline.session)
 
     with pytest.raises(Conflict) as refused:
-        await rollback(timeline.backends, ended, actor="bea")
+        await rollback(timeline.engine, ended, actor="bea")
 
     assert refused.value.code == "cart_not_stopped"
     assert refused.value.hint == "submit a cart of the job undo"
@@ -296,7 +296,7 @@ async def test_a_cart_that_could_not_be_undone_is_not_begun(timeline: Timeline) 
 async def test_a_cart_that_somebody_paused_is_refused(timeline: Timeline, carts: CartScene) -> None:
     cart = await submitted(timeline)
     await carts.advance(cart.id)
-    done = await command(timeline.backends, cart, PauseCart(), actor="ann")
+    done = await command(timeline.engine, cart, PauseCart(), actor="ann")
 
     assert await refusal(timeline, done.cart) == "cart_not_stopped"
 
@@ -321,7 +321,7 @@ async def test_what_no_worker_had_is_called_off(timeline: Timeline, carts: CartS
     paused = await carts.show(cart.id)
     assert (paused.state, paused.open) == (CartState.PAUSED, 1)
 
-    undoing = await rollback(timeline.backends, paused, actor="bea")
+    undoing = await rollback(timeline.engine, paused, actor="bea")
 
     assert {item.key for item in await items_of(timeline, undoing)} == {"db-0", "db-1"}
     assert (await carts.advance(cart.id)).state is CartState.CANCELLED
@@ -331,7 +331,7 @@ async def test_a_cart_of_which_nothing_started_is_refused(
     timeline: Timeline, carts: CartScene
 ) -> None:
     cart = await submitted(timeline)
-    await command(timeline.backends, cart, CancelCart(), actor="ann")
+    await command(timeline.engine, cart, CancelCart(), actor="ann")
 
     ended = await carts.advance(cart.id)
 

@@ -38,7 +38,7 @@ async def submitted(timeline: Timeline, **fields: Any) -> Cart:
     items = [{"key": f"db-{n}", "with": {"host": f"10.0.0.{n}"}} for n in range(3)]
     cart = {"name": "rollout", "job": "upgrade", "items": items, **fields}
     await timeline.apply_file({"carts": [cart]})
-    return await submit_template(timeline.backends, TemplateRequest("rollout"), actor="ann")
+    return await submit_template(timeline.engine, TemplateRequest("rollout"), actor="ann")
 
 
 async def failed(timeline: Timeline, carts: CartScene) -> Cart:
@@ -59,7 +59,7 @@ async def test_a_check_that_is_not_there_is_refused(timeline: Timeline) -> None:
     change = CartChange(between={"check": "nothing"})
 
     with pytest.raises(Invalid) as refusal:
-        await cart_changes.edit(timeline.backends, cart, change, by=ANN)
+        await cart_changes.edit(timeline.engine, cart, change, by=ANN)
 
     assert [problem.path for problem in refusal.value.problems] == ["between.check"]
 
@@ -70,7 +70,7 @@ async def test_a_check_that_is_there_is_taken(timeline: Timeline) -> None:
     cart = await submitted(timeline)
     change = CartChange(between={"check": "smoke"})
 
-    done = await cart_changes.edit(timeline.backends, cart, change, by=ANN)
+    done = await cart_changes.edit(timeline.engine, cart, change, by=ANN)
 
     assert done.cart.rules.between.check == "smoke"
 
@@ -91,7 +91,7 @@ async def test_a_retry_takes_the_job_of_now_where_the_inputs_fit(
     current = (await timeline.job("upgrade")).version
     assert await versions(carts, cart) == {current - 1}
 
-    done = await cart_changes.retry(timeline.backends, cart, FAILED, actor="ann")
+    done = await cart_changes.retry(timeline.engine, cart, FAILED, actor="ann")
 
     assert done.items == 3
     assert await versions(carts, cart) == {current}
@@ -106,7 +106,7 @@ async def test_a_retry_is_refused_where_the_inputs_do_not_fit_any_more(
     await apply_job(timeline, **inputs)
 
     with pytest.raises(Conflict) as refusal:
-        await cart_changes.retry(timeline.backends, cart, FAILED, actor="ann")
+        await cart_changes.retry(timeline.engine, cart, FAILED, actor="ann")
 
     assert refusal.value.code == "inputs_changed"
     assert refusal.value.facts == {"job": "upgrade", "items": ["db-0", "db-1", "db-2"]}
@@ -119,7 +119,7 @@ async def test_items_that_are_not_meant_need_not_fit(timeline: Timeline, carts: 
     selection = Selection(FAILED_ITEM_STATES, from_wave=99)
 
     with pytest.raises(Conflict) as refusal:
-        await cart_changes.retry(timeline.backends, cart, selection, actor="ann")
+        await cart_changes.retry(timeline.engine, cart, selection, actor="ann")
 
     assert refusal.value.code == "nothing_to_retry"
 
@@ -138,6 +138,6 @@ async def test_a_cause_is_known_however_many_others_there_are(
     shown = await carts.advance(cart.id)
 
     rare = Selection(FAILED_ITEM_STATES, cause="x" * 12)
-    done = await cart_changes.retry(timeline.backends, shown, rare, actor="ann")
+    done = await cart_changes.retry(timeline.engine, shown, rare, actor="ann")
 
     assert done.items == 1

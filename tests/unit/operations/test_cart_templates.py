@@ -38,7 +38,7 @@ async def apply(timeline: Timeline, *, inputs: Any = None, **fields: Any) -> Non
 
 async def submit(timeline: Timeline, **fields: Any) -> Cart:
     request = TemplateRequest("rollout", **fields)
-    return await submit_template(timeline.backends, request, actor="ann")
+    return await submit_template(timeline.engine, request, actor="ann")
 
 
 async def inputs_of(timeline: Timeline, cart: Cart) -> dict[str, Any]:
@@ -74,7 +74,7 @@ async def test_a_calendar_that_keeps_it_closed_is_not_deleted(timeline: Timeline
     [calendar] = await timeline.store.calendars("default")
 
     with pytest.raises(Conflict) as refusal:
-        await delete_calendar(timeline.backends, calendar, actor="ann")
+        await delete_calendar(timeline.engine, calendar, actor="ann")
     assert refusal.value.code == "calendar_in_use"
 
 
@@ -99,7 +99,7 @@ async def test_only_one_of_a_template_is_live(timeline: Timeline) -> None:
 async def test_a_plan_stores_nothing(timeline: Timeline) -> None:
     await apply(timeline)
 
-    planned = await plan_template(timeline.backends, TemplateRequest("rollout"))
+    planned = await plan_template(timeline.engine, TemplateRequest("rollout"))
 
     assert (planned.items, planned.wave_count) == (2, 2)
     assert await timeline.store.carts(CartQuery()) == []
@@ -139,8 +139,8 @@ async def test_a_deleted_template_leaves_its_carts(timeline: Timeline) -> None:
     await apply(timeline)
     cart = await submit(timeline)
 
-    template = await find_template(timeline.backends, "rollout")
-    await delete_template(timeline.backends, template, actor="ann")
+    template = await find_template(timeline.engine, "rollout")
+    await delete_template(timeline.engine, template, actor="ann")
 
     with pytest.raises(NotFound) as refused:
         await submit(timeline)

@@ -31,7 +31,7 @@ def carts(timeline: Timeline) -> CartScene:
 
 
 async def look(timeline: Timeline, carts: CartScene, cart: CartId) -> CartView:
-    return await view(timeline.backends, await carts.show(cart))
+    return await view(timeline.engine, await carts.show(cart))
 
 
 async def test_failures_are_those_of_the_wave_where_these_count(
@@ -57,10 +57,10 @@ async def test_nobody_knows_how_long_an_approval_takes(
     await timeline.apply_file({"jobs": [job], "carts": [cart]})
 
     made = await cart_templates.submit_template(
-        timeline.backends, TemplateRequest("rollout"), actor="ann"
+        timeline.engine, TemplateRequest("rollout"), actor="ann"
     )
 
-    assert ((await view(timeline.backends, made)).eta is not None) is is_known
+    assert ((await view(timeline.engine, made)).eta is not None) is is_known
 
 
 async def test_an_end_that_nobody_knows_counts_as_a_failure(
@@ -88,10 +88,10 @@ async def test_a_plan_and_a_look_foresee_the_same(timeline: Timeline) -> None:
     await timeline.apply_file({"jobs": [job], "carts": [cart]})
     request = TemplateRequest("rollout")
 
-    planned = await cart_templates.plan_template(timeline.backends, request)
-    made = await cart_templates.submit_template(timeline.backends, request, actor="ann")
+    planned = await cart_templates.plan_template(timeline.engine, request)
+    made = await cart_templates.submit_template(timeline.engine, request, actor="ann")
 
-    shown = await view(timeline.backends, made)
+    shown = await view(timeline.engine, made)
     assert planned.eta == timedelta(minutes=55)
     assert shown.eta == timeline.ticker.instant + timedelta(minutes=55)
 
@@ -105,7 +105,7 @@ async def test_an_end_is_foreseen_from_when_it_goes_on(
     cart = {"name": "rollout", "job": "upgrade", "items": [{"key": "a"}, {"key": "b"}], **rules}
     await timeline.apply_file({"jobs": [job], "calendars": [freeze], "carts": [cart]})
     request = TemplateRequest("rollout")
-    made = await cart_templates.submit_template(timeline.backends, request, actor="ann")
+    made = await cart_templates.submit_template(timeline.engine, request, actor="ann")
 
     await carts.advance(made.id, closed_until=OPENS)
     closed = await look(timeline, carts, made.id)
@@ -126,7 +126,7 @@ async def test_a_soak_names_nobody_who_has_to_approve(timeline: Timeline, carts:
     cart = {"name": "rollout", "job": "job", "items": items, "between": between}
     await timeline.apply_file({"carts": [cart]})
     made = await cart_templates.submit_template(
-        timeline.backends, TemplateRequest("rollout"), actor="ann"
+        timeline.engine, TemplateRequest("rollout"), actor="ann"
     )
     await carts.play(made.id, timeline.session)
 

@@ -33,7 +33,7 @@ async def each(*items: CartItem) -> AsyncIterator[CartItem]:
 
 async def submit(timeline: Timeline, key: str = "", **fields: Any) -> Cart:
     wanted = replace(request(**fields), idempotency_key=key)
-    return await carts.submit(timeline.backends, wanted, each(ITEM), actor="ann")
+    return await carts.submit(timeline.engine, wanted, each(ITEM), actor="ann")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ async def test_nothing_is_left_of_a_cart_that_is_refused(
     await timeline.apply(None)
 
     with pytest.raises(Invalid, match=said):
-        await carts.submit(timeline.backends, request(2), each(*items), actor="ann")
+        await carts.submit(timeline.engine, request(2), each(*items), actor="ann")
 
     assert await timeline.store.carts(CartQuery()) == []
     assert await timeline.store.forget_loading_carts(await timeline.store.now()) == 0
@@ -96,7 +96,7 @@ async def test_problems_that_are_not_told_are_counted(timeline: Timeline) -> Non
     wrong = [CartItem(f"db-{n}", inputs={f"host{n}": "a", f"port{n}": 1}) for n in range(60)]
 
     with pytest.raises(Invalid) as refusal:
-        await carts.submit(timeline.backends, request(60), each(*wrong), actor="ann")
+        await carts.submit(timeline.engine, request(60), each(*wrong), actor="ann")
 
     assert str(refusal.value) == "60 of 60 items cannot be run, 100 problems and 20 more"
     assert len(refusal.value.problems) == 100
@@ -107,7 +107,7 @@ async def test_what_is_wrong_with_all_items_is_told_once(timeline: Timeline) -> 
     wrong = [CartItem(f"db-{n}", job="none" if n % 2 else "", inputs={"a": 1}) for n in range(6)]
 
     with pytest.raises(Invalid, match="6 of 6 items cannot be run") as refusal:
-        await carts.submit(timeline.backends, request(6), each(*wrong), actor="ann")
+        await carts.submit(timeline.engine, request(6), each(*wrong), actor="ann")
 
     told = [(problem.path, problem.message) for problem in refusal.value.problems]
     assert told == [
@@ -149,11 +149,11 @@ async def test_a_cart_is_found_by_its_id_its_beginning_and_its_exact_name(
     cart = await submit(timeline)
 
     for wanted in (cart.id, cart.id[:6], "rollout"):
-        assert (await carts.find_cart(timeline.backends, wanted)).id == cart.id
+        assert (await carts.find_cart(timeline.engine, wanted)).id == cart.id
     # No id has a "u" in it.
     for wanted in ("ROLLOUT", "roll*", "c_u"):
         with pytest.raises(NotFound):
-            await carts.find_cart(timeline.backends, wanted)
+            await carts.find_cart(timeline.engine, wanted)
 
 
 async def test_a_run_of_a_cart_is_retried_by_the_cart(timeline: Timeline) -> None:
@@ -165,7 +165,7 @@ async def test_a_run_of_a_cart_is_retried_by_the_cart(timeline: Timeline) -> Non
     run = await timeline.scene.show(str(item.run))
 
     with pytest.raises(Conflict) as refusal:
-        await runs.retry(timeline.backends, run, actor="ann")
+        await runs.retry(timeline.engine, run, actor="ann")
 
     assert (refusal.value.code, refusal.value.hint) == (
         "run_of_cart",

@@ -37,7 +37,7 @@ async def trigger(timeline: Timeline, name: str = "job", **fields: Any) -> RunId
 
 
 async def explain(timeline: Timeline, run: RunId) -> Explanation:
-    return await why(timeline.backends, await timeline.scene.show(run))
+    return await why(timeline.engine, await timeline.scene.show(run))
 
 
 async def second_of(timeline: Timeline, **fields: Any) -> Explanation:

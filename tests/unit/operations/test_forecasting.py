@@ -28,7 +28,7 @@ DAY = 24 * HOUR
 
 
 async def runs_ahead(timeline: Timeline, ahead: timedelta, name: str = "job") -> list[RunAhead]:
-    found = await forecasts.make_forecast(timeline.backends, ahead)
+    found = await forecasts.make_forecast(timeline.engine, ahead)
     return [run for run in found.runs if run.job.name == name]
 
 
@@ -82,7 +82,7 @@ async def test_calendars_spread_and_pauses_count(timeline: Timeline) -> None:
     )
     paused = await timeline.job("paused")
     until = START + 65 * MINUTE
-    await pauses.pause(timeline.backends, paused, actor="ann", until=until)
+    await pauses.pause(timeline.engine, paused, actor="ann", until=until)
 
     assert await minutes(timeline, 4 * HOUR, "closed") == [30, 180, 210, 240]
     spread = await minutes(timeline, 80 * MINUTE, "spread")
@@ -128,7 +128,7 @@ async def test_a_follower_is_ahead_in_the_line_in_which_it_will_wait(timeline: T
     [predicted] = await runs_ahead(timeline, HOUR, "second")
 
     await take(timeline, MINUTE)
-    await Follower(timeline.backends, timeline.shards).run_once()
+    await Follower(timeline.engine, timeline.shards).run_once()
 
     [came] = await timeline.store.open_runs(10)
     assert came.job == "second"
@@ -157,7 +157,7 @@ async def test_due_runs_that_wait_for_others_start_as_predicted(timeline: Timeli
         await timeline.pass_time(5 * MINUTE)
         now = timeline.ticker.instant
         await timeline.scene.finish(timeline.session, [work for end, work in ends if end == now])
-        await Follower(timeline.backends, timeline.shards).run_once()
+        await Follower(timeline.engine, timeline.shards).run_once()
         await timeline.scheduler.run_once()
         works = await timeline.start_runs()
         ends += [(now + lengths[work.job_id], work) for work in works]
@@ -173,7 +173,7 @@ async def test_what_completed_since_the_due_time_before_need_not_do_so_again(
     await timeline.apply("0 * * * *", name="second", after=["first"])
     await timeline.scene.trigger(first.id)
     await take(timeline, MINUTE)
-    await Follower(timeline.backends, timeline.shards).run_once()
+    await Follower(timeline.engine, timeline.shards).run_once()
 
     [soon, never] = await runs_ahead(timeline, 2 * HOUR, "second")
 
@@ -201,8 +201,8 @@ async def test_a_due_run_that_waits_for_a_job_which_is_gone_does_not_start(
     await timeline.apply("0 * * * *", name="second", after=after)
     assert await minutes(timeline, 70 * MINUTE, "second") == [60]
 
-    await definitions.delete(timeline.backends, first, actor="ann")
-    found = await look_ahead(timeline.backends, Question("default", length=150 * MINUTE))
+    await definitions.delete(timeline.engine, first, actor="ann")
+    found = await look_ahead(timeline.engine, Question("default", length=150 * MINUTE))
 
     [entry] = found.jobs
     assert (entry.starts, entry.unplaced) == ((2, 2) if within else (1, 1))  # MISSED, or replaced
@@ -266,7 +266,7 @@ async def test_the_length_of_runs_that_are_there_is_known_from_where_it_is(
     await timeline.scene.start(timeline.session, [first])
     timeline.ticker.advance(10 * MINUTE)
 
-    found = await look_ahead(timeline.backends, Question("default", length=HOUR))
+    found = await look_ahead(timeline.engine, Question("default", length=HOUR))
 
     [waiting] = found.jobs
     assert waiting.first.job.durations.source is source
@@ -339,7 +339,7 @@ async def test_a_shared_key_makes_runs_wait_and_is_named(timeline: Timeline) -> 
     )
 
     found = await look_ahead(
-        timeline.backends, Question("default", length=15 * MINUTE, measure="licence")
+        timeline.engine, Question("default", length=15 * MINUTE, measure="licence")
     )
 
     [short] = found.saturations
@@ -389,7 +389,7 @@ async def test_what_others_wait_for_is_kept_by_runs_without_a_worker_that_goes_o
 async def test_a_foreign_project_takes_room_and_is_not_told(timeline: Timeline) -> None:
     await timeline.apply("every 10m")
 
-    found = await look_ahead(timeline.backends, Question("other", length=HOUR))
+    found = await look_ahead(timeline.engine, Question("other", length=HOUR))
 
     assert (found.starts, list(found.jobs), found.load.peak.peak) == (0, [], 1)
 
@@ -398,8 +398,8 @@ async def test_jobs_are_told_together_or_run_by_run(timeline: Timeline) -> None:
     await timeline.apply("every 10m", name="often")
     await timeline.apply("every 40m", name="seldom")
 
-    all_jobs = await look_ahead(timeline.backends, Question("default", length=HOUR))
-    one = await look_ahead(timeline.backends, Question("default", length=HOUR, job="often"))
+    all_jobs = await look_ahead(timeline.engine, Question("default", length=HOUR))
+    one = await look_ahead(timeline.engine, Question("default", length=HOUR, job="often"))
 
     assert [(it.first.job.name, it.starts) for it in all_jobs.jobs] == [("often", 5), ("seldom", 1)]
     assert not all_jobs.runs
@@ -419,17 +419,17 @@ async def test_jobs_are_told_together_or_run_by_run(timeline: Timeline) -> None:
 )
 async def test_what_cannot_be_told_is_refused(timeline: Timeline, fields: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
-        await look_ahead(timeline.backends, Question("default", **fields))
+        await look_ahead(timeline.engine, Question("default", **fields))
 
 
 async def test_predictions_are_compared_with_what_came(timeline: Timeline) -> None:
     await timeline.apply("every 10m")
-    assert await predict_starts(timeline.backends, 15 * MINUTE, DAY) == 1
+    assert await predict_starts(timeline.engine, 15 * MINUTE, DAY) == 1
 
     await timeline.pass_time(10 * MINUTE + timedelta(seconds=1))
     await timeline.end_runs()
 
-    outlook = await look_ahead(timeline.backends, Question("default"))
+    outlook = await look_ahead(timeline.engine, Question("default"))
     assert outlook.accuracy is not None
     assert (outlook.accuracy.starts, outlook.accuracy.near) == (1, 1)
     assert outlook.accuracy.usual_error == timedelta(seconds=1)

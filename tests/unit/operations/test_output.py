@@ -48,21 +48,21 @@ def numbers(window: OutputWindow) -> list[int]:
 
 
 async def whole(job: Printing) -> bytes:
-    return b"".join([part async for part in raw(job.backends, job.run, 1)])
+    return b"".join([part async for part in raw(job.engine, job.run, 1)])
 
 
 async def test_live_output_is_read_as_far_as_it_arrived(job: Printing) -> None:
     await job.prints(numbered(0, 3))
     await job.prints(numbered(3, 2))
 
-    window = await read_window(job.backends, job.run, 1)
+    window = await read_window(job.engine, job.run, 1)
 
     assert numbers(window) == [0, 1, 2, 3, 4]
     assert (window.next_line, window.total_lines, window.is_complete) == (5, 5, False)
 
 
 async def test_nothing_has_arrived_yet(job: Printing) -> None:
-    window = await read_window(job.backends, job.run, 1)
+    window = await read_window(job.engine, job.run, 1)
 
     assert (window.lines, window.total_lines, window.is_last) == ((), 0, False)
 
@@ -71,7 +71,7 @@ async def test_small_output_is_read_from_the_report(job: Printing) -> None:
     job.recorder.feed(1, Stream.STDOUT, 0, numbered(0, 4))
     await job.ends()
 
-    window = await read_window(job.backends, job.run, 1, first_line=1, limit=2)
+    window = await read_window(job.engine, job.run, 1, first_line=1, limit=2)
 
     assert numbers(window) == [1, 2]
     assert (window.total_lines, window.is_complete, window.is_last) == (4, True, False)
@@ -82,7 +82,7 @@ async def test_small_output_is_read_from_the_report(job: Printing) -> None:
 async def test_an_attempt_without_output_is_complete_and_empty(job: Printing) -> None:
     await job.ends()
 
-    window = await read_window(job.backends, job.run, 1)
+    window = await read_window(job.engine, job.run, 1)
 
     assert window.is_last
     assert await whole(job) == b""
@@ -107,7 +107,7 @@ async def test_only_the_chunks_of_a_window_are_fetched(
     for start in range(0, 100, 10):
         await job.prints(numbered(start, 10))
 
-    window = await read_window(job.backends, job.run, 1, first, limit)
+    window = await read_window(job.engine, job.run, 1, first, limit)
 
     assert numbers(window) == list(expected)
     assert window.next_line == max(first, 0) + len(expected)
@@ -121,7 +121,7 @@ async def test_a_window_of_long_lines_ends_early(
     await job.prints(numbered(0, 4))
     await job.prints(numbered(4, 4))
 
-    window = await read_window(job.backends, job.run, 1, first_line=1)
+    window = await read_window(job.engine, job.run, 1, first_line=1)
 
     assert (numbers(window), window.next_line) == ([1, 2], 3)
 
@@ -130,8 +130,8 @@ async def test_the_tail_is_the_last_lines(job: Printing) -> None:
     await job.prints(numbered(0, 50))
     await job.prints(numbered(50, 3))
 
-    assert numbers(await tail(job.backends, job.run, 1, limit=2)) == [51, 52]
-    assert len(numbers(await tail(job.backends, job.run, 1, limit=500))) == 53
+    assert numbers(await tail(job.engine, job.run, 1, limit=2)) == [51, 52]
+    assert len(numbers(await tail(job.engine, job.run, 1, limit=500))) == 53
 
 
 async def test_raw_output_is_byte_for_byte(job: Printing) -> None:
@@ -145,7 +145,7 @@ async def test_raw_output_is_byte_for_byte(job: Printing) -> None:
 
 async def test_an_unknown_attempt_is_not_found(job: Printing) -> None:
     with pytest.raises(NotFound, match="no attempt 2"):
-        await read_window(job.backends, job.run, 2)
+        await read_window(job.engine, job.run, 2)
 
 
 async def test_lost_and_damaged_chunks_are_reported_as_such(job: Printing, tmp_path: Path) -> None:
@@ -154,20 +154,20 @@ async def test_lost_and_damaged_chunks_are_reported_as_such(job: Printing, tmp_p
 
     file.write_bytes(file.read_bytes()[:-4])
     with pytest.raises(Unavailable, match="damaged"):
-        await read_window(job.backends, job.run, 1)
+        await read_window(job.engine, job.run, 1)
 
     file.unlink()
     with pytest.raises(Unavailable, match="missing"):
-        await read_window(job.backends, job.run, 1)
+        await read_window(job.engine, job.run, 1)
 
 
 async def test_an_index_that_lies_is_found_out(job: Printing) -> None:
     [chunk] = job.chunks(numbered(0, 3))
     lie = msgspec.structs.replace(chunk, meta=msgspec.structs.replace(chunk.meta, lines=9))
-    await store_chunks(job.backends, job.session, [lie])
+    await store_chunks(job.engine, job.session, [lie])
 
     with pytest.raises(Unavailable, match="9 lines"):
-        await read_window(job.backends, job.run, 1)
+        await read_window(job.engine, job.run, 1)
 
 
 class TestStoring:
@@ -175,7 +175,7 @@ class TestStoring:
         chunks = job.chunks(numbered(0, 3))
 
         for _ in range(2):
-            answer = await store_chunks(job.backends, job.session, chunks)
+            answer = await store_chunks(job.engine, job.session, chunks)
             assert answer.accepted == (Fence(job.run, 1),)
 
         assert await whole(job) == numbered(0, 3)
@@ -183,7 +183,7 @@ class TestStoring:
     async def test_another_session_is_refused_and_changes_nothing(self, job: Printing) -> None:
         chunks = job.chunks(b"forged\n")
 
-        answer = await store_chunks(job.backends, STRANGER, chunks)
+        answer = await store_chunks(job.engine, STRANGER, chunks)
 
         assert (answer.accepted, answer.fenced) == ((), (Fence(job.run, 1),))
         assert await whole(job) == b""
@@ -193,18 +193,18 @@ class TestStoring:
         self, job: Printing
     ) -> None:
         chunks = job.chunks(numbered(0, 3))
-        await store_chunks(job.backends, job.session, chunks)
+        await store_chunks(job.engine, job.session, chunks)
         await job.ends()
 
-        answer = await store_chunks(job.backends, job.session, [*chunks, *job.chunks(b"late\n")])
+        answer = await store_chunks(job.engine, job.session, [*chunks, *job.chunks(b"late\n")])
 
         assert answer.fenced == (Fence(job.run, 1),)
         assert await whole(job) == numbered(0, 3)
 
     async def test_whoever_listens_is_told_of_accepted_output_only(self, job: Printing) -> None:
-        listener = job.backends.queue.listen(output_topic(job.run))
+        listener = job.engine.queue.listen(output_topic(job.run))
 
-        await store_chunks(job.backends, STRANGER, job.chunks(b"forged\n"))
+        await store_chunks(job.engine, STRANGER, job.chunks(b"forged\n"))
         assert await listener.wait(timedelta(0)) == frozenset()
 
         await job.prints(b"text\n")
@@ -216,7 +216,7 @@ class TestStoring:
         [chunk] = job.chunks(b"text\n")
         forged = msgspec.structs.replace(chunk, run=run)
 
-        answer = await store_chunks(job.backends, job.session, [forged])
+        answer = await store_chunks(job.engine, job.session, [forged])
 
         assert (answer.accepted, answer.fenced) == ((), (Fence(run, 1),))
 
@@ -224,7 +224,7 @@ class TestStoring:
         [chunk] = job.chunks(b"text\n")
         large = msgspec.structs.replace(chunk, data=b"x" * PACKED_LIMIT)
 
-        answer = await store_chunks(job.backends, job.session, [large])
+        answer = await store_chunks(job.engine, job.session, [large])
 
         assert answer.accepted == (Fence(job.run, 1),)
 
@@ -245,10 +245,10 @@ class TestStoring:
             chunk, data=data, meta=msgspec.structs.replace(chunk.meta, **meta)
         )
 
-        answer = await store_chunks(job.backends, job.session, [fine, wrong])
+        answer = await store_chunks(job.engine, job.session, [fine, wrong])
 
         assert (answer.accepted, answer.fenced) == ((), (Fence(job.run, 1),))
-        assert await job.backends.store.chunks(job.run, 1) == []
+        assert await job.engine.store.chunks(job.run, 1) == []
 
 
 class TestSearching:
@@ -256,7 +256,7 @@ class TestSearching:
         await job.prints(numbered(0, 20))
         await job.prints(numbered(20, 20))
 
-        page = await search(job.backends, job.run, 1, "line 2")
+        page = await search(job.engine, job.run, 1, "line 2")
 
         assert [hit.number for hit in page.hits] == [2, *range(20, 30)]
         assert page.is_exhausted
@@ -268,7 +268,7 @@ class TestSearching:
         cursor = 0
 
         while True:
-            page = await search(job.backends, job.run, 1, "1", first_line=cursor, limit=4)
+            page = await search(job.engine, job.run, 1, "1", first_line=cursor, limit=4)
             found += [hit.number for hit in page.hits]
             cursor = page.next_line
             if page.is_exhausted:
@@ -283,8 +283,8 @@ class TestSearching:
         for start in range(0, 50, 10):
             await job.prints(numbered(start, 10))
 
-        first = await search(job.backends, job.run, 1, "line 39")
-        second = await search(job.backends, job.run, 1, "line 39", first_line=first.next_line)
+        first = await search(job.engine, job.run, 1, "line 39")
+        second = await search(job.engine, job.run, 1, "line 39", first_line=first.next_line)
 
         assert (first.hits, first.next_line, first.is_exhausted) == ((), 20, False)
         assert [hit.number for hit in second.hits] == [39]
@@ -293,7 +293,7 @@ class TestSearching:
     @pytest.mark.parametrize("text", ["", "two\nlines"])
     async def test_a_text_that_is_in_no_line_is_refused(self, job: Printing, text: str) -> None:
         with pytest.raises(Invalid):
-            await search(job.backends, job.run, 1, text)
+            await search(job.engine, job.run, 1, text)
 
 
 class TestFollowing:
@@ -302,13 +302,13 @@ class TestFollowing:
     ) -> None:
         monkeypatch.setattr(output, "_SLOW_POLL", timedelta(hours=1))
         await job.prints(numbered(0, 2))
-        windows = follow(job.backends, job.run, 1)
+        windows = follow(job.engine, job.run, 1)
 
         assert numbers(await anext(windows)) == [0, 1]
         await job.prints(numbered(2, 1))
         assert numbers(await anext(windows)) == [2]
         await job.ends()
-        job.backends.queue.announce(output_topic(job.run))
+        job.engine.queue.announce(output_topic(job.run))
         assert (await anext(windows)).is_last
         with pytest.raises(StopAsyncIteration):
             await anext(windows)
@@ -317,8 +317,8 @@ class TestFollowing:
         self, job: Printing, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(output, "_SLOW_POLL", timedelta(milliseconds=5))
-        monkeypatch.setattr(job.backends.queue, "announce", lambda *_: None)
-        windows = follow(job.backends, job.run, 1)
+        monkeypatch.setattr(job.engine.queue, "announce", lambda *_: None)
+        windows = follow(job.engine, job.run, 1)
         assert (await anext(windows)).lines == ()
 
         await job.prints(numbered(0, 1))
@@ -334,21 +334,21 @@ class TestFollowing:
         await job.prints(numbered(0, 2_500))
         await job.ends()
 
-        windows = [window async for window in follow(job.backends, job.run, 1, from_line=10)]
+        windows = [window async for window in follow(job.engine, job.run, 1, from_line=10)]
 
         assert [number for window in windows for number in numbers(window)] == [*range(10, 2_500)]
 
     async def test_who_stops_following_is_no_longer_listening(self, job: Printing) -> None:
-        windows = follow(job.backends, job.run, 1)
+        windows = follow(job.engine, job.run, 1)
         await anext(windows)
-        assert job.backends.queue.is_watched(output_topic(job.run))
+        assert job.engine.queue.is_watched(output_topic(job.run))
 
         await windows.aclose()
 
-        assert not job.backends.queue.is_watched(output_topic(job.run))
+        assert not job.engine.queue.is_watched(output_topic(job.run))
 
     async def test_a_follower_waiting_for_output_can_be_cancelled(self, job: Printing) -> None:
-        windows = follow(job.backends, job.run, 1)
+        windows = follow(job.engine, job.run, 1)
         await anext(windows)
         waiting = asyncio.ensure_future(anext(windows))
         await asyncio.wait([waiting], timeout=0.05)
@@ -357,7 +357,7 @@ class TestFollowing:
         with pytest.raises(asyncio.CancelledError):
             await waiting
 
-        assert not job.backends.queue.is_watched(output_topic(job.run))
+        assert not job.engine.queue.is_watched(output_topic(job.run))
 
 
 class TestOutputLeftOnTheWorker:
@@ -371,7 +371,7 @@ class TestOutputLeftOnTheWorker:
     async def test_its_size_and_place_are_known(self, job: Printing) -> None:
         await self.ended_with_pending_output(job)
 
-        window = await read_window(job.backends, job.run, 1)
+        window = await read_window(job.engine, job.run, 1)
 
         assert numbers(window) == [0, 1, 2]
         assert (window.is_complete, window.pending_bytes, window.worker) == (False, 14, "w")
@@ -379,10 +379,10 @@ class TestOutputLeftOnTheWorker:
     async def test_it_is_complete_once_it_has_arrived(self, job: Printing) -> None:
         left = await self.ended_with_pending_output(job)
 
-        answer = await store_chunks(job.backends, job.session, left)
+        answer = await store_chunks(job.engine, job.session, left)
 
         assert answer.accepted == (Fence(job.run, 1),)
-        window = await read_window(job.backends, job.run, 1)
+        window = await read_window(job.engine, job.run, 1)
         assert numbers(window) == [0, 1, 2, 3, 4]
         assert (window.is_last, window.pending_bytes) == (True, 0)
 
@@ -391,10 +391,10 @@ class TestOutputLeftOnTheWorker:
     ) -> None:
         monkeypatch.setattr(output, "_SLOW_POLL", timedelta(hours=1))
         left = await self.ended_with_pending_output(job)
-        windows = follow(job.backends, job.run, 1)
+        windows = follow(job.engine, job.run, 1)
         assert numbers(await anext(windows)) == [0, 1, 2]
 
-        await store_chunks(job.backends, job.session, left)
+        await store_chunks(job.engine, job.session, left)
 
         found = [number async for window in windows for number in numbers(window)]
         assert found == [3, 4]
@@ -406,7 +406,7 @@ class TestOutputLeftOnTheWorker:
         await self.ended_with_pending_output(job)
 
         async with asyncio.timeout(10):
-            windows = [window async for window in follow(job.backends, job.run, 1)]
+            windows = [window async for window in follow(job.engine, job.run, 1)]
 
         assert numbers(windows[0]) == [0, 1, 2]
         assert not windows[-1].is_complete
@@ -420,10 +420,10 @@ class TestBlobStoreAway:
         with monkeypatch.context() as away:
             away.setattr(job.blobs, "put", _refuse)
             with pytest.raises(Unavailable):
-                await store_chunks(job.backends, job.session, chunks)
+                await store_chunks(job.engine, job.session, chunks)
             assert await whole(job) == b""
 
-        await store_chunks(job.backends, job.session, chunks)
+        await store_chunks(job.engine, job.session, chunks)
 
         assert await whole(job) == numbered(0, 3)
 
@@ -434,7 +434,7 @@ class TestBlobStoreAway:
         monkeypatch.setattr(job.blobs, "put", _hang)
 
         with pytest.raises(Unavailable, match="does not answer"):
-            await store_chunks(job.backends, job.session, job.chunks(b"text\n"))
+            await store_chunks(job.engine, job.session, job.chunks(b"text\n"))
 
 
 async def _refuse(key: str, data: bytes) -> None:

@@ -35,11 +35,11 @@ def file_of(*carts: dict[str, Any], jobs: Any = (UPGRADE,), **fields: Any) -> Jo
 
 
 async def apply(timeline: Timeline, file: JobFile, **fields: Any) -> Plan:
-    return await definitions.apply(timeline.backends, file, actor="ann", **fields)
+    return await definitions.apply(timeline.engine, file, actor="ann", **fields)
 
 
 async def plan(timeline: Timeline, file: JobFile, **fields: Any) -> Plan:
-    return await definitions.plan(timeline.backends, file, **fields)
+    return await definitions.plan(timeline.engine, file, **fields)
 
 
 async def names(timeline: Timeline) -> list[str]:

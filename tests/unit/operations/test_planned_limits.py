@@ -15,6 +15,7 @@ from rota.domain.keys import Declaration, Limit, Quota, Resource
 from rota.operations import definitions, runs
 from rota.operations.definitions import Plan
 from rota.operations.differences import Change
+from rota.operations.engine import Pools
 from rota.operations.runs import TriggerOptions
 from rota.ports.records import JobQuery
 from testkit.builders import hello
@@ -35,7 +36,7 @@ def file_of(*jobs: dict[str, Any], **fields: Any) -> JobFile:
 
 
 async def apply(timeline: Timeline, file: JobFile, **options: Any) -> Plan:
-    return await definitions.apply(timeline.backends, file, actor="ann", **options)
+    return await definitions.apply(timeline.engine, file, actor="ann", **options)
 
 
 async def join(timeline: Timeline, resources: dict[str, int], **labels: str) -> None:
@@ -64,7 +65,7 @@ async def test_declarations_are_planned_and_then_saved_with_the_jobs(timeline: T
         job(rate_limits=["s3-put"], resources={"pg-license": 2}), limits=[S3], resources=[LICENCE]
     )
 
-    planned = await definitions.plan(timeline.backends, file)
+    planned = await definitions.plan(timeline.engine, file)
     saved_by_planning = await declared(timeline)
     await apply(timeline, file)
 
@@ -90,7 +91,7 @@ async def test_applying_it_again_changes_nothing(timeline: Timeline) -> None:
 async def test_a_changed_declaration_is_told_and_voids_older_plans(timeline: Timeline) -> None:
     await apply(timeline, file_of(resources=[LICENCE]))
     wanted = file_of(job(resources={"pg-license": 1}), resources=[LICENCE | {"total": 5}])
-    planned = await definitions.plan(timeline.backends, wanted)
+    planned = await definitions.plan(timeline.engine, wanted)
 
     await timeline.store.save_declarations([Resource("default", "pg-license", 3)], actor="bob")
 
@@ -176,12 +177,12 @@ async def test_a_pool_without_a_worker_is_warned_about_once(timeline: Timeline) 
 async def test_jobs_that_come_after_one_that_goes_are_named(timeline: Timeline) -> None:
     await apply(timeline, file_of(job("first"), job("second", after=["first"])))
     await definitions.apply(
-        timeline.backends,
+        timeline.engine,
         read_file(json.dumps({"jobs": [job("report", after=["first"])]}), name="others"),
         actor="ann",
     )
 
-    plan = await definitions.plan(timeline.backends, file_of(), prune=True)
+    plan = await definitions.plan(timeline.engine, file_of(), prune=True)
 
     notes = {change.name: change.notes for change in plan.changes}
     message = "jobs that come after it will wait for it in vain: report"
@@ -190,7 +191,7 @@ async def test_jobs_that_come_after_one_that_goes_are_named(timeline: Timeline) 
 
 async def test_runs_larger_than_their_pool_takes_are_refused(timeline: Timeline) -> None:
     await apply(timeline, file_of(job(resources={"cpu": 8})))
-    strict = replace(timeline.backends, largest={"default": {"cpu": 4_000}})
+    strict = replace(timeline.engine, pools=Pools(largest={"default": {"cpu": 4_000}}))
 
     with pytest.raises(Invalid) as applied:
         await definitions.apply(strict, file_of(job("other", resources={"cpu": 8})), actor="ann")

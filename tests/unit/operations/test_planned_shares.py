@@ -40,7 +40,7 @@ async def test_nobody_makes_a_share_up_but_an_admin(timeline: Timeline) -> None:
         "there is no share \"my share\" — an admin makes it: rota share set 'my share' --weight 1"
     )
 
-    await set_weight(timeline.backends, "my share", 2, actor="root")
+    await set_weight(timeline.engine, "my share", 2, actor="root")
     await apply(timeline, file_of(job(share="my share")))
 
     assert "did you mean" in await refusal(timeline, "my shire")
@@ -49,10 +49,10 @@ async def test_nobody_makes_a_share_up_but_an_admin(timeline: Timeline) -> None:
 async def test_a_share_that_an_admin_names_is_made_and_the_plan_says_so(
     timeline: Timeline,
 ) -> None:
-    await set_weight(timeline.backends, "night", 3, actor="root")
+    await set_weight(timeline.engine, "night", 3, actor="root")
     file = file_of(job(share="team"), job("dusk", share="night"), job("other"))
 
-    planned = await definitions.plan(timeline.backends, file, is_admin=True)
+    planned = await definitions.plan(timeline.engine, file, is_admin=True)
     made_by_planning = await weights(timeline)
     applied = await apply(timeline, file, is_admin=True)
 
@@ -70,7 +70,7 @@ async def test_a_share_that_an_admin_names_is_made_and_the_plan_says_so(
 async def test_projects_and_their_users_are_no_shares(timeline: Timeline, is_admin: bool) -> None:
     await apply(timeline, file_of(job(), project="etl"), is_admin=True)
     for share in ("etl", "default", "etl/ann"):
-        await set_weight(timeline.backends, share, 2, actor="root")
+        await set_weight(timeline.engine, share, 2, actor="root")
 
     told = [await refusal(timeline, s, is_admin=is_admin) for s in ("etl", "default", "etl/ann")]
 

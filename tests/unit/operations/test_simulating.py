@@ -17,7 +17,7 @@ HOUR = timedelta(hours=1)
 
 
 async def compare(timeline: Timeline, change: Change, ahead: timedelta = HOUR) -> Comparison:
-    return await simulate_change(timeline.backends, "default", change, ahead)
+    return await simulate_change(timeline.engine, "default", change, ahead)
 
 
 async def test_more_workers_shorten_waits(timeline: Timeline) -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 import rota.sdk
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.sdk import exchange
 from rota.sdk.client import Client
 from rota.sdk.events import event_stream
@@ -133,7 +133,7 @@ CALLS: list[Call[Any]] = [
 def operations() -> dict[str, dict[str, Any]]:
     """The API's operations, by method and path with its parameters left open."""
     settings = GatewaySettings()
-    app = create_app(cast("Backends", None), settings)
+    app = create_app(cast("Engine", None), settings)
     paths = openapi_document(app, settings)["paths"]
     return {
         f"{method.upper()} {pattern(path)}": operation

@@ -180,7 +180,7 @@ def moved(session: str) -> NotFound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IdleDesk:
-    """Implements `rota.operations.idle_workers.IdleWorker`."""
+    """Implements `rota.ports.idle_workers.IdleWorker`."""
 
     desk: Desk
     most: int  # runs at a time

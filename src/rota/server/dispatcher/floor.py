@@ -19,7 +19,7 @@ from rota.domain.ids import JobId, SessionId, micros
 from rota.domain.lease import DEFAULT_LEASE
 from rota.domain.run import AttemptResult
 from rota.operations import output, workers
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.specs import Ref
 from rota.ports.queue import CANCELLED, FAVOURED, WATCHED, Taker, Ticket
 from rota.ports.queue import output as output_topic
@@ -65,10 +65,8 @@ class Floor:
 
     name = "dispatcher"
 
-    def __init__(
-        self, backends: Backends, config: FloorConfig | None = None, server: str = ""
-    ) -> None:
-        self._backends = backends
+    def __init__(self, engine: Engine, config: FloorConfig | None = None, server: str = "") -> None:
+        self._engine = engine
         self._config = config or FloorConfig()
         self._server = server  # who we are, for the sessions of our workers
         self._desks: dict[str, Desk] = {}
@@ -80,7 +78,7 @@ class Floor:
 
     async def register(self, hello: Hello) -> Welcome:
         session, welcome = await workers.register(
-            self._backends, hello, self._config.lease, self._server
+            self._engine, hello, self._config.lease, self._server
         )
         former = self._desks.get(session.id)
         if former is None or former.session.stream < session.stream:
@@ -97,7 +95,7 @@ class Floor:
             raise moved(session)
         desk.takes_nothing |= beat.stopping
         believed = frozenset(desk.held)
-        renewal = await workers.renew(self._backends, SessionId(session), stopping=beat.stopping)
+        renewal = await workers.renew(self._engine, SessionId(session), stopping=beat.stopping)
         now = micros(renewal.now)
         if not renewal.alive:
             return BeatAnswer(alive=False, store_now=now)
@@ -111,7 +109,7 @@ class Floor:
         # The store's book is the true one: whatever went wrong here costs a beat, not a slot.
         desk.drop(lost | (believed - ours))
         if lost:
-            await workers.lose(self._backends, SessionId(session), tuple(lost))
+            await workers.lose(self._engine, SessionId(session), tuple(lost))
         desk.has_room.set()
         return BeatAnswer(
             alive=True,
@@ -122,7 +120,7 @@ class Floor:
         )
 
     async def start(self, session: str, starts: Sequence[Start]) -> StartAnswer:
-        return await workers.start(self._backends, SessionId(session), starts)
+        return await workers.start(self._engine, SessionId(session), starts)
 
     async def report(self, session: str, outcomes: Sequence[Outcome]) -> ReportAnswer:
         desk = self._desk(session)
@@ -135,7 +133,7 @@ class Floor:
         room = max(min(desk.free(after=len(outcomes)), self._config.batch_size), 0)
         with desk.claiming():
             finished = await workers.finish(
-                self._backends, desk.session.id, outcomes, claim=room, stream=desk.session.stream
+                self._engine, desk.session.id, outcomes, claim=room, stream=desk.session.stream
             )
             self._settle(desk, finished)
             if room:
@@ -143,10 +141,10 @@ class Floor:
         return finished
 
     async def output(self, session: str, chunks: Sequence[OutputChunk]) -> ReportAnswer:
-        return await output.store_chunks(self._backends, SessionId(session), chunks)
+        return await output.store_chunks(self._engine, SessionId(session), chunks)
 
     async def progress(self, session: str, items: Sequence[Progress]) -> None:
-        await workers.record_progress(self._backends, SessionId(session), items)
+        await workers.record_progress(self._engine, SessionId(session), items)
 
     async def next_order(self, session: str, stream: int) -> Order:
         desk = self._desk(session)
@@ -156,7 +154,7 @@ class Floor:
 
     async def leave(self, session: str) -> None:
         """The worker has stopped and holds nothing."""
-        await workers.leave(self._backends, SessionId(session))
+        await workers.leave(self._engine, SessionId(session))
         self._dismiss(self._desks.get(session))
 
     async def disconnected(self, session: str, stream: int) -> None:
@@ -209,7 +207,7 @@ class Floor:
 
     async def _feed(self, desk: Desk) -> None:
         """Claim for one worker whenever there is work and it has room."""
-        taker = self._backends.queue.takes(desk.session.pool)
+        taker = self._engine.queue.takes(desk.session.pool)
         try:
             while True:
                 await self._feed_or_hold_off(desk, taker)
@@ -238,7 +236,7 @@ class Floor:
         elif desk.has_backlog:
             await self._claim(desk)
         else:
-            with self._backends.idle.waiting(self._idle(desk)):
+            with self._engine.idle_workers.waiting(self._idle(desk)):
                 ticket = await taker.take(self._config.poll_interval)
             if ticket is None:
                 await self._claim(desk)
@@ -262,7 +260,7 @@ class Floor:
             return desk.has_backlog or desk.is_retiring
         # Who is to have the runs that this claim left has been told: it needs no ticket.
         rest = set(ticket.runs) - {item.run for item in claimed.works} - claimed.left
-        return bool(rest) and await workers.any_queued(self._backends, tuple(rest))
+        return bool(rest) and await workers.any_queued(self._engine, tuple(rest))
 
     async def claim_for(self, session: str) -> int:
         """One claim for a connected worker; returns how many runs it got."""
@@ -273,9 +271,7 @@ class Floor:
         if room is None:
             return Claimed([])
         with desk.claiming():
-            claimed = await workers.claim(
-                self._backends, room.session, room.slots, room.stream, runs
-            )
+            claimed = await workers.claim(self._engine, room.session, room.slots, room.stream, runs)
             await self._dispatch(desk, claimed.works, room.slots)
         return claimed
 
@@ -300,7 +296,7 @@ class Floor:
         if len(desk.known_specs) + len(unseen) > self._config.known_specs:
             desk.known_specs.clear()
             unseen = refs
-        specs = await self._backends.specs.find(self._backends.store, unseen)
+        specs = await self._engine.specs.find(self._engine.store, unseen)
         desk.known_specs |= specs.keys()
         return tuple(SpecEntry(*ref, spec) for ref, spec in specs.items())
 
@@ -312,7 +308,7 @@ class Floor:
             for item in unreadable
         ]
         log.error("run.unreadable", runs=[item.run for item in unreadable])
-        finished = await workers.finish(self._backends, desk.session.id, outcomes)
+        finished = await workers.finish(self._engine, desk.session.id, outcomes)
         self._settle(desk, finished)
         desk.has_room.set()
 
@@ -320,26 +316,26 @@ class Floor:
         """Whoever follows runs that have ended hears at once that they print no more."""
         for fence in finished.accepted:
             topic = output_topic(fence.run)
-            if fence.run in desk.watched or self._backends.queue.is_watched(topic):
-                self._backends.queue.announce(topic)
+            if fence.run in desk.watched or self._engine.queue.is_watched(topic):
+                self._engine.queue.announce(topic)
         self._ended.extend(fence.run for fence in finished.accepted)
         desk.drop((*finished.accepted, *finished.fenced))
 
     async def _pass_on_cancels(self) -> None:
-        listener = self._backends.queue.listen(CANCELLED)
+        listener = self._engine.queue.listen(CANCELLED)
         try:
             while True:
                 for session in await listener.wait(self._config.poll_interval):
                     desk = self._desks.get(session)
                     if desk is not None:
-                        fences = await self._backends.store.cancels(desk.session.id)
+                        fences = await self._engine.store.cancels(desk.session.id)
                         desk.order(Cancel(fences))
         finally:
             listener.close()
 
     async def _claim_for_favoured(self) -> None:
         """Others have left runs to workers of ours."""
-        listener = self._backends.queue.listen(FAVOURED)
+        listener = self._engine.queue.listen(FAVOURED)
         try:
             while True:
                 for session in await listener.wait(self._config.poll_interval):
@@ -351,12 +347,12 @@ class Floor:
             listener.close()
 
     async def _pass_on_watches(self) -> None:
-        listener = self._backends.queue.listen(WATCHED)
+        listener = self._engine.queue.listen(WATCHED)
         try:
             while True:
                 announced = await listener.wait(self._config.poll_interval)
                 for run in announced.intersection(self._ended):  # it ended before we heard of it
-                    self._backends.queue.announce(output_topic(run))
+                    self._engine.queue.announce(output_topic(run))
                 for desk in list(self._desks.values()):
                     self._tell_watched(desk, desk.held, announced)
         finally:
@@ -369,7 +365,7 @@ class Floor:
         announced: frozenset[str] = frozenset(),
     ) -> None:
         """Ask for the output of runs that somebody follows; too often is harmless."""
-        is_followed_here = self._backends.queue.is_watched
+        is_followed_here = self._engine.queue.is_watched
         runs = [each.run for each in attempts]
         watched = [run for run in runs if run in announced or is_followed_here(output_topic(run))]
         if watched:

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from rota.domain.errors import RotaError
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.server import gateway
 from rota.server.gateway import health, problems
 from rota.server.gateway.auth import API, Authentication, TrustedTokens, cookie_name
@@ -30,17 +30,17 @@ _MEANINGFUL_ERRORS = (RotaError, RequestValidationError, HTTPException)
 
 
 def create_app(
-    backends: Backends,
+    engine: Engine,
     settings: GatewaySettings,
     readiness: Readiness | None = None,
     *,
     has_api: bool = True,
 ) -> FastAPI:
-    """All routes over these backends, or only those for machines that watch.
+    """All routes over these engine, or only those for machines that watch.
 
     It starts nothing: whoever serves it decides when.
     """
-    trusted = TrustedTokens(backends, settings.trust_tokens_for)
+    trusted = TrustedTokens(engine, settings.trust_tokens_for)
     requests = Requests()
     routers = api_routers() if has_api else (health.router,)
     app = FastAPI(
@@ -52,11 +52,11 @@ def create_app(
         middleware=_middleware(settings, trusted, requests),
         exception_handlers=dict.fromkeys(_MEANINGFUL_ERRORS, problems.handle),
     )
-    app.state.backends = backends
+    app.state.engine = engine
     app.state.settings = settings
     app.state.tokens = trusted
     app.state.requests = requests
-    app.state.readiness = readiness or Readiness(backends)
+    app.state.readiness = readiness or Readiness(engine)
     app.state.failed_logins = FailedLogins(settings.failed_logins, settings.failed_logins_per)
     return app
 

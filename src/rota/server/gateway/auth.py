@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rota.domain.errors import Denied
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.tokens import Caller, authenticate, digest, invalid_token
 from rota.ports.records import Role
 
@@ -40,11 +40,11 @@ class TrustedTokens:
 
     def __init__(
         self,
-        backends: Backends,
+        engine: Engine,
         trust_for: timedelta,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._backends = backends
+        self._engine = engine
         self._trust_for = trust_for.total_seconds()
         self._monotonic = monotonic
         self._callers: dict[str, tuple[Caller, float]] = {}
@@ -57,7 +57,7 @@ class TrustedTokens:
         known = self._callers.get(key)
         if known and known[1] > now:
             return known[0]
-        caller = await authenticate(self._backends, secret)
+        caller = await authenticate(self._engine, secret)
         if len(self._callers) >= _MAX_TRUSTED:
             self._callers.clear()
         self._callers[key] = (caller, now + self._trust_for)

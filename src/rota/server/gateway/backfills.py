@@ -39,7 +39,7 @@ from rota.server.gateway.parameters import (
     PastJob,
     TimeText,
     ToQuery,
-    UsedBackends,
+    UsedEngine,
     api_router,
     as_said,
     looking_back,
@@ -82,7 +82,7 @@ def _ledger_answer(entry: LedgerEntry) -> api.LedgerEntry:
 @router.post("/jobs/{job}:backfill", status_code=202, responses={200: {"model": api.Backfill}})
 async def backfill_job(
     actor: Operator,
-    backends: UsedBackends,
+    engine: UsedEngine,
     job: NamedJob,
     response: Response,
     body: BackfillBody,
@@ -90,14 +90,14 @@ async def backfill_job(
     idempotency_key: IdempotencyKey = "",
 ) -> api.Backfill:
     """Run due times of the past; 200 for a plan, or if the idempotency key was seen before."""
-    reading = looking_back(await backends.store.now(), zone_of(job))
+    reading = looking_back(await engine.store.now(), zone_of(job))
     since, until = read_range(reading, body.since, body.until)
     said = as_said(body.since, body.until)
     request = BackfillRequest(since, until, body.only, body.max_parallel, idempotency_key, said)
     if plan:
         response.status_code = 200
-        return _plan_answer(await backfills.plan(backends, job, request))
-    made, is_repeat = await backfills.backfill(backends, job, request, actor=actor.name)
+        return _plan_answer(await backfills.plan(engine, job, request))
+    made, is_repeat = await backfills.backfill(engine, job, request, actor=actor.name)
     response.headers["Location"] = f"{API}/runs?backfill={made.id}"
     if is_repeat:
         response.status_code = 200
@@ -125,17 +125,17 @@ class _Range:
 
 @router.get("/jobs/{job}/ledger")
 async def list_ledger(
-    backends: UsedBackends,
+    engine: UsedEngine,
     job: PastJob,
     wanted: Annotated[_Range, Depends()],
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[api.LedgerEntry]:
     """What became of each due time of a job, the newest first; also of one that was deleted."""
-    start, end = wanted.bounds(looking_back(await backends.store.now(), zone_of(job)))
+    start, end = wanted.bounds(looking_back(await engine.store.now(), zone_of(job)))
     before = min(decode_cursor("ledger", cursor, LAST_MICROS + 1), LAST_MICROS + 1)
     end = min(end, instant(before - 1))
-    found = await backends.store.ledger(job.id, start, end, limit + 1, newest_first=True)
+    found = await engine.store.ledger(job.id, start, end, limit + 1, newest_first=True)
     return page(
         found,
         limit,

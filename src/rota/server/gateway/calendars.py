@@ -27,7 +27,7 @@ from rota.server.gateway.parameters import (
     IfMatch,
     NamedCalendar,
     Project,
-    UsedBackends,
+    UsedEngine,
     api_router,
     looking_ahead,
     quote,
@@ -79,11 +79,11 @@ def _words(stored: StoredCalendar) -> tuple[str, str]:
 
 @router.get("/calendars")
 async def list_calendars(
-    backends: UsedBackends, project: Project, limit: Limit = 100, cursor: Cursor = None
+    engine: UsedEngine, project: Project, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[api.Calendar]:
     """Calendars by name."""
     after = decode_cursor("calendars", cursor, "")
-    found = [it for it in await backends.store.calendars(project) if it.calendar.name > after]
+    found = [it for it in await engine.store.calendars(project) if it.calendar.name > after]
     # Holidays take a while to be looked up, and leases are renewed on this loop.
     return await asyncio.to_thread(_listed, found, limit)
 
@@ -96,11 +96,11 @@ def _listed(found: list[StoredCalendar], limit: int) -> Page[api.Calendar]:
 
 @router.get("/calendars/{calendar}")
 async def show_calendar(
-    backends: UsedBackends, calendar: NamedCalendar, response: Response
+    engine: UsedEngine, calendar: NamedCalendar, response: Response
 ) -> api.CalendarDetail:
     """A calendar, and the jobs that use it."""
     query = JobQuery(project=calendar.project, calendar=calendar.calendar.name)
-    names = [job.name for job in await backends.store.jobs(query)]
+    names = [job.name for job in await engine.store.jobs(query)]
     shown = await asyncio.to_thread(_detail_answer, calendar, names)
     response.headers["ETag"] = quote(shown.etag)
     return shown
@@ -113,7 +113,7 @@ async def show_calendar(
 )
 async def put_calendar(
     actor: Editor,
-    backends: UsedBackends,
+    engine: UsedEngine,
     project: Project,
     new: SentCalendar,
     response: Response,
@@ -123,9 +123,9 @@ async def put_calendar(
     """Create or change a calendar; the jobs that use it follow it from their next due time on."""
     tag = unquote(if_match)
     if plan:
-        change = await plan_calendar(backends, project, new, if_match=tag)
+        change = await plan_calendar(engine, project, new, if_match=tag)
     else:
-        change = await save_calendar(backends, project, new, actor=actor.name, if_match=tag)
+        change = await save_calendar(engine, project, new, actor=actor.name, if_match=tag)
         if change.change is Change.NEW:
             response.status_code = 201
     response.headers["ETag"] = quote(change.etag)
@@ -134,22 +134,22 @@ async def put_calendar(
 
 @router.delete("/calendars/{calendar}", status_code=204)
 async def remove_calendar(
-    actor: Editor, backends: UsedBackends, calendar: NamedCalendar, if_match: IfMatch = ""
+    actor: Editor, engine: UsedEngine, calendar: NamedCalendar, if_match: IfMatch = ""
 ) -> None:
     """Forget a calendar that no job uses."""
-    await delete_calendar(backends, calendar, actor=actor.name, if_match=unquote(if_match))
+    await delete_calendar(engine, calendar, actor=actor.name, if_match=unquote(if_match))
 
 
 @router.get("/calendars/{calendar}/windows")
 async def list_windows(
-    backends: UsedBackends,
+    engine: UsedEngine,
     calendar: NamedCalendar,
     start: FromQuery = None,
     count: Annotated[int, Query(ge=1, le=100)] = 5,
 ) -> api.CalendarWindows:
     """The next stretches in which nothing may start, the current one included."""
     blackout = await asyncio.to_thread(compile_calendar, calendar.calendar)
-    now = await backends.store.now()
+    now = await engine.store.now()
     reading = looking_ahead(now, blackout.zone)
     [since] = read_times(reading, {"from": start}, code="malformed")
     after = since or now

@@ -28,7 +28,7 @@ from rota.server.gateway.parameters import (
     Body,
     IfMatch,
     NamedCart,
-    UsedBackends,
+    UsedEngine,
     api_router,
     quote,
     require_match,
@@ -104,53 +104,53 @@ def commanded_answer(done: Commanded) -> api.CommandedCart:
 
 
 @router.post("/carts/{cart}:pause")
-async def pause_cart(actor: Operator, backends: UsedBackends, cart: NamedCart) -> api.CommandedCart:
+async def pause_cart(actor: Operator, engine: UsedEngine, cart: NamedCart) -> api.CommandedCart:
     """Start nothing more, retries included; what workers hold goes on to its end."""
-    done = await command(backends, cart, PauseCart(), actor=actor.name)
+    done = await command(engine, cart, PauseCart(), actor=actor.name)
     return commanded_answer(done)
 
 
 @router.post("/carts/{cart}:resume")
 async def resume_cart(
-    actor: Operator, backends: UsedBackends, cart: NamedCart, body: ResumeBody | None = None
+    actor: Operator, engine: UsedEngine, cart: NamedCart, body: ResumeBody | None = None
 ) -> api.CommandedCart:
     """Let a paused cart go on, if need be with more failures allowed."""
     what = (body or ResumeBody()).command()
-    return commanded_answer(await command(backends, cart, what, actor=actor.name))
+    return commanded_answer(await command(engine, cart, what, actor=actor.name))
 
 
 @router.post("/carts/{cart}:cancel")
 async def cancel_cart(
-    actor: Operator, backends: UsedBackends, cart: NamedCart, body: CancelBody | None = None
+    actor: Operator, engine: UsedEngine, cart: NamedCart, body: CancelBody | None = None
 ) -> api.CommandedCart:
     """Start nothing more and end it; what workers hold is stopped, or goes on to its end."""
     what = CancelCart(stops_running=(body or CancelBody()).running == "stop")
-    return commanded_answer(await command(backends, cart, what, actor=actor.name))
+    return commanded_answer(await command(engine, cart, what, actor=actor.name))
 
 
 @router.post("/carts/{cart}:approve")
 async def approve_cart(
-    actor: Operator, backends: UsedBackends, cart: NamedCart, body: ApproveBody | None = None
+    actor: Operator, engine: UsedEngine, cart: NamedCart, body: ApproveBody | None = None
 ) -> api.CommandedCart:
     """Let the next wave open: by someone with the role it asks for, and not by the submitter."""
     what = ApproveCart(approver(actor.name, actor.role), (body or ApproveBody()).wave)
-    return commanded_answer(await command(backends, cart, what, actor=actor.name))
+    return commanded_answer(await command(engine, cart, what, actor=actor.name))
 
 
 @router.post("/carts/{cart}:retry")
 async def retry_cart(
-    actor: Operator, backends: UsedBackends, cart: NamedCart, body: RetryBody | None = None
+    actor: Operator, engine: UsedEngine, cart: NamedCart, body: RetryBody | None = None
 ) -> api.CommandedCart:
     """Run items that have ended once more, in their waves."""
     selection = (body or RetryBody()).selection()
-    done = await cart_changes.retry(backends, cart, selection, actor=actor.name)
+    done = await cart_changes.retry(engine, cart, selection, actor=actor.name)
     return commanded_answer(done)
 
 
 @router.patch("/carts/{cart}")
 async def edit_cart(
     actor: Operator,
-    backends: UsedBackends,
+    engine: UsedEngine,
     cart: NamedCart,
     body: EditBody,
     response: Response,
@@ -159,7 +159,7 @@ async def edit_cart(
     """Change its rules, and items of waves that are not open yet."""
     require_match(if_match, str(cart.version))
     by = approver(actor.name, actor.role)
-    done = await cart_changes.edit(backends, cart, body.change(), by=by)
+    done = await cart_changes.edit(engine, cart, body.change(), by=by)
     response.headers["ETag"] = quote(str(done.cart.version))
     return commanded_answer(done)
 
@@ -172,7 +172,7 @@ async def edit_cart(
 )
 async def roll_back_cart(
     actor: Operator,
-    backends: UsedBackends,
+    engine: UsedEngine,
     cart: NamedCart,
     response: Response,
     plan: Annotated[bool, Query(description="only say what it would do")] = False,
@@ -183,7 +183,7 @@ async def roll_back_cart(
     """
     if plan:
         response.status_code = 200
-        return cart_plan_answer(await plan_rollback(backends, cart))
-    undoing = await rollback(backends, cart, actor=actor.name)
+        return cart_plan_answer(await plan_rollback(engine, cart))
+    undoing = await rollback(engine, cart, actor=actor.name)
     response.headers["Location"] = f"{API}/carts/{undoing.id}"
     return cart_answer(undoing)

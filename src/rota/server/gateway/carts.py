@@ -56,7 +56,7 @@ from rota.server.gateway.parameters import (
     NamedCart,
     Project,
     Settings,
-    UsedBackends,
+    UsedEngine,
     api_router,
     looking_back,
     quote,
@@ -250,7 +250,7 @@ def _item_states(told: Sequence[str]) -> set[ItemState]:
 async def submit_cart(
     request: Request,
     actor: Operator,
-    backends: UsedBackends,
+    engine: UsedEngine,
     project: Project,
     response: Response,
     plan: Annotated[bool, Query(description="only say what it would do")] = False,
@@ -263,14 +263,14 @@ async def submit_cart(
             sent.name, project, sent.inputs, sent.starts_at, idempotency_key
         )
         if plan:
-            return _planned(response, await plan_template(backends, of_template))
-        return _submitted(response, await submit_template(backends, of_template, actor=actor.name))
+            return _planned(response, await plan_template(engine, of_template))
+        return _submitted(response, await submit_template(engine, of_template, actor=actor.name))
     header = sent.header
     wanted = CartRequest(header.template, header.count, project, header.starts_at, idempotency_key)
     async with aclosing(sent.items) as items:
         if plan:
-            return _planned(response, await carts.plan(backends, wanted, items))
-        return _submitted(response, await carts.submit(backends, wanted, items, actor=actor.name))
+            return _planned(response, await carts.plan(engine, wanted, items))
+        return _submitted(response, await carts.submit(engine, wanted, items, actor=actor.name))
 
 
 def _planned(response: Response, plan: CartPlan) -> api.CartPlan:
@@ -285,7 +285,7 @@ def _submitted(response: Response, cart: Cart) -> api.Cart:
 
 @router.get("/carts")
 async def list_carts(
-    backends: UsedBackends,
+    engine: UsedEngine,
     project: Project,
     where: Annotated[
         str, Query(max_length=2_000, description="such as `state:running name:upgrade-*`")
@@ -299,23 +299,23 @@ async def list_carts(
     """Carts, newest first. `where` and the single terms must all hold."""
     given = {"state": state, "name": name, "active": active}
     terms = [(key, value) for key, value in given.items() if value is not None]
-    wanted = parse_cart_filter(where, terms, looking_back(await backends.store.now(), None))
+    wanted = parse_cart_filter(where, terms, looking_back(await engine.store.now(), None))
     if wanted.states is not None and not wanted.states:
         return Page(items=())
-    found = await backends.store.carts(cart_query(project, wanted, cursor, limit))
+    found = await engine.store.carts(cart_query(project, wanted, cursor, limit))
     return page(found, limit, cart_answer, cart_cursor)
 
 
 @router.get("/carts/{cart}")
-async def show_cart(backends: UsedBackends, cart: NamedCart, response: Response) -> api.CartDetail:
+async def show_cart(engine: UsedEngine, cart: NamedCart, response: Response) -> api.CartDetail:
     """A cart: how far, how bad, what next."""
     response.headers["ETag"] = quote(str(cart.version))
-    return detail_answer(await view(backends, cart))
+    return detail_answer(await view(engine, cart))
 
 
 @router.get("/carts/{cart}/items")
 async def list_items(
-    backends: UsedBackends,
+    engine: UsedEngine,
     cart: NamedCart,
     state: _States = (),
     wave: Annotated[int | None, Query(ge=1, le=MAX_ORDER)] = None,
@@ -325,21 +325,21 @@ async def list_items(
     cursor: Cursor = None,
 ) -> Page[api.CartItem]:
     """Items by number; those for which all conditions hold. Of a cause a part is enough."""
-    meant = await cause_meant(backends, cart, cause)
+    meant = await cause_meant(engine, cart, cause)
     query = item_query(
         cart, states=state, wave=wave, cause=meant, keys=key, cursor=cursor, limit=limit
     )
-    found = await backends.store.items(query)
+    found = await engine.store.items(query)
     return page(found, limit, item_answer, item_cursor)
 
 
 @router.get("/carts/{cart}/waves")
 async def list_waves(
-    backends: UsedBackends, cart: NamedCart, limit: Limit = MAX_LIMIT, cursor: Cursor = None
+    engine: UsedEngine, cart: NamedCart, limit: Limit = MAX_LIMIT, cursor: Cursor = None
 ) -> Page[api.CartWave]:
     """Waves by number, with how many of their items are where."""
     after = decode_cursor("cart_waves", cursor, 0)
-    found = await backends.store.waves(cart.id, after, limit + 1)
+    found = await engine.store.waves(cart.id, after, limit + 1)
     return page(
         found,
         limit,
@@ -349,24 +349,24 @@ async def list_waves(
 
 
 @router.get("/carts/{cart}/cells")
-async def show_cells(backends: UsedBackends, cart: NamedCart) -> api.Cells:
+async def show_cells(engine: UsedEngine, cart: NamedCart) -> api.Cells:
     """The state of every item, a letter each."""
     # 100,000 letters take a while, and leases are renewed on this loop.
-    return await asyncio.to_thread(cells_answer, await backends.store.cells(cart.id))
+    return await asyncio.to_thread(cells_answer, await engine.store.cells(cart.id))
 
 
 @router.get("/carts/{cart}/failure-groups")
 async def list_failure_groups(
-    backends: UsedBackends, cart: NamedCart, limit: Limit = 100
+    engine: UsedEngine, cart: NamedCart, limit: Limit = 100
 ) -> Page[api.FailureGroup]:
     """Why items failed, the most frequent cause first."""
-    found = await backends.store.failure_groups(cart.id, limit)
+    found = await engine.store.failure_groups(cart.id, limit)
     return Page(items=tuple(fill(api.FailureGroup, group) for group in found))
 
 
 @router.get("/carts/{cart}/events")
 async def list_cart_events(
-    backends: UsedBackends,
+    engine: UsedEngine,
     settings: Settings,
     cart: NamedCart,
     limit: Limit = 100,
@@ -374,16 +374,16 @@ async def list_cart_events(
 ) -> Page[Event]:
     """What happened to a cart, in order; `GET /events/stream?cart=` has it live."""
     return await event_page(
-        backends, settings, cursor=cursor, limit=limit, only=cart.id, called=cart.name
+        engine, settings, cursor=cursor, limit=limit, only=cart.id, called=cart.name
     )
 
 
 async def _template(
-    backends: UsedBackends,
+    engine: UsedEngine,
     project: Project,
     template: Annotated[str, Path(pattern=NAME, description="name")],
 ) -> Template:
-    return await find_template(backends, template, project=project)
+    return await find_template(engine, template, project=project)
 
 
 _NamedTemplate = Annotated[Template, Depends(_template)]
@@ -391,11 +391,11 @@ _NamedTemplate = Annotated[Template, Depends(_template)]
 
 @router.get("/cart-templates")
 async def list_cart_templates(
-    backends: UsedBackends, project: Project, limit: Limit = 100, cursor: Cursor = None
+    engine: UsedEngine, project: Project, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[api.CartTemplate]:
     """Carts that were applied, by name."""
     after = decode_cursor("cart_templates", cursor, "")
-    found = [each for each in await backends.store.templates(project) if each.name > after]
+    found = [each for each in await engine.store.templates(project) if each.name > after]
     # Templates with thousands of items take seconds to read, and leases are renewed on this loop.
     return await asyncio.to_thread(
         page,
@@ -417,8 +417,8 @@ async def show_cart_template(
 
 @router.delete("/cart-templates/{template}", status_code=204)
 async def delete_cart_template(
-    actor: Editor, backends: UsedBackends, template: _NamedTemplate, if_match: IfMatch = ""
+    actor: Editor, engine: UsedEngine, template: _NamedTemplate, if_match: IfMatch = ""
 ) -> None:
     """Forget it; carts that were made of it go on."""
     require_match(if_match, template.digest)
-    await delete_template(backends, template, actor=actor.name)
+    await delete_template(engine, template, actor=actor.name)

@@ -13,8 +13,8 @@ from starlette.responses import StreamingResponse
 from rota.api import events as api
 from rota.api.answers import Page
 from rota.domain.errors import Invalid
-from rota.operations.backends import Backends
 from rota.operations.carts import find_cart
+from rota.operations.engine import Engine
 from rota.operations.following import follow_events
 from rota.ports.records import Event
 from rota.server.gateway.answers import encode
@@ -26,7 +26,7 @@ from rota.server.gateway.paging import (
     encode_cursor,
     page,
 )
-from rota.server.gateway.parameters import NAME, Project, Settings, UsedBackends, api_router
+from rota.server.gateway.parameters import NAME, Project, Settings, UsedEngine, api_router
 from rota.server.gateway.settings import GatewaySettings
 from rota.server.gateway.sse import (
     KEEP_ALIVE,
@@ -75,7 +75,7 @@ def _named_in(events: Iterable[Event]) -> list[str]:
 
 
 async def event_page(
-    backends: Backends,
+    engine: Engine,
     settings: GatewaySettings,
     *,
     after: int = 0,
@@ -87,8 +87,8 @@ async def event_page(
 ) -> Page[api.Event]:
     """A part of the history, in order; of `ids`, or of one thing `only`, which people call so."""
     position = decode_cursor("events", cursor, after)
-    found = await backends.store.events(position, limit + 1, ids=[only] if only else ids)
-    names = {only: called} if only else await backends.store.names(_named_in(found))
+    found = await engine.store.events(position, limit + 1, ids=[only] if only else ids)
+    names = {only: called} if only else await engine.store.names(_named_in(found))
     return page(
         found,
         limit,
@@ -99,7 +99,7 @@ async def event_page(
 
 @router.get("/events")
 async def list_events(
-    backends: UsedBackends,
+    engine: UsedEngine,
     project: Project,
     settings: Settings,
     after: Annotated[int, Query(ge=0, le=MAX_INTEGER, description="id of an event")] = 0,
@@ -110,15 +110,15 @@ async def list_events(
 ) -> Page[api.Event]:
     """Events past a position, or the latest ones, in order."""
     if tail:
-        after = max(after, (await backends.store.counts()).last_event - tail)
-    ids = [(await find_cart(backends, cart, project=project)).id] if cart else ()
-    return await event_page(backends, settings, after=after, cursor=cursor, limit=limit, ids=ids)
+        after = max(after, (await engine.store.counts()).last_event - tail)
+    ids = [(await find_cart(engine, cart, project=project)).id] if cart else ()
+    return await event_page(engine, settings, after=after, cursor=cursor, limit=limit, ids=ids)
 
 
 @router.get("/events/stream", response_class=StreamingResponse, responses=STREAM_RESPONSES)
 async def stream_events(
     request: Request,
-    backends: UsedBackends,
+    engine: UsedEngine,
     project: Project,
     settings: Settings,
     after: Annotated[
@@ -131,8 +131,8 @@ async def stream_events(
     if last_event_id:
         after = _position(last_event_id)
     if cart is not None:
-        cart = (await find_cart(backends, cart, project=project)).id
-    frames = _frames(backends, follow_events(backends, after), settings.base_url, cart)
+        cart = (await find_cart(engine, cart, project=project)).id
+    frames = _frames(engine, follow_events(engine, after), settings.base_url, cart)
     return EventStream(while_allowed(frames, still_allowed(request)))
 
 
@@ -143,7 +143,7 @@ def _position(event_id: str) -> int:
 
 
 async def _frames(
-    backends: Backends,
+    engine: Engine,
     batches: AsyncGenerator[list[Event], None],
     source: str,
     cart: str | None,
@@ -151,7 +151,7 @@ async def _frames(
     async with aclosing(batches):
         async for events in batches:
             wanted = [event for event in events if cart is None or cart in event.ids]
-            names = await backends.store.names(_named_in(wanted)) if wanted else {}
+            names = await engine.store.names(_named_in(wanted)) if wanted else {}
             told = [event_answer(event, source, names) for event in wanted]
             frames = [frame(encode(each), event_id=each.id) for each in told]
             yield b"".join(frames) or KEEP_ALIVE

@@ -33,7 +33,7 @@ from rota.server.gateway.parameters import (
     FromQuery,
     Project,
     ToQuery,
-    UsedBackends,
+    UsedEngine,
     ZoneQuery,
     api_router,
     looking_ahead,
@@ -190,7 +190,7 @@ def _report_answer(report: Report) -> SimulationReport:
 
 @router.get("/forecast")
 async def show_forecast(
-    backends: UsedBackends,
+    engine: UsedEngine,
     project: Project,
     start: FromQuery = None,
     end: ToQuery = None,
@@ -204,18 +204,18 @@ async def show_forecast(
 
     At most seven days ahead. It only reads, and holds up nothing.
     """
-    reading = looking_ahead(await backends.store.now(), zone_given(timezone))
+    reading = looking_ahead(await engine.store.now(), zone_given(timezone))
     begin, until = read_times(reading, {"from": start, "to": end})
     question = Question(project, begin, until, parse_duration(length), measure, buckets, job)
-    return forecast_answer(await look_ahead(backends, question))
+    return forecast_answer(await look_ahead(engine, question))
 
 
 @simulation_router.post("/simulations")
-async def simulate(backends: UsedBackends, project: Project, body: SimulationBody) -> Comparison:
+async def simulate(engine: UsedEngine, project: Project, body: SimulationBody) -> Comparison:
     """How runs would wait and workers be used, as things are and after a change.
 
     At most seven days ahead. It only reads: nothing is changed, and nothing is held up.
     """
     change = Change(body.add_workers, body.move, body.without)
-    found = await simulate_change(backends, project, change, parse_duration(body.length))
+    found = await simulate_change(engine, project, change, parse_duration(body.length))
     return Comparison(before=_report_answer(found.before), after=_report_answer(found.after))

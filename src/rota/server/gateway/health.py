@@ -10,11 +10,11 @@ from starlette.responses import PlainTextResponse, Response
 
 from rota.api.answers import Health
 from rota.domain.errors import Unavailable
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.carts import CartQuery
 from rota.server.gateway import metrics
 from rota.server.gateway.filters import ACTIVE_CART_STATES
-from rota.server.gateway.parameters import UsedBackends, open_router
+from rota.server.gateway.parameters import UsedEngine, open_router
 
 _GOOD_FOR_SECONDS = 1.0
 
@@ -29,11 +29,11 @@ class Readiness:
 
     def __init__(
         self,
-        backends: Backends,
+        engine: Engine,
         monotonic: Callable[[], float] = time.monotonic,
         hindrance: Callable[[], str] = str,
     ) -> None:
-        self._backends = backends
+        self._engine = engine
         self._hindrance = hindrance
         self._monotonic = monotonic
         self._checked_at = float("-inf")
@@ -52,7 +52,7 @@ class Readiness:
 
     async def _check(self) -> Unavailable | None:
         try:
-            await self._backends.store.check()
+            await self._engine.store.check()
         except Unavailable as error:
             return error
         return None
@@ -77,13 +77,13 @@ async def check_readiness(request: Request) -> Health:
     "/metrics",
     response_class=PlainTextResponse,
 )
-async def show_metrics(request: Request, backends: UsedBackends) -> Response:
+async def show_metrics(request: Request, engine: UsedEngine) -> Response:
     """Metrics in the text format of Prometheus."""
-    counts = await backends.store.counts()
-    now = await backends.store.now()
+    counts = await engine.store.counts()
+    now = await engine.store.now()
     active = CartQuery(states=sorted(ACTIVE_CART_STATES), limit=metrics.MAX_CARTS + 1)
-    carts = await backends.store.carts(active)
-    shortages = backends.shortages.seconds_ahead(now)
+    carts = await engine.store.carts(active)
+    shortages = engine.outlook.shortages.seconds_ahead(now)
     present = metrics.Present(now, counts, carts, shortages)
     text = metrics.render(present, request.app.state.requests)
     return Response(text, media_type=metrics.CONTENT_TYPE)

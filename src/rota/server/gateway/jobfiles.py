@@ -33,7 +33,7 @@ from rota.server.gateway.parameters import (
     IdempotencyKey,
     IfMatch,
     Project,
-    UsedBackends,
+    UsedEngine,
     api_router,
     quote,
     require_match,
@@ -166,7 +166,7 @@ def _submission_answer(jobs: Sequence[SubmittedJob]) -> api.Submission:
 @router.post("/jobs:apply", openapi_extra=APPLY_BODY)
 async def apply_jobs(
     actor: Editor,
-    backends: UsedBackends,
+    engine: UsedEngine,
     file: FileToApply,
     response: Response,
     plan: Annotated[bool, Query(description="only say what would be changed")] = False,
@@ -175,11 +175,11 @@ async def apply_jobs(
 ) -> api.Plan:
     """Create and change the jobs, calendars and carts of a file, all or none; starts no cart."""
     if plan:
-        made = await definitions.plan(backends, file, prune=prune, is_admin=actor.is_admin)
+        made = await definitions.plan(engine, file, prune=prune, is_admin=actor.is_admin)
         require_match(if_match, made.etag)
     else:
         made = await definitions.apply(
-            backends,
+            engine,
             file,
             actor=actor.name,
             is_admin=actor.is_admin,
@@ -199,13 +199,13 @@ async def validate_jobs(file: SentJobFile) -> api.Validation:
 @short_router.post("/submit_job", status_code=201, openapi_extra=JOB_FILE_BODY)
 async def submit_job(
     actor: Editor,
-    backends: UsedBackends,
+    engine: UsedEngine,
     file: SentJobFile,
     idempotency_key: IdempotencyKey = "",
 ) -> api.Submission:
     """Create and change the jobs of a file; those without a schedule run at once."""
     submitted = await submit_file(
-        backends,
+        engine,
         file,
         actor=actor.name,
         is_admin=actor.is_admin,

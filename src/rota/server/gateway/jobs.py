@@ -21,7 +21,7 @@ from rota.domain.quantities import parse_duration
 from rota.domain.schedule import describe
 from rota.domain.spec import JobSpec
 from rota.operations import definitions, pauses
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.pauses import Moved
 from rota.operations.previews import Outlook, next_starts, outlook
 from rota.operations.status import lateness
@@ -37,7 +37,7 @@ from rota.server.gateway.parameters import (
     NamedJob,
     Project,
     TimeText,
-    UsedBackends,
+    UsedEngine,
     api_router,
     looking_ahead,
     quote,
@@ -204,7 +204,7 @@ def _schedule(spec: JobSpec, anchor: datetime) -> api.Schedule | None:
 
 @router.get("/jobs")
 async def list_jobs(
-    backends: UsedBackends,
+    engine: UsedEngine,
     project: Project,
     name: Annotated[str | None, Query(max_length=200, description="may have `*`")] = None,
     limit: Limit = 100,
@@ -217,8 +217,8 @@ async def list_jobs(
         after_name=decode_cursor("jobs", cursor, ""),
         limit=limit + 1,
     )
-    found = await backends.store.jobs(query)
-    next_at = await next_starts(backends, found[:limit])
+    found = await engine.store.jobs(query)
+    next_at = await next_starts(engine, found[:limit])
     return page(
         found,
         limit,
@@ -228,70 +228,70 @@ async def list_jobs(
 
 
 @router.get("/jobs/{job}")
-async def show_job(backends: UsedBackends, job: NamedJob, response: Response) -> api.JobDetail:
+async def show_job(engine: UsedEngine, job: NamedJob, response: Response) -> api.JobDetail:
     """A job with its document, and how late its runs start."""
     response.headers["ETag"] = quote(job.digest)
-    next_at = await next_starts(backends, [job])
-    followers = await backends.store.followers(job.project, [job.name])
-    late = await lateness(backends, job)
+    next_at = await next_starts(engine, [job])
+    followers = await engine.store.followers(job.project, [job.name])
+    late = await lateness(engine, job)
     return _detail_answer(job, next_at[job.id], late, followers.get(job.name, ()))
 
 
 @router.delete("/jobs/{job}", status_code=204)
 async def delete_job(
-    actor: Editor, backends: UsedBackends, job: NamedJob, if_match: IfMatch = ""
+    actor: Editor, engine: UsedEngine, job: NamedJob, if_match: IfMatch = ""
 ) -> None:
     """Take a job out of service; live runs finish, history stays."""
     require_match(if_match, job.digest)
-    await definitions.delete(backends, job, actor=actor.name)
+    await definitions.delete(engine, job, actor=actor.name)
 
 
 @router.post("/jobs/{job}:pause")
 async def pause_job(
-    actor: Operator, backends: UsedBackends, job: NamedJob, body: PauseBody | None = None
+    actor: Operator, engine: UsedEngine, job: NamedJob, body: PauseBody | None = None
 ) -> api.MovedJob:
     """Nothing of the job starts until it is resumed, or until a time; due times are SKIPPED."""
-    now = await backends.store.now()
+    now = await engine.store.now()
     body = body or PauseBody()
     [until] = read_times(looking_ahead(now, zone_of(job)), {"until": body.until})
     if body.length is not None:
         until = now + parse_duration(body.length)
-    moved = await pauses.pause(backends, job, actor=actor.name, until=until)
-    return await _moved(backends, moved)
+    moved = await pauses.pause(engine, job, actor=actor.name, until=until)
+    return await _moved(engine, moved)
 
 
 @router.post("/jobs/{job}:resume")
-async def resume_job(actor: Operator, backends: UsedBackends, job: NamedJob) -> api.MovedJob:
+async def resume_job(actor: Operator, engine: UsedEngine, job: NamedJob) -> api.MovedJob:
     """End a pause; what fell into it is not caught up."""
-    return await _moved(backends, await pauses.resume(backends, job, actor=actor.name))
+    return await _moved(engine, await pauses.resume(engine, job, actor=actor.name))
 
 
 @router.post("/jobs/{job}:skip")
-async def skip_next(actor: Operator, backends: UsedBackends, job: NamedJob) -> api.MovedJob:
+async def skip_next(actor: Operator, engine: UsedEngine, job: NamedJob) -> api.MovedJob:
     """Leave out the next due time that would run: the ledger has it as SKIPPED."""
-    return await _moved(backends, await pauses.skip_next(backends, job, actor=actor.name))
+    return await _moved(engine, await pauses.skip_next(engine, job, actor=actor.name))
 
 
 @router.post("/jobs/{job}:enable")
-async def enable_job(actor: Editor, backends: UsedBackends, job: NamedJob) -> api.MovedJob:
+async def enable_job(actor: Editor, engine: UsedEngine, job: NamedJob) -> api.MovedJob:
     """Switch a job on."""
-    return await _moved(backends, await pauses.enable(backends, job, actor=actor.name))
+    return await _moved(engine, await pauses.enable(engine, job, actor=actor.name))
 
 
 @router.post("/jobs/{job}:disable")
-async def disable_job(actor: Editor, backends: UsedBackends, job: NamedJob) -> api.MovedJob:
+async def disable_job(actor: Editor, engine: UsedEngine, job: NamedJob) -> api.MovedJob:
     """Switch a job off: no due times, no triggers. What runs goes on."""
-    return await _moved(backends, await pauses.disable(backends, job, actor=actor.name))
+    return await _moved(engine, await pauses.disable(engine, job, actor=actor.name))
 
 
-async def _moved(backends: Backends, moved: Moved) -> api.MovedJob:
-    next_at = await next_starts(backends, [moved.job])
+async def _moved(engine: Engine, moved: Moved) -> api.MovedJob:
+    next_at = await next_starts(engine, [moved.job])
     return _moved_answer(moved, next_at[moved.job.id])
 
 
 @router.get("/jobs/{job}/upcoming")
 async def list_upcoming(
-    backends: UsedBackends, job: NamedJob, count: Annotated[int, Query(ge=1, le=100)] = 5
+    engine: UsedEngine, job: NamedJob, count: Annotated[int, Query(ge=1, le=100)] = 5
 ) -> api.Upcoming:
     """The next due times of a job, as far as they are known."""
-    return _upcoming_answer(job, await outlook(backends, job, count))
+    return _upcoming_answer(job, await outlook(engine, job, count))

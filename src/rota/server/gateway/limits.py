@@ -31,8 +31,8 @@ from rota.domain.keys import (
     Sharing,
 )
 from rota.domain.quantities import format_duration, parse_duration
-from rota.operations.backends import Backends
 from rota.operations.differences import Change
+from rota.operations.engine import Engine
 from rota.operations.limits import (
     Standing,
     delete_declaration,
@@ -49,7 +49,7 @@ from rota.server.gateway import paging
 from rota.server.gateway.answers import fill
 from rota.server.gateway.auth import Admin, Editor
 from rota.server.gateway.paging import Cursor, decode_cursor, encode_cursor, page
-from rota.server.gateway.parameters import NAME, Body, Duration, Project, UsedBackends, api_router
+from rota.server.gateway.parameters import NAME, Body, Duration, Project, UsedEngine, api_router
 
 D = TypeVar("D", Limit, Resource)
 A = TypeVar("A", bound=Answer)
@@ -214,7 +214,7 @@ def _members(amount: int) -> int:
 
 
 async def _list_declared(
-    backends: Backends,
+    engine: Engine,
     kind: type[D],
     answer: Callable[[Standing[D]], A],
     project: str,
@@ -225,18 +225,18 @@ async def _list_declared(
     """A part of those of one kind, by name."""
     word = f"{kind.__name__.lower()}s"
     after = decode_cursor(word, cursor, "")
-    found = await list_standings(backends, kind, project, after=after, limit=limit + 1)
+    found = await list_standings(engine, kind, project, after=after, limit=limit + 1)
     return page(found, limit, answer, lambda it: encode_cursor(word, it.declaration.name))
 
 
 async def _declare(
-    backends: Backends, new: Declaration, response: Response, *, actor: str, plan: bool
+    engine: Engine, new: Declaration, response: Response, *, actor: str, plan: bool
 ) -> api.DeclarationChange:
     """Save it, or only say what that would change."""
     if plan:
-        change = await plan_declaration(backends, new)
+        change = await plan_declaration(engine, new)
     else:
-        change = await save_declaration(backends, new, actor=actor)
+        change = await save_declaration(engine, new, actor=actor)
         if change.change is Change.NEW:
             response.status_code = 201
     return fill(api.DeclarationChange, change, applied=not plan)
@@ -244,22 +244,22 @@ async def _declare(
 
 @router.get("/limits")
 async def list_limits(
-    backends: UsedBackends, project: Project, limit: paging.Limit = 100, cursor: Cursor = None
+    engine: UsedEngine, project: Project, limit: paging.Limit = 100, cursor: Cursor = None
 ) -> Page[api.Limit]:
     """Rate limits by name, with the tokens that are there."""
-    return await _list_declared(backends, Limit, limit_answer, project, cursor=cursor, limit=limit)
+    return await _list_declared(engine, Limit, limit_answer, project, cursor=cursor, limit=limit)
 
 
 @router.get("/limits/{name}")
-async def show_limit(backends: UsedBackends, project: Project, name: DeclaredName) -> api.Limit:
+async def show_limit(engine: UsedEngine, project: Project, name: DeclaredName) -> api.Limit:
     """A rate limit, with the tokens that are there."""
-    return limit_answer(await find_standing(backends, Limit, project, name))
+    return limit_answer(await find_standing(engine, Limit, project, name))
 
 
 @router.put("/limits/{name}", responses={201: {"model": api.DeclarationChange}})
 async def put_limit(
     actor: Editor,
-    backends: UsedBackends,
+    engine: UsedEngine,
     project: Project,
     name: DeclaredName,
     body: LimitBody,
@@ -268,39 +268,37 @@ async def put_limit(
 ) -> api.DeclarationChange:
     """Create or change a rate limit; runs that wait for it follow it at once."""
     new = body.limit(project, name)
-    return await _declare(backends, new, response, actor=actor.name, plan=plan)
+    return await _declare(engine, new, response, actor=actor.name, plan=plan)
 
 
 @router.delete("/limits/{name}", status_code=204)
 async def delete_limit(
-    actor: Editor, backends: UsedBackends, project: Project, name: DeclaredName
+    actor: Editor, engine: UsedEngine, project: Project, name: DeclaredName
 ) -> None:
     """Forget a rate limit, and let go the runs that wait for it."""
-    await delete_declaration(backends, Limit, project, name, actor=actor.name)
+    await delete_declaration(engine, Limit, project, name, actor=actor.name)
 
 
 @resource_router.get("/resources")
 async def list_resources(
-    backends: UsedBackends, project: Project, limit: paging.Limit = 100, cursor: Cursor = None
+    engine: UsedEngine, project: Project, limit: paging.Limit = 100, cursor: Cursor = None
 ) -> Page[api.Resource]:
     """Named resources by name, and the runs that hold them."""
     return await _list_declared(
-        backends, Resource, resource_answer, project, cursor=cursor, limit=limit
+        engine, Resource, resource_answer, project, cursor=cursor, limit=limit
     )
 
 
 @resource_router.get("/resources/{name}")
-async def show_resource(
-    backends: UsedBackends, project: Project, name: DeclaredName
-) -> api.Resource:
+async def show_resource(engine: UsedEngine, project: Project, name: DeclaredName) -> api.Resource:
     """A named resource, and the runs that hold it."""
-    return resource_answer(await find_standing(backends, Resource, project, name))
+    return resource_answer(await find_standing(engine, Resource, project, name))
 
 
 @resource_router.put("/resources/{name}", responses={201: {"model": api.DeclarationChange}})
 async def put_resource(
     actor: Editor,
-    backends: UsedBackends,
+    engine: UsedEngine,
     project: Project,
     name: DeclaredName,
     body: ResourceBody,
@@ -309,29 +307,29 @@ async def put_resource(
 ) -> api.DeclarationChange:
     """Create or change a named resource; runs that wait for it follow it at once."""
     new = body.resource(project, name)
-    return await _declare(backends, new, response, actor=actor.name, plan=plan)
+    return await _declare(engine, new, response, actor=actor.name, plan=plan)
 
 
 @resource_router.delete("/resources/{name}", status_code=204)
 async def delete_resource(
-    actor: Editor, backends: UsedBackends, project: Project, name: DeclaredName
+    actor: Editor, engine: UsedEngine, project: Project, name: DeclaredName
 ) -> None:
     """Forget a named resource that no job uses."""
-    await delete_declaration(backends, Resource, project, name, actor=actor.name)
+    await delete_declaration(engine, Resource, project, name, actor=actor.name)
 
 
 @quota_router.get("/quota")
-async def show_quota(backends: UsedBackends, project: Project) -> api.Quota:
+async def show_quota(engine: UsedEngine, project: Project) -> api.Quota:
     """The quota of the project, and what it has of it."""
-    counts = await backends.store.project_counts(project)
-    standing = await find_quota(backends, project)
+    counts = await engine.store.project_counts(project)
+    standing = await find_quota(engine, project)
     return _quota_answer(project, counts, standing)
 
 
 @quota_router.put("/quota", responses={201: {"model": api.DeclarationChange}})
 async def put_quota(
     actor: Admin,
-    backends: UsedBackends,
+    engine: UsedEngine,
     project: Project,
     body: QuotaBody,
     response: Response,
@@ -339,26 +337,24 @@ async def put_quota(
 ) -> api.DeclarationChange:
     """Set the whole quota of the project; runs that wait for it follow it at once."""
     new = body.quota(project)
-    return await _declare(backends, new, response, actor=actor.name, plan=plan)
+    return await _declare(engine, new, response, actor=actor.name, plan=plan)
 
 
 @quota_router.delete("/quota", status_code=204)
-async def delete_quota(actor: Admin, backends: UsedBackends, project: Project) -> None:
+async def delete_quota(actor: Admin, engine: UsedEngine, project: Project) -> None:
     """Let the project have as much as it likes, and let go the runs that wait for it."""
-    await delete_declaration(backends, Quota, project, Quota.name, actor=actor.name)
+    await delete_declaration(engine, Quota, project, Quota.name, actor=actor.name)
 
 
 @share_router.get("/shares")
-async def list_shares(backends: UsedBackends) -> Page[api.Share]:
+async def list_shares(engine: UsedEngine) -> Page[api.Share]:
     """Shares whose weight somebody has set; all others have 1."""
-    found = await backends.store.share_weights()
+    found = await engine.store.share_weights()
     return Page(items=tuple(fill(api.Share, share) for share in found))
 
 
 @share_router.put("/shares/{share:path}")
-async def put_share(
-    actor: Admin, backends: UsedBackends, share: _Share, body: ShareBody
-) -> api.Share:
+async def put_share(actor: Admin, engine: UsedEngine, share: _Share, body: ShareBody) -> api.Share:
     """Set the weight of a share; the next claim goes by it."""
-    saved = await set_weight(backends, share, body.weight, actor=actor.name)
+    saved = await set_weight(engine, share, body.weight, actor=actor.name)
     return fill(api.Share, saved)

@@ -16,12 +16,12 @@ from rota.domain.errors import Invalid
 from rota.domain.run import OutputSummary, Run
 from rota.domain.states import is_final
 from rota.operations import output
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.following import AttemptBegan, AttemptPrinted, Followed, follow_run
 from rota.operations.output import OutputLine, OutputWindow
 from rota.server.gateway.answers import encode, fill
 from rota.server.gateway.paging import MAX_INTEGER, MAX_LIMIT, Limit
-from rota.server.gateway.parameters import NamedRun, UsedBackends, api_router
+from rota.server.gateway.parameters import NamedRun, UsedEngine, api_router
 from rota.server.gateway.runs import run_answer
 from rota.server.gateway.sse import (
     KEEP_ALIVE,
@@ -71,7 +71,7 @@ def window_answer(
 
 @router.get("/runs/{run}/log")
 async def show_log(
-    backends: UsedBackends,
+    engine: UsedEngine,
     run: NamedRun,
     attempt: _Attempt = None,
     first_line: _Line = 0,
@@ -84,21 +84,21 @@ async def show_log(
         nothing = OutputWindow((), 0, 0, is_complete=is_final(run.state))
         return window_answer(run.id, 0, nothing, OutputSummary())
     if tail is not None:
-        window = await output.tail(backends, run.id, number, tail)
+        window = await output.tail(engine, run.id, number, tail)
     else:
-        window = await output.read_window(backends, run.id, number, first_line, limit)
-    return window_answer(run.id, number, window, await _summary(backends, run, number))
+        window = await output.read_window(engine, run.id, number, first_line, limit)
+    return window_answer(run.id, number, window, await _summary(engine, run, number))
 
 
-async def _summary(backends: Backends, run: Run, number: int) -> OutputSummary:
-    attempts = await backends.store.attempts(run.id)
+async def _summary(engine: Engine, run: Run, number: int) -> OutputSummary:
+    attempts = await engine.store.attempts(run.id)
     found = (attempt.output for attempt in attempts if attempt.number == number)
     return next(found, OutputSummary())
 
 
 @router.get("/runs/{run}/log:search")
 async def search_log(
-    backends: UsedBackends,
+    engine: UsedEngine,
     run: NamedRun,
     q: Annotated[str, Query(min_length=1, max_length=1_000, description="plain text")],
     attempt: _Attempt = None,
@@ -109,7 +109,7 @@ async def search_log(
     number = run.attempt if attempt is None else attempt
     if number == 0:
         return api.LogMatches(matches=(), next_line=None)
-    found = await output.search(backends, run.id, number, q, after_line, limit)
+    found = await output.search(engine, run.id, number, q, after_line, limit)
     return api.LogMatches(
         matches=tuple(map(_line_answer, found.hits)),
         next_line=None if found.is_exhausted else found.next_line,
@@ -121,12 +121,10 @@ async def search_log(
     response_class=StreamingResponse,
     responses={200: {"description": "the bytes", "content": {"text/plain": {}}}},
 )
-async def raw_log(
-    backends: UsedBackends, run: NamedRun, attempt: _Attempt = None
-) -> StreamingResponse:
+async def raw_log(engine: UsedEngine, run: NamedRun, attempt: _Attempt = None) -> StreamingResponse:
     """What an attempt printed, byte for byte."""
     number = run.attempt if attempt is None else attempt
-    data = _printed(backends, run, number)
+    data = _printed(engine, run, number)
     # Asked for before the answer begins, so that what cannot be read is an error, not a torso.
     first = await anext(data, b"")
     return StreamingResponse(
@@ -136,9 +134,9 @@ async def raw_log(
     )
 
 
-async def _printed(backends: Backends, run: Run, number: int) -> AsyncGenerator[bytes, None]:
+async def _printed(engine: Engine, run: Run, number: int) -> AsyncGenerator[bytes, None]:
     if number > 0:
-        async with aclosing(output.raw(backends, run.id, number)) as printed:
+        async with aclosing(output.raw(engine, run.id, number)) as printed:
             async for data in printed:
                 yield data
 
@@ -153,7 +151,7 @@ async def _joined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGener
 @router.get("/runs/{run}/log/stream", response_class=StreamingResponse, responses=STREAM_RESPONSES)
 async def stream_log(
     request: Request,
-    backends: UsedBackends,
+    engine: UsedEngine,
     run: NamedRun,
     attempt: _Attempt = None,
     from_line: _Line = 0,
@@ -166,8 +164,8 @@ async def stream_log(
     start = attempt or max(run.attempt, 1)
     if last_event_id:
         start, from_line = _position(last_event_id)
-    followed = follow_run(backends, run, start, from_line)
-    return EventStream(while_allowed(_frames(backends, run, followed), still_allowed(request)))
+    followed = follow_run(engine, run, start, from_line)
+    return EventStream(while_allowed(_frames(engine, run, followed), still_allowed(request)))
 
 
 def _position(event_id: str) -> tuple[int, int]:
@@ -179,14 +177,14 @@ def _position(event_id: str) -> tuple[int, int]:
 
 
 async def _frames(
-    backends: Backends, run: Run, followed: AsyncGenerator[Followed, None]
+    engine: Engine, run: Run, followed: AsyncGenerator[Followed, None]
 ) -> AsyncGenerator[bytes, None]:
     async with aclosing(followed):
         async for each in followed:
-            yield await _frame(backends, run, each)
+            yield await _frame(engine, run, each)
 
 
-async def _frame(backends: Backends, run: Run, followed: Followed) -> bytes:
+async def _frame(engine: Engine, run: Run, followed: Followed) -> bytes:
     match followed:
         case None:
             return KEEP_ALIVE
@@ -196,8 +194,8 @@ async def _frame(backends: Backends, run: Run, followed: Followed) -> bytes:
         case AttemptPrinted(number, window):
             if not window.lines and not window.is_last:
                 return KEEP_ALIVE
-            summary = await _summary(backends, run, number)
+            summary = await _summary(engine, run, number)
             data = encode(window_answer(run.id, number, window, summary))
             return frame(data, event="lines", event_id=f"{number}.{window.next_line}")
         case Run():
-            return frame(encode(await run_answer(backends, followed)), event="end")
+            return frame(encode(await run_answer(engine, followed)), event="end")

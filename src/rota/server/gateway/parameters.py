@@ -1,4 +1,4 @@
-"""What routes are given: backends, a project, what their paths name, times, entity tags, bodies."""
+"""What routes are given: engine, a project, what their paths name, times, entity tags, bodies."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rota.domain.quantities import format_duration, parse_duration
 from rota.domain.run import Run
 from rota.domain.schedule.expressions import Looking, Reading, is_relative, read_instant
 from rota.domain.schedule.zones import Zone, load_zone
-from rota.operations.backends import Backends
 from rota.operations.calendars import find_calendar
 from rota.operations.carts import find_cart
 from rota.operations.definitions import find_job, find_past_job
+from rota.operations.engine import Engine
 from rota.operations.runs import find_run
 from rota.ports.carts import Cart
 from rota.ports.records import StoredCalendar
@@ -36,9 +36,9 @@ _PROBLEM: dict[str, Any] = {
 PROBLEMS: dict[int | str, dict[str, Any]] = {"4XX": _PROBLEM, "5XX": _PROBLEM}
 
 
-async def _backends(request: Request) -> Backends:
-    backends: Backends = request.app.state.backends
-    return backends
+async def _engine(request: Request) -> Engine:
+    engine: Engine = request.app.state.engine
+    return engine
 
 
 async def _settings(request: Request) -> GatewaySettings:
@@ -52,7 +52,7 @@ async def _project(
     return project
 
 
-UsedBackends = Annotated[Backends, Depends(_backends)]
+UsedEngine = Annotated[Engine, Depends(_engine)]
 Settings = Annotated[GatewaySettings, Depends(_settings)]
 Project = Annotated[str, Depends(_project)]
 IdempotencyKey = Annotated[
@@ -70,7 +70,7 @@ async def _job(
     project: Project,
     job: Annotated[str, Path(max_length=200, description="name or id")],
 ) -> Job:
-    return await find_job(await _backends(request), job, project=project)
+    return await find_job(await _engine(request), job, project=project)
 
 
 async def _past_job(
@@ -78,7 +78,7 @@ async def _past_job(
     project: Project,
     job: Annotated[str, Path(max_length=200, description="name or id; of a deleted job too")],
 ) -> Job:
-    return await find_past_job(await _backends(request), job, project=project)
+    return await find_past_job(await _engine(request), job, project=project)
 
 
 async def _run(
@@ -86,27 +86,25 @@ async def _run(
     project: Project,
     run: Annotated[str, Path(max_length=200, description="id, or a beginning only it has")],
 ) -> Run:
-    return await find_run(await _backends(request), run, project=project)
+    return await find_run(await _engine(request), run, project=project)
 
 
 CalendarName = Annotated[str, Path(pattern=NAME, description="name")]
 
 
-async def _calendar(
-    backends: UsedBackends, project: Project, calendar: CalendarName
-) -> StoredCalendar:
-    return await find_calendar(backends, calendar, project=project)
+async def _calendar(engine: UsedEngine, project: Project, calendar: CalendarName) -> StoredCalendar:
+    return await find_calendar(engine, calendar, project=project)
 
 
 async def _cart(
-    backends: UsedBackends,
+    engine: UsedEngine,
     project: Project,
     cart: Annotated[
         str,
         Path(pattern=NAME, description="id, a beginning only it has, or the name of the newest"),
     ],
 ) -> Cart:
-    return await find_cart(backends, cart, project=project)
+    return await find_cart(engine, cart, project=project)
 
 
 NamedCalendar = Annotated[StoredCalendar, Depends(_calendar)]

@@ -18,8 +18,8 @@ from rota.domain.run import Attempt, Run
 from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
 from rota.domain.states import RunState
 from rota.operations import runs, why
-from rota.operations.backends import Backends
 from rota.operations.carts import find_cart
+from rota.operations.engine import Engine
 from rota.operations.runs import hold, let_go, set_priority
 from rota.operations.submissions import trigger_batch
 from rota.operations.why import Explanation, in_short, see_run, see_runs
@@ -45,7 +45,7 @@ from rota.server.gateway.parameters import (
     Project,
     Settings,
     TimeText,
-    UsedBackends,
+    UsedEngine,
     ZoneQuery,
     api_router,
     as_said,
@@ -97,16 +97,16 @@ class ResolveBody(Body):
 # people see.
 
 
-async def run_answer(backends: Backends, run: Run) -> api.Run:
+async def run_answer(engine: Engine, run: Run) -> api.Run:
     """Show a run as it is seen."""
-    return _answer(await see_run(backends, run))
+    return _answer(await see_run(engine, run))
 
 
-async def run_detail(backends: Backends, run: Run) -> api.RunDetail:
+async def run_detail(engine: Engine, run: Run) -> api.RunDetail:
     """Show a run as it is seen, with its attempts."""
-    attempts = await backends.store.attempts(run.id)
-    late = await backends.store.late_results(run.id)
-    seen = await see_run(backends, run)
+    attempts = await engine.store.attempts(run.id)
+    late = await engine.store.late_results(run.id)
+    seen = await see_run(engine, run)
     return fill(
         api.RunDetail,
         seen,
@@ -116,9 +116,9 @@ async def run_detail(backends: Backends, run: Run) -> api.RunDetail:
     )
 
 
-async def run_page(backends: Backends, query: RunQuery, limit: int) -> Page[api.Run]:
+async def run_page(engine: Engine, query: RunQuery, limit: int) -> Page[api.Run]:
     """Show a part of the runs of a query, also as far as that is about states."""
-    found = await see_runs(backends, replace(query, limit=limit + 1))
+    found = await see_runs(engine, replace(query, limit=limit + 1))
     return page(found, limit, _answer, lambda run: encode_cursor("runs", run.seq))
 
 
@@ -187,18 +187,18 @@ def _order_answer(order: why.OrderOfService) -> OrderOfService:
 
 @job_router.get("/jobs/{job}/runs")
 async def list_history(
-    backends: UsedBackends, job: PastJob, limit: Limit = 100, cursor: Cursor = None
+    engine: UsedEngine, job: PastJob, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[api.Run]:
     """The runs of a job, newest first; also of one that was deleted."""
     before = decode_cursor("runs", cursor, MAX_INTEGER)
     query = RunQuery(project=job.project, job_id=job.id, before_seq=before)
-    return await run_page(backends, query, limit)
+    return await run_page(engine, query, limit)
 
 
 @job_router.post("/jobs/{job}/runs", status_code=202, responses={200: {"model": api.Run}})
 async def trigger_run(
     actor: Operator,
-    backends: UsedBackends,
+    engine: UsedEngine,
     job: NamedJob,
     response: Response,
     body: TriggerBody | None = None,
@@ -206,21 +206,21 @@ async def trigger_run(
 ) -> api.Run:
     """Make a run of a job, now or at a time; 200 if the idempotency key was seen before."""
     body = body or TriggerBody()
-    reading = looking_ahead(await backends.store.now(), zone_of(job))
+    reading = looking_ahead(await engine.store.now(), zone_of(job))
     [at] = read_times(reading, {"at": body.at})
     said = as_said(body.at)
     options = runs.TriggerOptions(body.inputs, at, body.priority, idempotency_key, said)
-    run, is_repeat = await runs.trigger(backends, job, options, actor=actor.name)
+    run, is_repeat = await runs.trigger(engine, job, options, actor=actor.name)
     response.headers["Location"] = f"{API}/runs/{run.id}"
     if is_repeat:
         response.status_code = 200
-    return await run_answer(backends, run)
+    return await run_answer(engine, run)
 
 
 @job_router.post("/jobs/{job}/runs:batch", status_code=202, responses={200: {"model": api.Batch}})
 async def trigger_runs(
     actor: Operator,
-    backends: UsedBackends,
+    engine: UsedEngine,
     job: NamedJob,
     response: Response,
     body: BatchBody,
@@ -228,7 +228,7 @@ async def trigger_runs(
 ) -> api.Batch:
     """Make one run of a job for each set of inputs, all or none."""
     ids, is_repeat = await trigger_batch(
-        backends, job, body.inputs, actor=actor.name, idempotency_key=idempotency_key
+        engine, job, body.inputs, actor=actor.name, idempotency_key=idempotency_key
     )
     if is_repeat:
         response.status_code = 200
@@ -237,7 +237,7 @@ async def trigger_runs(
 
 @router.get("/runs")
 async def list_runs(
-    backends: UsedBackends,
+    engine: UsedEngine,
     project: Project,
     where: Annotated[
         str, Query(max_length=2_000, description="such as `state:failed job:nightly-* since:6h`")
@@ -266,15 +266,15 @@ async def list_runs(
         "active": active,
     }
     terms = [(key, value) for key, value in given.items() if value is not None]
-    reading = looking_back(await backends.store.now(), zone_given(timezone))
+    reading = looking_back(await engine.store.now(), zone_given(timezone))
     wanted = parse_filter(where, terms, reading)
     before = decode_cursor("runs", cursor, MAX_INTEGER)
     if wanted.states is not None and not wanted.states:
         return Page(items=())
     if wanted.cart is not None:
-        cart_named = await find_cart(backends, wanted.cart, project=project)
+        cart_named = await find_cart(engine, wanted.cart, project=project)
         wanted = replace(wanted, cart=cart_named.id)
-    return await run_page(backends, _query(project, wanted, before), limit)
+    return await run_page(engine, _query(project, wanted, before), limit)
 
 
 def _query(project: str, wanted: RunFilter, before: int) -> RunQuery:
@@ -292,20 +292,20 @@ def _query(project: str, wanted: RunFilter, before: int) -> RunQuery:
 
 
 @router.get("/runs/{run}")
-async def show_run(backends: UsedBackends, run: NamedRun) -> api.RunDetail:
+async def show_run(engine: UsedEngine, run: NamedRun) -> api.RunDetail:
     """A run with its attempts."""
-    return await run_detail(backends, run)
+    return await run_detail(engine, run)
 
 
 @router.get("/runs/{run}/why")
-async def explain_run(backends: UsedBackends, run: NamedRun) -> Why:
+async def explain_run(engine: UsedEngine, run: NamedRun) -> Why:
     """Where a run stands and what would move it on."""
-    return why_answer(await why.why(backends, run))
+    return why_answer(await why.why(engine, run))
 
 
 @router.get("/runs/{run}/events")
 async def list_run_events(
-    backends: UsedBackends,
+    engine: UsedEngine,
     settings: Settings,
     run: NamedRun,
     limit: Limit = 100,
@@ -313,52 +313,52 @@ async def list_run_events(
 ) -> Page[Event]:
     """What happened to a run, in order."""
     return await event_page(
-        backends, settings, cursor=cursor, limit=limit, only=run.id, called=run.job
+        engine, settings, cursor=cursor, limit=limit, only=run.id, called=run.job
     )
 
 
 @router.post("/runs/{run}:cancel")
-async def cancel_run(actor: Operator, backends: UsedBackends, run: NamedRun) -> api.Run:
+async def cancel_run(actor: Operator, engine: UsedEngine, run: NamedRun) -> api.Run:
     """Cancel a run that waits, or ask one that is live to stop."""
-    return await run_answer(backends, await runs.cancel(backends, run, actor=actor.name))
+    return await run_answer(engine, await runs.cancel(engine, run, actor=actor.name))
 
 
 @router.post("/runs/{run}:retry", status_code=202)
 async def retry_run(
-    actor: Operator, backends: UsedBackends, run: NamedRun, response: Response
+    actor: Operator, engine: UsedEngine, run: NamedRun, response: Response
 ) -> api.Run:
     """A new run like one that has ended, with the same inputs."""
-    new = await runs.retry(backends, run, actor=actor.name)
+    new = await runs.retry(engine, run, actor=actor.name)
     response.headers["Location"] = f"{API}/runs/{new.id}"
-    return await run_answer(backends, new)
+    return await run_answer(engine, new)
 
 
 @router.post("/runs/{run}:resolve")
 async def resolve_run(
-    actor: Operator, backends: UsedBackends, run: NamedRun, body: ResolveBody
+    actor: Operator, engine: UsedEngine, run: NamedRun, body: ResolveBody
 ) -> api.Run:
     """Say what became of an UNKNOWN run."""
     state = _RESOLUTIONS[body.outcome]
-    resolved = await runs.resolve(backends, run, state, actor=actor.name)
-    return await run_answer(backends, resolved)
+    resolved = await runs.resolve(engine, run, state, actor=actor.name)
+    return await run_answer(engine, resolved)
 
 
 @router.post("/runs/{run}:hold")
-async def hold_run(actor: Operator, backends: UsedBackends, run: NamedRun) -> api.Run:
+async def hold_run(actor: Operator, engine: UsedEngine, run: NamedRun) -> api.Run:
     """Keep a run that waits from starting until it is released."""
-    return await run_answer(backends, await hold(backends, run, actor=actor.name))
+    return await run_answer(engine, await hold(engine, run, actor=actor.name))
 
 
 @router.post("/runs/{run}:release")
-async def release_run(actor: Operator, backends: UsedBackends, run: NamedRun) -> api.Run:
+async def release_run(actor: Operator, engine: UsedEngine, run: NamedRun) -> api.Run:
     """End a hold: the run waits again like any other."""
-    return await run_answer(backends, await let_go(backends, run, actor=actor.name))
+    return await run_answer(engine, await let_go(engine, run, actor=actor.name))
 
 
 @router.post("/runs/{run}:reprioritise")
 async def reprioritise_run(
-    actor: Operator, backends: UsedBackends, run: NamedRun, body: PriorityBody
+    actor: Operator, engine: UsedEngine, run: NamedRun, body: PriorityBody
 ) -> api.Run:
     """Give a run that waits another priority."""
-    moved = await set_priority(backends, run, body.priority, actor=actor.name)
-    return await run_answer(backends, moved)
+    moved = await set_priority(engine, run, body.priority, actor=actor.name)
+    return await run_answer(engine, moved)

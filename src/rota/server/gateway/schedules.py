@@ -17,7 +17,7 @@ from rota.server.gateway.parameters import (
     NAME,
     FromQuery,
     Project,
-    UsedBackends,
+    UsedEngine,
     api_router,
     looking_ahead,
     read_times,
@@ -51,7 +51,7 @@ def preview_answer(explained: Explanation) -> SchedulePreview:
 
 @router.get("/schedule/preview")
 async def preview_schedule(
-    backends: UsedBackends,
+    engine: UsedEngine,
     project: Project,
     expression: Annotated[list[str], Query(description="cron, interval or time; repeatable")],
     setting: Annotated[_Setting, Depends()],
@@ -59,7 +59,7 @@ async def preview_schedule(
     count: Annotated[int, Query(ge=1, le=MOST_EXPLAINED)] = 5,
 ) -> SchedulePreview:
     """A schedule in words, and its next due times."""
-    now = await backends.store.now()
+    now = await engine.store.now()
     reading = looking_ahead(now, zone_named(setting.timezone))
     [after] = read_times(reading, {"from": start}, code="malformed")
     schedule = Schedule(tuple(expression), setting.timezone, Dst(setting.gap, setting.fold))

@@ -18,7 +18,7 @@ from rota.api.answers import Page
 from rota.domain.errors import Denied, Unavailable
 from rota.domain.quantities import parse_duration
 from rota.operations import tokens
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.tokens import SESSION_LIFETIME, Caller, log_in, log_out
 from rota.ports.records import Role
 from rota.server.gateway.answers import fill
@@ -27,7 +27,7 @@ from rota.server.gateway.parameters import (
     Body,
     Duration,
     Settings,
-    UsedBackends,
+    UsedEngine,
     api_router,
     open_router,
 )
@@ -61,17 +61,17 @@ def caller_answer(caller: Caller) -> api.Caller:
 
 
 @router.get("/tokens")
-async def list_tokens(actor: Admin, backends: UsedBackends) -> Page[api.Token]:
+async def list_tokens(actor: Admin, engine: UsedEngine) -> Page[api.Token]:
     """API tokens, newest first, without their secrets."""
-    found = await tokens.list_tokens(backends)
+    found = await tokens.list_tokens(engine)
     return Page(items=tuple(fill(api.Token, token) for token in found))
 
 
 @router.post("/tokens", status_code=201)
-async def create_token(actor: Admin, backends: UsedBackends, body: NewTokenBody) -> api.NewToken:
+async def create_token(actor: Admin, engine: UsedEngine, body: NewTokenBody) -> api.NewToken:
     """A new token; its secret is in this answer and never again."""
     token_id, secret = await tokens.create_token(
-        backends.store,
+        engine.store,
         name=body.name,
         role=body.role,
         actor=actor.name,
@@ -81,28 +81,26 @@ async def create_token(actor: Admin, backends: UsedBackends, body: NewTokenBody)
 
 
 @router.delete("/tokens/{token_id}", status_code=204)
-async def revoke_token(
-    actor: Admin, backends: UsedBackends, trusted: Tokens, token_id: str
-) -> None:
+async def revoke_token(actor: Admin, engine: UsedEngine, trusted: Tokens, token_id: str) -> None:
     """End a token; here at once, on other servers within seconds."""
-    await tokens.revoke_token(backends, token_id, actor=actor.name)
+    await tokens.revoke_token(engine, token_id, actor=actor.name)
     trusted.forget()
 
 
 @router.get("/worker_tokens")
-async def list_worker_tokens(actor: Admin, backends: UsedBackends) -> Page[api.WorkerToken]:
+async def list_worker_tokens(actor: Admin, engine: UsedEngine) -> Page[api.WorkerToken]:
     """Tokens of workers, newest first, without their secrets."""
-    found = await tokens.list_worker_tokens(backends)
+    found = await tokens.list_worker_tokens(engine)
     return Page(items=tuple(fill(api.WorkerToken, token) for token in found))
 
 
 @router.post("/worker_tokens", status_code=201)
 async def create_worker_token(
-    actor: Admin, backends: UsedBackends, body: NewWorkerTokenBody
+    actor: Admin, engine: UsedEngine, body: NewWorkerTokenBody
 ) -> api.NewWorkerToken:
     """A new token for a worker; its secret is in this answer and never again."""
     token_id, secret = await tokens.create_worker_token(
-        backends.store,
+        engine.store,
         name=body.name,
         pool=body.pool,
         actor=actor.name,
@@ -112,9 +110,9 @@ async def create_worker_token(
 
 
 @router.delete("/worker_tokens/{token_id}", status_code=204)
-async def revoke_worker_token(actor: Admin, backends: UsedBackends, token_id: str) -> None:
+async def revoke_worker_token(actor: Admin, engine: UsedEngine, token_id: str) -> None:
     """End a worker's token: a worker that is connected with it is sent away at its next beat."""
-    await tokens.revoke_token(backends, token_id, actor=actor.name)
+    await tokens.revoke_token(engine, token_id, actor=actor.name)
 
 
 def _lifetime(text: str | None) -> timedelta | None:
@@ -158,11 +156,11 @@ class FailedLogins:
 async def open_session(request: Request, secret: str) -> tuple[str, Caller]:
     """A new session's secret for a one-time secret or a token."""
     failed: FailedLogins = request.app.state.failed_logins
-    backends: Backends = request.app.state.backends
+    engine: Engine = request.app.state.engine
     address = request.client.host if request.client else ""
     failed.require_room(address)
     try:
-        return await log_in(backends, secret)
+        return await log_in(engine, secret)
     except Denied:
         failed.record(address)
         raise
@@ -204,14 +202,14 @@ async def create_session(
 async def end_session(
     caller: Viewer,
     credential: ShownCredential,
-    backends: UsedBackends,
+    engine: UsedEngine,
     trusted: Tokens,
     settings: Settings,
     response: Response,
 ) -> None:
     """End the session of the cookie; a token that was shown instead stays."""
     if credential.is_cookie:
-        await log_out(backends, caller)
+        await log_out(engine, caller)
         trusted.forget()
     drop_cookie(response, settings)
 

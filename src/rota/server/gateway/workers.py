@@ -14,12 +14,12 @@ from rota.domain.quantities import format_duration
 from rota.domain.resources import Vector, format_amount
 from rota.domain.shards import Server
 from rota.operations import workers
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.status import ClusterStatus, cluster_status
 from rota.ports.records import Session
 from rota.server.gateway.answers import fill
 from rota.server.gateway.auth import Operator
-from rota.server.gateway.parameters import UsedBackends, api_router
+from rota.server.gateway.parameters import UsedEngine, api_router
 
 WorkerName = Annotated[str, Path(max_length=200, description="name of a worker")]
 
@@ -90,54 +90,52 @@ def _server_state(server: Server, now: datetime) -> str:
 
 @router.get("/workers")
 async def list_workers(
-    backends: UsedBackends,
+    engine: UsedEngine,
     every: Annotated[bool, Query(alias="all", description="past sessions too")] = False,
 ) -> Page[api.Worker]:
     """Workers that are alive, the newest first."""
-    sessions = await backends.store.sessions(alive_only=not every)
+    sessions = await engine.store.sessions(alive_only=not every)
     return Page(items=tuple(map(worker_answer, sessions)))
 
 
 @router.post("/workers/{worker}/drain")
-async def drain_worker(
-    actor: Operator, backends: UsedBackends, worker: WorkerName
-) -> Page[api.Worker]:
+async def drain_worker(actor: Operator, engine: UsedEngine, worker: WorkerName) -> Page[api.Worker]:
     """Let a worker finish what it holds and give it nothing new, also after a restart."""
-    await workers.drain(backends, worker, actor=actor.name)
-    return await _presences(backends, worker)
+    await workers.drain(engine, worker, actor=actor.name)
+    return await _presences(engine, worker)
 
 
 @router.post("/workers/{worker}/resume")
 async def resume_worker(
-    actor: Operator, backends: UsedBackends, worker: WorkerName
+    actor: Operator, engine: UsedEngine, worker: WorkerName
 ) -> Page[api.Worker]:
     """Give a drained worker work again."""
-    await workers.undrain(backends, worker, actor=actor.name)
-    return await _presences(backends, worker)
+    await workers.undrain(engine, worker, actor=actor.name)
+    return await _presences(engine, worker)
 
 
-async def _presences(backends: Backends, worker: str) -> Page[api.Worker]:
-    sessions = await backends.store.sessions(alive_only=True)
+async def _presences(engine: Engine, worker: str) -> Page[api.Worker]:
+    sessions = await engine.store.sessions(alive_only=True)
     return Page(items=tuple(worker_answer(each) for each in sessions if each.worker == worker))
 
 
 @cluster_router.get("/cluster")
-async def show_cluster(backends: UsedBackends) -> api.Cluster:
+async def show_cluster(engine: UsedEngine) -> api.Cluster:
     """Servers that are alive, shards, schedules that are overdue, and what waits for workers."""
-    return cluster_answer(await cluster_status(backends))
+    return cluster_answer(await cluster_status(engine))
 
 
 @cluster_router.get("/servers")
 async def list_servers(
-    backends: UsedBackends,
+    engine: UsedEngine,
     every: Annotated[bool, Query(alias="all", description="those of the last day too")] = False,
 ) -> Page[api.Server]:
     """Servers that are alive, the newest first."""
-    found = server_answers(await cluster_status(backends))
+    found = server_answers(await cluster_status(engine))
     return Page(items=tuple(each for each in found if every or each.state != "gone"))
 
 
 @cluster_router.get("/shards")
-async def list_shards(backends: UsedBackends) -> Page[api.Shard]:
+async def list_shards(engine: UsedEngine) -> Page[api.Shard]:
     """Shards by number, with their owners and epochs."""
-    return Page(items=tuple(fill(api.Shard, shard) for shard in await backends.store.shards()))
+    return Page(items=tuple(fill(api.Shard, shard) for shard in await engine.store.shards()))

@@ -14,8 +14,8 @@ from rota.domain.carts.states import FINAL_CART_STATES, CartState
 from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.jobfile import read_cart
 from rota.domain.schedule import DueRange, pass_over
-from rota.operations.backends import Backends
 from rota.operations.cart_templates import submit_due
+from rota.operations.engine import Engine
 from rota.operations.timetables import cart_timetable
 from rota.ports.carts import CartLook, CartQuery, DueTemplate, MissedCarts, Template
 from rota.ports.queue import CARTS
@@ -42,18 +42,18 @@ class CartKeeper:
 
     def __init__(
         self,
-        backends: Backends,
+        engine: Engine,
         shards: HeldShards,
         config: CartKeeperConfig | None = None,
     ) -> None:
-        self._backends = backends
+        self._engine = engine
         self._shards = shards
         self._config = config or CartKeeperConfig()
-        self._blackouts = Blackouts(backends.store)
+        self._blackouts = Blackouts(engine.store)
         self._pause = timedelta(0)
 
     async def run(self) -> None:
-        await at_each_wake(self._backends.queue, CARTS, self.run_once, lambda: self._pause)
+        await at_each_wake(self._engine.queue, CARTS, self.run_once, lambda: self._pause)
 
     async def run_once(self) -> int:
         """Let the carts go on that can; returns how many were looked at."""
@@ -61,7 +61,7 @@ class CartKeeper:
         shards = list(self._shards.epochs)
         if not shards:
             return 0
-        store, limit = self._backends.store, self._config.batch_size
+        store, limit = self._engine.store, self._config.batch_size
         looked_at = await store.now()
         looks = await store.carts_to_advance(shards, limit)
         self._blackouts.begin_look()
@@ -74,7 +74,7 @@ class CartKeeper:
         closed_until = await self._closed_until(look)
         has_more = True
         while has_more:
-            advanced = await self._backends.store.advance_cart(look.id, closed_until)
+            advanced = await self._engine.store.advance_cart(look.id, closed_until)
             has_more = advanced.has_more
 
     async def _closed_until(self, look: CartLook) -> datetime | None:
@@ -84,7 +84,7 @@ class CartKeeper:
         """
         if not look.calendars:
             return None
-        now = await self._backends.store.now()
+        now = await self._engine.store.now()
         await self._blackouts.look((look.project, name) for name in look.calendars)
         blackouts = self._blackouts.of(look.project, look.calendars)
         longest = now + _LONGEST_CLOSED
@@ -95,7 +95,7 @@ class CartKeeper:
         return min(end_of_blackout(blackouts, now) or longest, longest)
 
     async def _until_next(self, looked_at: datetime) -> timedelta:
-        store = self._backends.store
+        store = self._engine.store
         next_at, now = await store.next_cart_look(), await store.now()
         return until_next(next_at, looked_at, now, self._config.interval)
 
@@ -137,16 +137,16 @@ class DueTemplates:
     name = "due templates"
 
     def __init__(
-        self, backends: Backends, shards: HeldShards, config: DueTemplatesConfig | None = None
+        self, engine: Engine, shards: HeldShards, config: DueTemplatesConfig | None = None
     ) -> None:
-        self._backends = backends
+        self._engine = engine
         self._shards = shards
         self._config = config or DueTemplatesConfig()
         self._pause = timedelta(0)
         self._unreadable: set[_Version] = set()  # that are due, and were told of
 
     async def run(self) -> None:
-        await at_each_wake(self._backends.queue, CARTS, self.run_once, lambda: self._pause)
+        await at_each_wake(self._engine.queue, CARTS, self.run_once, lambda: self._pause)
 
     async def run_once(self) -> int:
         """Answer what is due in this server's shards; returns how many templates that were."""
@@ -156,8 +156,8 @@ class DueTemplates:
             return 0
         # What cannot be read stays due, and is not to crowd out the others.
         limit = self._config.batch_size + len(self._unreadable)
-        looked_at = await self._backends.store.now()
-        due = await self._backends.store.due_templates(shards, limit)
+        looked_at = await self._engine.store.now()
+        due = await self._engine.store.due_templates(shards, limit)
         self._unreadable &= {_version(template) for template in due}
         new = [template for template in due if _version(template) not in self._unreadable]
         answered = sum([await self._answer(template) for template in new])
@@ -165,12 +165,12 @@ class DueTemplates:
         return answered
 
     async def _until_next(self, looked_at: datetime) -> timedelta:
-        store = self._backends.store
+        store = self._engine.store
         next_at, now = await store.next_template_due(), await store.now()
         return until_next(next_at, looked_at, now, self._config.interval)
 
     async def _answer(self, template: Template) -> bool:
-        now = await self._backends.store.now()
+        now = await self._engine.store.now()
         try:
             backlog = await asyncio.to_thread(_backlog, template, now)
         except Invalid as error:
@@ -202,7 +202,7 @@ class DueTemplates:
             await self._miss(template, only, backlog.next_at, "overlap")
             return
         try:
-            await submit_due(self._backends, backlog.readable, due, actor=_ACTOR)
+            await submit_due(self._engine, backlog.readable, due, actor=_ACTOR)
         except (Conflict, Invalid, NotFound) as error:
             # If another server was faster, its answer stands: the due time has moved on.
             cause = "overlap" if error.code == "cart_is_live" else "refused"
@@ -211,7 +211,7 @@ class DueTemplates:
     async def _is_live(self, template: Template) -> bool:
         """Whether to store the items at all."""
         query = CartQuery(template.project, name=template.name, states=_LIVE, limit=1)
-        return bool(await self._backends.store.carts(query))
+        return bool(await self._engine.store.carts(query))
 
     async def _miss(
         self,
@@ -223,7 +223,7 @@ class DueTemplates:
     ) -> None:
         due = _due(template, missed.first, next_at)
         told = MissedCarts(cause, missed.last, missed.count, message if cause == "refused" else "")
-        await self._backends.store.pass_template(due, told)
+        await self._engine.store.pass_template(due, told)
 
 
 def _backlog(template: Template, now: datetime) -> _Backlog:

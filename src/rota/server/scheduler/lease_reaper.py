@@ -8,7 +8,7 @@ from random import uniform
 from rota.domain.ids import SessionId
 from rota.domain.lease import Sight, is_silent, look_at
 from rota.operations import workers
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.clock import Clock
 
 
@@ -23,22 +23,22 @@ class LeaseReaper:
     name = "lease-reaper"
 
     def __init__(
-        self, backends: Backends, clock: Clock, interval: timedelta = timedelta(seconds=1)
+        self, engine: Engine, clock: Clock, interval: timedelta = timedelta(seconds=1)
     ) -> None:
-        self._backends = backends
+        self._engine = engine
         self._clock = clock
         self._interval = interval
         self._sights: dict[SessionId, Sight] = {}
 
     async def run_once(self) -> int:
         """Look at all sessions; returns how many ended."""
-        hearts = await self._backends.store.heartbeats()
+        hearts = await self._engine.store.heartbeats()
         now, before = self._clock.monotonic(), self._sights
         self._sights = {h.session: look_at(before.get(h.session), h.beats, now) for h in hearts}
         silent = {
             h.session: h.beats for h in hearts if is_silent(self._sights[h.session], h.lease, now)
         }
-        return len(await workers.reap(self._backends, silent))
+        return len(await workers.reap(self._engine, silent))
 
     async def run(self) -> None:
         while True:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rota.operations import firing, pauses
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.clock import Clock
 from rota.ports.queue import FOLLOWED, KEYS, TIMES, WORKERS
 from rota.server.scheduler.pacing import at_each_wake
@@ -27,37 +27,37 @@ class Releaser:
 
     def __init__(
         self,
-        backends: Backends,
+        engine: Engine,
         clock: Clock,
         shards: HeldShards,
         config: ReleaserConfig | None = None,
     ) -> None:
-        self._backends = backends
+        self._engine = engine
         self._clock = clock
         self._shards = shards
         self._config = config or ReleaserConfig()
         self._pause = timedelta(0)
 
     async def run(self) -> None:
-        await at_each_wake(self._backends.queue, TIMES, self.run_once, lambda: self._pause)
+        await at_each_wake(self._engine.queue, TIMES, self.run_once, lambda: self._pause)
 
     async def run_once(self) -> int:
         """Do what has come due; returns how many runs, pauses and schedules that were."""
         self._pause = self._config.interval
         if not self._shards.is_leading:
             return 0
-        done = await pauses.end_pauses(self._backends, self._config.batch_size)
-        done += await firing.rearm(self._backends, self._config.batch_size)
+        done = await pauses.end_pauses(self._engine, self._config.batch_size)
+        done += await firing.rearm(self._engine, self._config.batch_size)
         done += await self._release()
         return done
 
     async def _release(self) -> int:
-        store = self._backends.store
+        store = self._engine.store
         moments = [await store.next_eligible_at(), await store.next_pause_end()]
         now = await store.now()
         released = 0
         if moments[0] is not None and moments[0] <= now:
-            released = await firing.release_eligible(self._backends, self._config.batch_size)
+            released = await firing.release_eligible(self._engine, self._config.batch_size)
             moments[0] = await store.next_eligible_at()
         waits = [moment - now for moment in moments if moment is not None]
         self._pause = max(min([self._pause, *waits]), timedelta(0))
@@ -82,12 +82,12 @@ class Sweeper:
 
     def __init__(
         self,
-        backends: Backends,
+        engine: Engine,
         clock: Clock,
         shards: HeldShards,
         config: SweeperConfig | None = None,
     ) -> None:
-        self._backends = backends
+        self._engine = engine
         self._clock = clock
         self._shards = shards
         self._config = config or SweeperConfig()
@@ -97,13 +97,13 @@ class Sweeper:
         if not self._shards.is_leading:
             return 0
         await self._forget()
-        return await firing.sweep(self._backends, self._config.batch_size)
+        return await firing.sweep(self._engine, self._config.batch_size)
 
     async def _forget(self) -> None:
         now, limit = self._clock.monotonic(), self._config.batch_size
         if now < self._forgets_at:
             return
-        store = self._backends.store
+        store = self._engine.store
         await store.forget_loading_carts(await store.now() - self._config.load_within)
         await store.forget_keys(_KEYS_AT_ONCE)
         if await store.forget_sessions(limit) < limit:
@@ -130,22 +130,22 @@ class Follower:
     name = "follower"
 
     def __init__(
-        self, backends: Backends, shards: HeldShards, config: FollowerConfig | None = None
+        self, engine: Engine, shards: HeldShards, config: FollowerConfig | None = None
     ) -> None:
-        self._backends = backends
+        self._engine = engine
         self._shards = shards
         self._config = config or FollowerConfig()
         self._pause = timedelta(0)
 
     async def run(self) -> None:
-        await at_each_wake(self._backends.queue, FOLLOWED, self.run_once, lambda: self._pause)
+        await at_each_wake(self._engine.queue, FOLLOWED, self.run_once, lambda: self._pause)
 
     async def run_once(self) -> int:
         """Follow what has completed; returns how many runs that were."""
         self._pause = self._config.interval
         if not self._shards.is_leading:
             return 0
-        followed = await self._backends.store.follow_ends(self._config.batch_size)
+        followed = await self._engine.store.follow_ends(self._config.batch_size)
         if followed == self._config.batch_size:
             self._pause = timedelta(0)
         return followed
@@ -172,11 +172,11 @@ class KeyKeeper:
 
     def __init__(
         self,
-        backends: Backends,
+        engine: Engine,
         shards: HeldShards,
         config: KeyKeeperConfig | None = None,
     ) -> None:
-        self._backends = backends
+        self._engine = engine
         self._shards = shards
         self._config = config or KeyKeeperConfig()
         self._next_at: datetime | None = None  # when the next run may go, by the latest look
@@ -184,14 +184,14 @@ class KeyKeeper:
         self.pause = timedelta(0)  # until the next look
 
     async def run(self) -> None:
-        await at_each_wake(self._backends.queue, KEYS, self.run_once, lambda: self.pause)
+        await at_each_wake(self._engine.queue, KEYS, self.run_once, lambda: self.pause)
 
     async def run_once(self) -> int:
         """Let runs go as far as there is room; returns how many."""
         self.pause = self._config.interval
         if not self._shards.is_leading:
             return 0
-        released = await self._backends.store.release_keys(self._config.batch_size)
+        released = await self._engine.store.release_keys(self._config.batch_size)
         if not released:
             self.pause = await self._until_next()
             return 0
@@ -201,7 +201,7 @@ class KeyKeeper:
 
     async def _until_next(self) -> timedelta:
         """Whoever could not go when its time had come waits for the queue to move."""
-        store = self._backends.store
+        store = self._engine.store
         next_at, now = await store.next_key_at(), await store.now()
         if self._next_at is not None and self._next_at <= now:
             self._patience = min(2 * self._patience, self._config.patience)
@@ -222,22 +222,22 @@ class WorkerWatch:
     name = "worker watch"
 
     def __init__(
-        self, backends: Backends, shards: HeldShards, config: WorkerWatchConfig | None = None
+        self, engine: Engine, shards: HeldShards, config: WorkerWatchConfig | None = None
     ) -> None:
-        self._backends = backends
+        self._engine = engine
         self._shards = shards
         self._config = config or WorkerWatchConfig()
         self._pause = timedelta(0)
 
     async def run(self) -> None:
-        await at_each_wake(self._backends.queue, WORKERS, self.run_once, lambda: self._pause)
+        await at_each_wake(self._engine.queue, WORKERS, self.run_once, lambda: self._pause)
 
     async def run_once(self) -> int:
         """Let runs pass the gates again that a worker can take now; returns how many."""
         self._pause = self._config.interval
         if not self._shards.is_leading:
             return 0
-        released = await self._backends.store.release_fitting(self._config.batch_size)
+        released = await self._engine.store.release_fitting(self._config.batch_size)
         if released:
             self._pause = timedelta(0)  # there may be more
         return released

@@ -11,7 +11,7 @@ import structlog
 from rota.domain.ids import ServerId
 from rota.domain.lease import guard_margin, renewal_interval
 from rota.domain.shards import LEADING_SHARD
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.clock import Clock
 from rota.ports.queue import SHARDS
 from rota.ports.records import Holding, NewServer, Ownership
@@ -87,10 +87,8 @@ class ShardKeeper:
 
     name = "shard-keeper"
 
-    def __init__(
-        self, backends: Backends, clock: Clock, server: NewServer, held: HeldShards
-    ) -> None:
-        self._backends = backends
+    def __init__(self, engine: Engine, clock: Clock, server: NewServer, held: HeldShards) -> None:
+        self._engine = engine
         self._clock = clock
         self._server = server
         self._held = held
@@ -99,7 +97,7 @@ class ShardKeeper:
         self._pause = timedelta(0)
 
     async def run(self) -> None:
-        listener = self._backends.queue.listen(SHARDS)
+        listener = self._engine.queue.listen(SHARDS)
         try:
             while True:
                 await self.run_once()
@@ -119,7 +117,7 @@ class ShardKeeper:
             self._pause = self._until_next(holding)
         if holding.given:
             log.info("shards.given", count=len(holding.given))
-            self._backends.queue.announce(SHARDS)
+            self._engine.queue.announce(SHARDS)
         return len(holding.shards)
 
     async def hand_over(self) -> None:
@@ -135,17 +133,17 @@ class ShardKeeper:
         """Say goodbye. Nothing may renew after this."""
         self._held.hold({}, 0.0)
         async with self._turn:
-            await self._backends.store.leave_cluster(self._server.id)
-        self._backends.queue.announce(SHARDS)
+            await self._engine.store.leave_cluster(self._server.id)
+        self._engine.queue.announce(SHARDS)
 
     async def _renew(self) -> Holding:
-        store = self._backends.store
+        store = self._engine.store
         holding = await store.keep_shards(self._server.id, stopping=self._is_stopping)
         if not holding.alive:
             await store.join(self._server)
             if not self._server.is_alone:
                 log.info("server.joined", server=self._server.id)
-            self._backends.queue.announce(SHARDS)
+            self._engine.queue.announce(SHARDS)
             holding = await store.keep_shards(self._server.id, stopping=self._is_stopping)
         return holding
 

@@ -19,7 +19,7 @@ from rota.domain.ids import JobId
 from rota.domain.jobfile import read_job
 from rota.domain.lease import StoreTime
 from rota.operations import firing
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.timetables import timetable
 from rota.ports.clock import Clock
 from rota.ports.queue import TIMES
@@ -150,19 +150,19 @@ class ScheduleRules:
 
     def __init__(
         self,
-        backends: Backends,
+        engine: Engine,
         grace: timedelta,
         max_kept: int,
         let_others_go_on: Callable[[], Awaitable[None]],
     ) -> None:
-        self._store = backends.store
-        self._specs = backends.specs
+        self._store = engine.store
+        self._specs = engine.specs
         self._grace = grace
         self._max_kept = max_kept
         self._let_others_go_on = let_others_go_on
         self._versions: dict[_Ref, _Version | None] = {}  # None: it is not readable
         self._found: set[_Ref] = set()  # by the latest look
-        self._blackouts = Blackouts(backends.store)
+        self._blackouts = Blackouts(engine.store)
 
     def begin_look(self) -> None:
         """Calendars are read anew from here on."""
@@ -240,17 +240,17 @@ class Timekeeper:
 
     def __init__(
         self,
-        backends: Backends,
+        engine: Engine,
         clock: Clock,
         shards: HeldShards,
         config: TimekeeperConfig | None = None,
     ) -> None:
-        self._backends = backends
+        self._engine = engine
         self._clock = clock
         self._shards = shards
         self._config = config or TimekeeperConfig()
         self._rules = ScheduleRules(
-            backends, self._config.grace, self._config.max_upcoming, self._let_others_go_on
+            engine, self._config.grace, self._config.max_upcoming, self._let_others_go_on
         )
         self._agenda = Agenda()
         self._agenda_changed = asyncio.Event()
@@ -273,7 +273,7 @@ class Timekeeper:
         return await self.fire_due()
 
     async def _keep_listening(self) -> None:
-        listener = self._backends.queue.listen(TIMES)
+        listener = self._engine.queue.listen(TIMES)
         try:
             while True:
                 if await listener.wait(self._config.look_again):
@@ -295,7 +295,7 @@ class Timekeeper:
 
     async def look(self) -> None:
         """Replace what is in memory by what the store says is due soon."""
-        store, config = self._backends.store, self._config
+        store, config = self._engine.store, self._config
         now = await store.now()
         self._store_time = StoreTime(now, self._clock.monotonic())
         self._agenda.begin_look()
@@ -353,7 +353,7 @@ class Timekeeper:
             await firing.planned_firing(entry.due, entry.rules, entry.after, now) for entry in batch
         ]
         ownership = self._shards.ownership()
-        fired = await firing.fire(self._backends, firings, ownership)
+        fired = await firing.fire(self._engine, firings, ownership)
         self._agenda.settle(batch, self._following(batch, firings, fired))
         self._shards.lose(ownership, fired.lost_shards)
         if len(fired.accepted) < len(batch):

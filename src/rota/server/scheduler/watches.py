@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.forecasts import predict_starts
 from rota.operations.status import watch_congestion
 from rota.ports.clock import Clock
@@ -19,18 +19,18 @@ class CongestionWatch:
 
     def __init__(
         self,
-        backends: Backends,
+        engine: Engine,
         clock: Clock,
         shards: HeldShards,
         interval: timedelta = timedelta(seconds=30),
     ) -> None:
-        self._backends = backends
+        self._engine = engine
         self._clock = clock
         self._shards = shards
         self._interval = interval
 
     async def run_once(self) -> int:
-        return await watch_congestion(self._backends) if self._shards.is_leading else 0
+        return await watch_congestion(self._engine) if self._shards.is_leading else 0
 
     async def run(self) -> None:
         while True:
@@ -52,12 +52,12 @@ class StartPredictor:
 
     def __init__(
         self,
-        backends: Backends,
+        engine: Engine,
         clock: Clock,
         shards: HeldShards,
         config: StartPredictorConfig | None = None,
     ) -> None:
-        self._backends = backends
+        self._engine = engine
         self._clock = clock
         self._shards = shards
         self._config = config or StartPredictorConfig()
@@ -65,7 +65,7 @@ class StartPredictor:
     async def run_once(self) -> int:
         if not self._shards.is_leading:
             return 0
-        return await predict_starts(self._backends, self._config.ahead, self._config.kept)
+        return await predict_starts(self._engine, self._config.ahead, self._config.kept)
 
     async def run(self) -> None:
         while True:

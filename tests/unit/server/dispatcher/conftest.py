@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rota.blobs.files import open_files
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
+from rota.queue.local import LocalIdleWorkers
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from testkit.builders import Scene
 from testkit.clock import FakeTicker
@@ -27,11 +28,11 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 
 
 @pytest.fixture
-async def backends(scene: Scene, tmp_path: Path) -> AsyncIterator[Backends]:
+async def engine(scene: Scene, tmp_path: Path) -> AsyncIterator[Engine]:
     async with await open_files(tmp_path / "blobs") as blobs:
-        yield Backends(scene.store, local_queue(scene.store), blobs)
+        yield Engine(scene.store, local_queue(scene.store), blobs, LocalIdleWorkers())
 
 
 @pytest.fixture
-def floor(backends: Backends) -> Floor:
-    return Floor(backends, CONFIG, "s_1")
+def floor(engine: Engine) -> Floor:
+    return Floor(engine, CONFIG, "s_1")

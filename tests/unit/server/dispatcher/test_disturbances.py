@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from rota.domain.errors import HeldTooLong, NotFound
 from rota.domain.ids import RunId, SessionId
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.queue import CANCELLED
 from rota.ports.records import Claimed
 from rota.ports.store import Store
@@ -57,8 +57,8 @@ def store(scene: Scene) -> DisturbedStore:
 
 
 @pytest.fixture
-def floor(backends: Backends, store: DisturbedStore) -> Floor:
-    disturbed = replace(backends, store=cast("Store", store))
+def floor(engine: Engine, store: DisturbedStore) -> Floor:
+    disturbed = replace(engine, store=cast("Store", store))
     return Floor(disturbed, FloorConfig(poll_interval=SOON))
 
 
@@ -85,7 +85,7 @@ async def start_one(scene: Scene, floor: Floor, welcome: Welcome) -> RunId:
 
 
 async def test_a_worker_that_goes_while_its_cancels_are_looked_up_disturbs_nobody(
-    scene: Scene, backends: Backends, store: DisturbedStore, floor: Floor
+    scene: Scene, engine: Engine, store: DisturbedStore, floor: Floor
 ) -> None:
     gone = await floor.register(hello("gone", pool="elsewhere"))
     staying = await floor.register(hello("staying"))
@@ -94,7 +94,7 @@ async def test_a_worker_that_goes_while_its_cancels_are_looked_up_disturbs_nobod
         run = await start_one(scene, floor, staying)
         await scene.store.cancel([run], actor="operator")
 
-        backends.queue.announce(CANCELLED, gone.session)
+        engine.queue.announce(CANCELLED, gone.session)
         with pytest.raises(NotFound):
             await next_order(floor, gone)
 

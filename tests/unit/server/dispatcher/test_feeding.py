@@ -14,7 +14,7 @@ import pytest
 from rota.domain.errors import HeldTooLong
 from rota.domain.resources import UNIT
 from rota.domain.spec import Overlap
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.queue import FAVOURED, Ticket
 from rota.ports.work import Beat, Dispatch, Fence, Welcome
 from rota.queue.local import LocalQueue
@@ -85,13 +85,13 @@ async def hand_over(taker: SoleTaker, runs: Sequence[str] = ()) -> str:
     return await taker.ends.get()
 
 
-def never_polling(backends: Backends) -> Floor:
-    return Floor(backends, FloorConfig(poll_interval=NEVER))
+def never_polling(engine: Engine) -> Floor:
+    return Floor(engine, FloorConfig(poll_interval=NEVER))
 
 
-async def test_an_offer_brings_work_without_a_poll(scene: Scene, backends: Backends) -> None:
+async def test_an_offer_brings_work_without_a_poll(scene: Scene, engine: Engine) -> None:
     job = await scene.job()
-    floor = never_polling(backends)
+    floor = never_polling(engine)
     async with fed(floor) as welcome:
         await floor.beat(welcome.session, Beat())
 
@@ -100,8 +100,8 @@ async def test_an_offer_brings_work_without_a_poll(scene: Scene, backends: Backe
         assert await dispatched(floor, welcome) == list(submitted.runs)
 
 
-async def test_a_lost_offer_only_costs_a_poll(scene: Scene, backends: Backends) -> None:
-    floor = Floor(backends, FloorConfig(poll_interval=timedelta(milliseconds=20)))
+async def test_a_lost_offer_only_costs_a_poll(scene: Scene, engine: Engine) -> None:
+    floor = Floor(engine, FloorConfig(poll_interval=timedelta(milliseconds=20)))
     async with fed(floor) as welcome:
         runs = await scene.trigger(await scene.job())
 
@@ -109,9 +109,9 @@ async def test_a_lost_offer_only_costs_a_poll(scene: Scene, backends: Backends) 
 
 
 async def test_a_ticket_that_was_used_up_is_done(
-    scene: Scene, backends: Backends, taker: SoleTaker
+    scene: Scene, engine: Engine, taker: SoleTaker
 ) -> None:
-    floor = never_polling(replace(backends, queue=connected(backends.store, SoleQueue(taker))))
+    floor = never_polling(replace(engine, queue=connected(engine.store, SoleQueue(taker))))
     async with fed(floor) as welcome:
         runs = await scene.trigger(await scene.job())
 
@@ -121,9 +121,9 @@ async def test_a_ticket_that_was_used_up_is_done(
 
 
 async def test_a_ticket_for_more_than_the_worker_has_room_for_is_passed_on(
-    scene: Scene, backends: Backends, taker: SoleTaker
+    scene: Scene, engine: Engine, taker: SoleTaker
 ) -> None:
-    floor = never_polling(replace(backends, queue=connected(backends.store, SoleQueue(taker))))
+    floor = never_polling(replace(engine, queue=connected(engine.store, SoleQueue(taker))))
     async with fed(floor, slots=2) as welcome:
         runs = await scene.trigger(await scene.job(overlap=Overlap.ALLOW), 3)
 
@@ -132,9 +132,9 @@ async def test_a_ticket_for_more_than_the_worker_has_room_for_is_passed_on(
 
 
 async def test_a_ticket_for_runs_of_another_kind_is_passed_on(
-    scene: Scene, backends: Backends, taker: SoleTaker
+    scene: Scene, engine: Engine, taker: SoleTaker
 ) -> None:
-    floor = never_polling(replace(backends, queue=connected(backends.store, SoleQueue(taker))))
+    floor = never_polling(replace(engine, queue=connected(engine.store, SoleQueue(taker))))
     await scene.worker("far", labels={"site": "fra"})
     async with fed(floor):
         runs = await scene.trigger(await scene.job(needs={"site": "fra"}))
@@ -143,12 +143,12 @@ async def test_a_ticket_for_runs_of_another_kind_is_passed_on(
 
 
 async def test_a_ticket_whose_claim_failed_is_passed_on(
-    scene: Scene, backends: Backends, taker: SoleTaker, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, engine: Engine, taker: SoleTaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object) -> NoReturn:
         raise HeldTooLong("others are changing the same")
 
-    floor = never_polling(replace(backends, queue=connected(backends.store, SoleQueue(taker))))
+    floor = never_polling(replace(engine, queue=connected(engine.store, SoleQueue(taker))))
     async with fed(floor):
         assert await hand_over(taker) == "done"
         monkeypatch.setattr(scene.store, "claim", fail)
@@ -157,9 +157,9 @@ async def test_a_ticket_whose_claim_failed_is_passed_on(
 
 
 async def test_a_ticket_without_names_is_passed_on_while_there_may_be_more(
-    scene: Scene, backends: Backends, taker: SoleTaker
+    scene: Scene, engine: Engine, taker: SoleTaker
 ) -> None:
-    floor = never_polling(replace(backends, queue=connected(backends.store, SoleQueue(taker))))
+    floor = never_polling(replace(engine, queue=connected(engine.store, SoleQueue(taker))))
     async with fed(floor, slots=2) as welcome:
         runs = await scene.trigger(await scene.job(overlap=Overlap.ALLOW), 3)
 
@@ -171,9 +171,9 @@ async def test_a_ticket_without_names_is_passed_on_while_there_may_be_more(
 
 
 async def test_a_ticket_that_comes_while_the_server_stops_is_passed_on(
-    scene: Scene, backends: Backends, taker: SoleTaker
+    scene: Scene, engine: Engine, taker: SoleTaker
 ) -> None:
-    floor = never_polling(replace(backends, queue=connected(backends.store, SoleQueue(taker))))
+    floor = never_polling(replace(engine, queue=connected(engine.store, SoleQueue(taker))))
     async with fed(floor):
         assert await hand_over(taker) == "done"  # it waits from now on
         await floor.retire()
@@ -182,9 +182,9 @@ async def test_a_ticket_that_comes_while_the_server_stops_is_passed_on(
 
 
 async def test_a_run_that_fits_another_worker_better_is_given_to_that_one_at_once(
-    scene: Scene, backends: Backends, taker: SoleTaker
+    scene: Scene, engine: Engine, taker: SoleTaker
 ) -> None:
-    here = replace(backends, queue=connected(backends.store, SoleQueue(taker)))
+    here = replace(engine, queue=connected(engine.store, SoleQueue(taker)))
     floor, elsewhere = never_polling(here), never_polling(here)
     big = await elsewhere.register(hello("big", resources={"memory": 64 * UNIT}))
     async with fed(floor, resources={"memory": 4 * UNIT}) as small:
@@ -196,10 +196,10 @@ async def test_a_run_that_fits_another_worker_better_is_given_to_that_one_at_onc
 
 
 async def test_a_ticket_for_what_was_left_to_another_does_not_come_back(
-    scene: Scene, backends: Backends, taker: SoleTaker
+    scene: Scene, engine: Engine, taker: SoleTaker
 ) -> None:
-    queue = connected(backends.store, SoleQueue(taker))
-    floor = never_polling(replace(backends, queue=queue))
+    queue = connected(engine.store, SoleQueue(taker))
+    floor = never_polling(replace(engine, queue=queue))
     listener = queue.listen(FAVOURED)
     small = await scene.worker("small", resources={"memory": 4 * UNIT})
     async with fed(floor, resources={"memory": 64 * UNIT}):
@@ -210,9 +210,9 @@ async def test_a_ticket_for_what_was_left_to_another_does_not_come_back(
 
 
 async def test_a_ticket_that_is_also_for_others_is_passed_on(
-    scene: Scene, backends: Backends, taker: SoleTaker
+    scene: Scene, engine: Engine, taker: SoleTaker
 ) -> None:
-    floor = never_polling(replace(backends, queue=connected(backends.store, SoleQueue(taker))))
+    floor = never_polling(replace(engine, queue=connected(engine.store, SoleQueue(taker))))
     await scene.worker("small", resources={"memory": 4 * UNIT})
     await scene.worker("far", labels={"site": "fra"})
     async with fed(floor, resources={"memory": 64 * UNIT}):

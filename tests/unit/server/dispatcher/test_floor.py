@@ -10,7 +10,7 @@ import pytest
 from rota.domain.errors import NotFound, StaleStream
 from rota.domain.ids import JobId, SessionId
 from rota.domain.spec import Overlap
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.work import Beat, Dispatch, Fence, Welcome
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from testkit.builders import Scene, hello, outcome
@@ -40,30 +40,30 @@ async def test_slots_of_attempts_that_ended_elsewhere_are_free_after_a_beat(
 
 
 class TestMovedWorker:
-    async def test_its_session_names_the_new_server(self, backends: Backends, floor: Floor) -> None:
+    async def test_its_session_names_the_new_server(self, engine: Engine, floor: Floor) -> None:
         welcome = await floor.register(hello())
 
-        again = await moved_to(Floor(backends, server="s_2"), welcome)
+        again = await moved_to(Floor(engine, server="s_2"), welcome)
 
-        [session] = await backends.store.sessions(alive_only=True)
+        [session] = await engine.store.sessions(alive_only=True)
         assert (again.session, again.stream) == (welcome.session, 2)
         assert (session.server, session.stream) == ("s_2", 2)
 
     async def test_its_former_server_cannot_claim_for_it(
-        self, scene: Scene, backends: Backends, floor: Floor
+        self, scene: Scene, engine: Engine, floor: Floor
     ) -> None:
         await scene.trigger(await scene.job())
         welcome = await floor.register(hello())
-        await moved_to(Floor(backends), welcome)
+        await moved_to(Floor(engine), welcome)
 
         with pytest.raises(StaleStream):
             await floor.claim_for(welcome.session)
 
     async def test_its_former_server_gives_up_its_desk(
-        self, scene: Scene, backends: Backends, floor: Floor
+        self, scene: Scene, engine: Engine, floor: Floor
     ) -> None:
         welcome = await floor.register(hello())
-        await moved_to(Floor(backends), welcome)
+        await moved_to(Floor(engine), welcome)
 
         with pytest.raises(NotFound):
             await floor.beat(welcome.session, Beat())
@@ -84,11 +84,9 @@ class TestMovedWorker:
 
         assert [each.result for each in await scene.store.attempts(run)] == [None]
 
-    async def test_a_claim_that_is_stale_ends_the_desk(
-        self, backends: Backends, floor: Floor
-    ) -> None:
+    async def test_a_claim_that_is_stale_ends_the_desk(self, engine: Engine, floor: Floor) -> None:
         welcome = await floor.register(hello())
-        await moved_to(Floor(backends), welcome)
+        await moved_to(Floor(engine), welcome)
         serving = asyncio.create_task(floor.run())
 
         async with asyncio.timeout(10):
@@ -128,12 +126,12 @@ class TestMovedWorker:
 
 class TestResumedWorker:
     async def test_what_never_reached_it_is_given_again_with_its_first_beat(
-        self, scene: Scene, backends: Backends, floor: Floor
+        self, scene: Scene, engine: Engine, floor: Floor
     ) -> None:
         [run] = await scene.trigger(await scene.job())
         welcome = await floor.register(hello())
         await floor.claim_for(welcome.session)
-        other = Floor(backends)
+        other = Floor(engine)
         await moved_to(other, welcome)
 
         await other.beat(welcome.session, Beat())
@@ -143,12 +141,12 @@ class TestResumedWorker:
         ]
 
     async def test_what_it_holds_stays_its_own(
-        self, scene: Scene, backends: Backends, floor: Floor
+        self, scene: Scene, engine: Engine, floor: Floor
     ) -> None:
         [run] = await scene.trigger(await scene.job())
         welcome = await floor.register(hello())
         await floor.claim_for(welcome.session)
-        other = Floor(backends)
+        other = Floor(engine)
         await moved_to(other, welcome)
 
         answer = await other.beat(welcome.session, Beat(held=(Fence(run, 1),)))
@@ -182,10 +180,10 @@ class TestSpecs:
         return {entry.spec.name for entry in order.specs}
 
     async def test_a_worker_is_thought_to_know_only_as_many_as_it_remembers(
-        self, scene: Scene, backends: Backends
+        self, scene: Scene, engine: Engine
     ) -> None:
         jobs = {name: await scene.job(name) for name in "abc"}
-        floor = Floor(backends, FloorConfig(known_specs=2))
+        floor = Floor(engine, FloorConfig(known_specs=2))
         welcome = await floor.register(hello(slots=2))
 
         told = [

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.queue import WATCHED, output
 from rota.ports.work import Dispatch, Fence, Watch
 from rota.queue.local import LocalQueue
@@ -38,8 +38,8 @@ def bus() -> Bus:
 
 
 @pytest.fixture
-def floor(backends: Backends, bus: Bus) -> Floor:
-    return Floor(replace(backends, queue=bus))
+def floor(engine: Engine, bus: Bus) -> Floor:
+    return Floor(replace(engine, queue=bus))
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ import pytest
 from rota.domain.ids import JobId
 from rota.domain.states import RunState
 from rota.operations import firing
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.ports.queue import Ticket
 from rota.ports.records import Fired
 from rota.ports.work import Beat, Dispatch, Welcome
@@ -49,32 +49,32 @@ class DeafQueue(LocalQueue):
 
 
 @pytest.fixture
-def deaf(backends: Backends) -> Backends:
-    return replace(backends, queue=connected(backends.store, DeafQueue()))
+def deaf(engine: Engine) -> Engine:
+    return replace(engine, queue=connected(engine.store, DeafQueue()))
 
 
 @asynccontextmanager
-async def idle(backends: Backends, *workers: str) -> AsyncIterator[tuple[Floor, list[Welcome]]]:
+async def idle(engine: Engine, *workers: str) -> AsyncIterator[tuple[Floor, list[Welcome]]]:
     """Workers that have found nothing to do."""
-    floor = Floor(backends, FloorConfig(poll_interval=NEVER))
+    floor = Floor(engine, FloorConfig(poll_interval=NEVER))
     welcomes = [await floor.register(hello(name)) for name in workers]
     serving = asyncio.create_task(floor.run())
     try:
         async with asyncio.timeout(20):
-            assert isinstance(backends.queue, DeafQueue)
+            assert isinstance(engine.queue, DeafQueue)
             for _ in workers:
-                await backends.queue.waiting.acquire()
+                await engine.queue.waiting.acquire()
             yield floor, welcomes
     finally:
         serving.cancel()
         await asyncio.wait([serving])
 
 
-async def fire(scene: Scene, backends: Backends, name: str) -> Fired:
+async def fire(scene: Scene, engine: Engine, name: str) -> Fired:
     job = await scene.job(name, next_at=scene.clock.instant)
-    await backends.specs.find(backends.store, [(job, 1)])  # as whoever looks ahead does
+    await engine.specs.find(engine.store, [(job, 1)])  # as whoever looks ahead does
     return await firing.fire(
-        backends, [firing_of(await scene.show_job(job))], await scene.ownership()
+        engine, [firing_of(await scene.show_job(job))], await scene.ownership()
     )
 
 
@@ -84,9 +84,7 @@ async def jobs_of(floor: Floor, welcome: Welcome) -> list[JobId]:
     return [JobId(work.job_id) for work in order.work]
 
 
-async def test_what_is_due_is_dispatched_though_no_ticket_comes(
-    scene: Scene, deaf: Backends
-) -> None:
+async def test_what_is_due_is_dispatched_though_no_ticket_comes(scene: Scene, deaf: Engine) -> None:
     async with idle(deaf, "worker") as (floor, [welcome]):
         fired = await fire(scene, deaf, "job")
 
@@ -95,7 +93,7 @@ async def test_what_is_due_is_dispatched_though_no_ticket_comes(
     assert deaf.queue.offered == []
 
 
-async def test_workers_take_turns(scene: Scene, deaf: Backends) -> None:
+async def test_workers_take_turns(scene: Scene, deaf: Engine) -> None:
     async with idle(deaf, "one", "two") as (floor, [one, two]):
         fired = [await fire(scene, deaf, name) for name in ("a", "b")]
 
@@ -103,7 +101,7 @@ async def test_workers_take_turns(scene: Scene, deaf: Backends) -> None:
         assert set(given) == fired[0].accepted | fired[1].accepted
 
 
-async def test_a_worker_that_stops_is_given_nothing(scene: Scene, deaf: Backends) -> None:
+async def test_a_worker_that_stops_is_given_nothing(scene: Scene, deaf: Engine) -> None:
     async with idle(deaf, "worker") as (floor, [welcome]):
         await floor.beat(welcome.session, Beat(stopping=True))
 
@@ -114,7 +112,7 @@ async def test_a_worker_that_stops_is_given_nothing(scene: Scene, deaf: Backends
     assert await scene.state(waiting) == RunState.QUEUED
 
 
-async def test_without_a_worker_runs_wait(scene: Scene, deaf: Backends) -> None:
+async def test_without_a_worker_runs_wait(scene: Scene, deaf: Engine) -> None:
     await fire(scene, deaf, "job")
 
     assert isinstance(deaf.queue, DeafQueue)

@@ -14,7 +14,7 @@ from rota.domain.ids import SessionId
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobSpec, Overlap
 from rota.domain.states import RunState
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.specs import Ref, SpecBook
 from rota.ports.records import RunQuery
 from rota.ports.store import Store
@@ -45,8 +45,8 @@ def specs() -> SlowSpecs:
 
 
 @pytest.fixture
-def floor(backends: Backends, specs: SlowSpecs) -> Floor:
-    return Floor(replace(backends, specs=specs))
+def floor(engine: Engine, specs: SlowSpecs) -> Floor:
+    return Floor(replace(engine, specs=specs))
 
 
 @asynccontextmanager
@@ -236,9 +236,9 @@ class TestRetiring:
         await asyncio.wait_for(retiring, 1)
 
     async def test_what_cannot_be_sent_is_waited_for_only_so_long(
-        self, scene: Scene, backends: Backends
+        self, scene: Scene, engine: Engine
     ) -> None:
-        floor = Floor(backends, FloorConfig(retire_within=timedelta(0)))
+        floor = Floor(engine, FloorConfig(retire_within=timedelta(0)))
         await scene.trigger(await scene.job())
         welcome = await floor.register(hello())
         await floor.claim_for(welcome.session)

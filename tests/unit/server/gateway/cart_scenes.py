@@ -80,7 +80,7 @@ class CartScene:
 
     async def advance(self, made: str) -> None:
         """Until it has nothing more to do by itself."""
-        store = self.served.backends.store
+        store = self.served.engine.store
         while (await store.advance_cart(CartId(made), None)).has_more:
             pass
 

@@ -17,10 +17,11 @@ from rota.blobs.files import open_files
 from rota.domain.ids import SessionId, micros
 from rota.domain.output import OutputRecorder, Stream
 from rota.operations import output, workers
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.tokens import create_token
 from rota.ports.records import Role
 from rota.ports.work import ChunkMeta, Hello, Outcome, OutputChunk, Start, Work
+from rota.queue.local import LocalIdleWorkers
 from rota.server.gateway.app import create_app
 from rota.server.gateway.settings import GatewaySettings
 from testkit.new_stores import local_queue, open_new_sqlite
@@ -40,7 +41,7 @@ def job_file(*jobs: dict[str, object]) -> str:
 
 @dataclass
 class Served:
-    backends: Backends
+    engine: Engine
     app: FastAPI
     secrets: dict[Role, str]
     _clients: AsyncExitStack
@@ -91,8 +92,8 @@ class Served:
         pool: str = "default",
     ) -> Worker:
         hello = Hello(worker=name, pool=pool, slots=100, resources=resources or {})
-        session, _ = await workers.register(self.backends, hello, _LEASE)
-        return Worker(self.backends, session.id)
+        session, _ = await workers.register(self.engine, hello, _LEASE)
+        return Worker(self.engine, session.id)
 
     async def run_through(self, name: str = "tidy", printed: bytes = b"") -> str:
         """A run of a job that has completed; returns its id."""
@@ -105,15 +106,15 @@ class Served:
 
 @dataclass
 class Worker:
-    backends: Backends
+    engine: Engine
     session: SessionId
 
     async def claim(self) -> list[Work]:
         """Take all that is queued, and start it."""
-        work = (await workers.claim(self.backends, self.session, 100)).works
-        now = micros(await self.backends.store.now())
+        work = (await workers.claim(self.engine, self.session, 100)).works
+        now = micros(await self.engine.store.now())
         starts = [Start(each.run, each.attempt, now) for each in work]
-        await workers.start(self.backends, self.session, starts)
+        await workers.start(self.engine, self.session, starts)
         return work
 
     async def prints(self, work: Work, text: bytes) -> None:
@@ -129,11 +130,11 @@ class Worker:
                 chunk.last_at_ms,
             )
             chunks = [OutputChunk(work.run, work.attempt, meta, chunk.data)]
-            await output.store_chunks(self.backends, self.session, chunks)
+            await output.store_chunks(self.engine, self.session, chunks)
 
     async def finish(self, work: Work, result: str = "COMPLETED", printed: bytes = b"") -> None:
         recorder = _recorded(printed)
-        now = micros(await self.backends.store.now())
+        now = micros(await self.engine.store.now())
         outcome = Outcome(
             run=work.run,
             attempt=work.attempt,
@@ -145,7 +146,7 @@ class Worker:
             output_bytes=len(printed),
             output_lines=recorder.totals.lines,
         )
-        await workers.finish(self.backends, self.session, [outcome])
+        await workers.finish(self.engine, self.session, [outcome])
 
 
 def _recorded(text: bytes) -> OutputRecorder:
@@ -167,10 +168,10 @@ async def serving_gateway(
         store = await open_new_sqlite(folder / "rota.db")
         stack.push_async_callback(store.close)
         blobs = await stack.enter_async_context(await open_files(folder / "blobs"))
-        backends = Backends(store, local_queue(store), blobs)
+        engine = Engine(store, local_queue(store), blobs, LocalIdleWorkers())
         secrets = {}
         for role in Role:
             _, secrets[role] = await create_token(store, name=role, role=role, actor="test")
-        app = create_app(backends, settings or GatewaySettings())
+        app = create_app(engine, settings or GatewaySettings())
         clients = await stack.enter_async_context(AsyncExitStack())
-        yield Served(backends, app, secrets, clients)
+        yield Served(engine, app, secrets, clients)

@@ -203,10 +203,10 @@ async def test_a_token_in_the_address_is_not_taken(served: Served) -> None:
 
 async def test_a_secret_is_trusted_only_for_a_moment(served: Served) -> None:
     now = 0.0
-    tokens = TrustedTokens(served.backends, timedelta(seconds=1), lambda: now)
+    tokens = TrustedTokens(served.engine, timedelta(seconds=1), lambda: now)
     secret = served.secrets[Role.VIEWER]
     caller = await tokens.caller(secret)
-    await served.backends.store.revoke_token(caller.token_id, actor="another server")
+    await served.engine.store.revoke_token(caller.token_id, actor="another server")
 
     assert await tokens.caller(secret) == caller
     now = 1.0

@@ -251,7 +251,7 @@ async def test_the_ledger_answers_for_every_due_time_in_parts_the_newest_first(
 
 async def _hold(served: Served, job_id: str, stretches: int) -> None:
     """Pauses that left stretches of 1, 2, 3 … due times without a run."""
-    [known] = await served.backends.store.jobs(JobQuery(ids=[JobId(job_id)]))
+    [known] = await served.engine.store.jobs(JobQuery(ids=[JobId(job_id)]))
     start = known.anchor - timedelta(days=100)
     move = ScheduleMove(
         kind="resumed",
@@ -273,4 +273,4 @@ async def _hold(served: Served, job_id: str, stretches: int) -> None:
             for n in range(stretches)
         ],
     )
-    await served.backends.store.move_schedules([move], actor="test")
+    await served.engine.store.move_schedules([move], actor="test")

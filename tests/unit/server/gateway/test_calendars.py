@@ -258,7 +258,7 @@ async def test_a_calendar_that_the_server_cannot_read_says_why(
     await apply(served, calendars=["weekends"])
     monkeypatch.setattr(blackout, "_package", lambda: None)
     holidays = NewCalendar("default", Calendar("weekends", holidays=Holidays("DE", "SN")), 1)
-    await served.backends.store.save_calendars([holidays], actor="another server")
+    await served.engine.store.save_calendars([holidays], actor="another server")
 
     listed = (await served.get("calendars")).json()["items"][0]
     upcoming = (await served.get("jobs/nightly/upcoming")).json()

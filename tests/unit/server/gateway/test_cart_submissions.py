@@ -320,8 +320,8 @@ async def test_a_body_that_grows_too_large_leaves_nothing(
         answer = await served.post("carts", content=body(), headers=NDJSON)
 
         assert refusal(answer) == (413, "too_large")
-        now = await served.backends.store.now()
-        assert await served.backends.store.forget_loading_carts(now) == 0
+        now = await served.engine.store.now()
+        assert await served.engine.store.forget_loading_carts(now) == 0
 
 
 async def test_nothing_is_left_of_a_caller_who_leaves(carts: CartScene) -> None:
@@ -355,8 +355,8 @@ async def test_nothing_is_left_of_a_caller_who_leaves(carts: CartScene) -> None:
     }
     await served.app(scope, receive, send)
 
-    now = await served.backends.store.now()
-    assert await served.backends.store.forget_loading_carts(now) == 0
+    now = await served.engine.store.now()
+    assert await served.engine.store.forget_loading_carts(now) == 0
     assert await stored(served) == []
 
 

@@ -46,7 +46,7 @@ def text_of(*carts: dict[str, object]) -> str:
 
 
 async def items_of(served: Served, cart: str) -> list[tuple[str, Any]]:
-    items = await served.backends.store.items(ItemQuery(cart))  # type: ignore[arg-type]
+    items = await served.engine.store.items(ItemQuery(cart))  # type: ignore[arg-type]
     return [(item.key, item.inputs) for item in items]
 
 

@@ -69,7 +69,7 @@ async def test_a_stream_without_a_position_tells_only_what_is_to_come(served: Se
 
     async with streaming(served, "events/stream") as stream:
         await stream.started()
-        served.backends.queue.announce(EVENTS)
+        served.engine.queue.announce(EVENTS)
         run = await served.trigger()
         event = await stream.event()
 
@@ -86,7 +86,7 @@ async def test_a_stream_ends_when_its_token_is_revoked(
     async with streaming(served, "events/stream") as stream:
         await stream.started()
         await served.delete(f"tokens/{viewer}")
-        served.backends.queue.announce(EVENTS)
+        served.engine.queue.announce(EVENTS)
         ended = await stream.ended()
 
     assert ended
@@ -95,6 +95,6 @@ async def test_a_stream_ends_when_its_token_is_revoked(
 async def test_nobody_listens_once_a_caller_has_left(served: Served) -> None:
     async with streaming(served, "events/stream", after=0) as stream:
         await stream.event()
-        assert served.backends.queue.is_watched(EVENTS)
+        assert served.engine.queue.is_watched(EVENTS)
 
-    assert not served.backends.queue.is_watched(EVENTS)
+    assert not served.engine.queue.is_watched(EVENTS)

@@ -54,7 +54,7 @@ async def test_what_was_predicted_to_run_out_is_a_metric(served: Served) -> None
     name = "rota_forecast_saturation_seconds_ahead{"
     before = (await served.get("/metrics")).text
 
-    await predict_starts(served.backends, timedelta(hours=1), timedelta(days=1))
+    await predict_starts(served.engine, timedelta(hours=1), timedelta(days=1))
 
     after = (await served.get("/metrics")).text
     [(label, seconds)] = [line.split() for line in after.splitlines() if line.startswith(name)]
@@ -65,7 +65,7 @@ async def test_what_was_predicted_to_run_out_is_a_metric(served: Served) -> None
 
 async def test_a_part_of_the_time_ahead_can_be_asked_for(served: Served) -> None:
     await served.apply(job("often", schedule="every 10m", overlap="allow"))
-    begin = await served.backends.store.now() + timedelta(hours=2)
+    begin = await served.engine.store.now() + timedelta(hours=2)
 
     window = {"from": begin.isoformat(), "to": (begin + timedelta(hours=1)).isoformat()}
     answer = (await served.get("forecast", params={**window, "job": "often"})).json()

@@ -24,7 +24,7 @@ async def test_a_server_without_its_store_is_alive_but_not_ready(
     async def fail() -> None:
         raise Unavailable("the disk is full")
 
-    monkeypatch.setattr(served.backends.store, "check", fail)
+    monkeypatch.setattr(served.engine.store, "check", fail)
 
     assert (await served.get("/livez", None)).status_code == 200
     assert (await served.get("/readyz", None)).status_code == 503
@@ -40,8 +40,8 @@ async def test_asking_often_whether_it_is_ready_checks_the_store_once_a_second(
         nonlocal checks
         checks += 1
 
-    monkeypatch.setattr(served.backends.store, "check", check)
-    readiness = Readiness(served.backends, lambda: now)
+    monkeypatch.setattr(served.engine.store, "check", check)
+    readiness = Readiness(served.engine, lambda: now)
 
     for _ in range(100):
         await readiness.require()
@@ -87,7 +87,7 @@ async def test_too_many_series_lose_the_job_and_say_so(
 
 class TestHealth:
     async def test_hindered_server_is_not_ready(self, served: Served) -> None:
-        readiness = Readiness(served.backends, hindrance=lambda: "it is stopping")
+        readiness = Readiness(served.engine, hindrance=lambda: "it is stopping")
         served.app.state.readiness = readiness
 
         answer = await served.get("/readyz")
@@ -96,7 +96,7 @@ class TestHealth:
         assert "it is stopping" in answer.text
 
     async def test_server_without_the_gateway_has_no_api(self, served: Served) -> None:
-        served.app = create_app(served.backends, GatewaySettings(), has_api=False)
+        served.app = create_app(served.engine, GatewaySettings(), has_api=False)
 
         assert (await served.get("/readyz")).status_code == 200
         assert (await served.get("/metrics")).status_code == 200

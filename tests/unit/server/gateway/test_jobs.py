@@ -296,9 +296,9 @@ async def test_a_job_tells_how_late_its_runs_start(served: Served) -> None:
 
 async def test_a_stuck_job_is_shown_as_stuck(served: Served) -> None:
     await served.apply(NIGHTLY)
-    [found] = await served.backends.store.jobs(JobQuery())
+    [found] = await served.engine.store.jobs(JobQuery())
     seen = Congestion(101, False, found.anchor, None)
-    await served.backends.store.mark_stuck({found.id: seen}, [found.id])
+    await served.engine.store.mark_stuck({found.id: seen}, [found.id])
 
     shown = (await served.get("jobs/nightly")).json()
 
@@ -307,7 +307,7 @@ async def test_a_stuck_job_is_shown_as_stuck(served: Served) -> None:
 
 async def test_a_job_whose_next_due_time_waits_for_its_run_is_active(served: Served) -> None:
     await served.apply(job(schedule="every 1h", interval_from="completion"))
-    [found] = await served.backends.store.jobs(JobQuery())
+    [found] = await served.engine.store.jobs(JobQuery())
 
     waiting = replace(found, next_at=None, waits=True)
     over = replace(found, next_at=None, waits=False)
@@ -412,7 +412,7 @@ async def test_a_job_on_demand_has_no_upcoming_times(served: Served) -> None:
 
 
 async def days_ahead(served: Served, days: int) -> date:
-    return (await served.backends.store.now()).date() + timedelta(days=days)
+    return (await served.engine.store.now()).date() + timedelta(days=days)
 
 
 async def apply_closed(served: Served, last: date, **fields: object) -> dict[str, Any]:
@@ -539,11 +539,11 @@ async def apply(served: Served, document: dict[str, object]) -> None:
 async def unreadable(served: Served) -> NewJob:
     """Beside another job, one in a zone that is not known here."""
     await apply(served, job("readable", schedule="@daily"))
-    now = await served.backends.store.now()
+    now = await served.engine.store.now()
     new = new_job("unreadable", now, next_at=now + timedelta(hours=1))
     document = {**new.document, "schedule": "@daily", "timezone": "Moon/Tycho"}
     new = replace(new, document=document)
-    await served.backends.store.save_jobs([new], removed=(), actor="test")
+    await served.engine.store.save_jobs([new], removed=(), actor="test")
     return new
 
 
@@ -595,4 +595,4 @@ async def test_it_can_be_deleted(served: Served, unreadable: NewJob) -> None:
     answer = await client.delete("/api/v1/jobs/unreadable")
 
     assert answer.status_code in (200, 204)
-    assert await served.backends.store.jobs(JobQuery(names=["unreadable"])) == []
+    assert await served.engine.store.jobs(JobQuery(names=["unreadable"])) == []

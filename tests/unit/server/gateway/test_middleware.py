@@ -22,7 +22,7 @@ async def test_request_that_the_server_failed_is_a_warning(
     async def broken(*_: object) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(served.backends.store, "jobs", broken)
+    monkeypatch.setattr(served.engine.store, "jobs", broken)
     with capture_logs() as logged:
         answer = await served.get("jobs")
 

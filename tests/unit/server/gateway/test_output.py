@@ -166,10 +166,10 @@ async def test_a_later_attempt_is_announced_and_followed(served: Served) -> None
 
     async with streaming(served, f"runs/{run['id']}/log/stream") as stream:
         first = await stream.event()
-        await served.backends.store.release_eligible(10)
+        await served.engine.store.release_eligible(10)
         [work] = await worker.claim()
         await worker.finish(work, "COMPLETED", b"second\n")
-        served.backends.queue.announce(EVENTS)
+        served.engine.queue.announce(EVENTS)
         began, second, end = [await stream.event() for _ in range(3)]
 
     assert first["data"]["lines"][0]["text"] == "first"

@@ -39,7 +39,7 @@ async def test_a_pause_ends_on_the_clocks_of_the_job(
 
 async def test_a_pause_until_a_time_of_day_ends_when_it_is_next_so_late(served: Served) -> None:
     await served.apply(NIGHTLY)
-    now = await served.backends.store.now()
+    now = await served.engine.store.now()
 
     paused = (await served.post("jobs/tidy:pause", json={"until": "11:00"})).json()
 
@@ -104,7 +104,7 @@ async def test_the_ledger_takes_times_as_filters_do(served: Served, since: str) 
 async def test_a_filter_has_times_on_the_clocks_of_the_readers_zone(served: Served) -> None:
     await served.apply(NIGHTLY)
     await served.post("jobs/tidy/runs")
-    now = await served.backends.store.now()
+    now = await served.engine.store.now()
     an_hour_ago = now.astimezone(ZoneInfo("Asia/Karachi")) - timedelta(hours=1)
     where = f"since:{an_hour_ago:%Y-%m-%dT%H:%M}"
 
@@ -127,7 +127,7 @@ async def test_a_run_in_five_minutes_is_the_same_request_when_it_is_repeated(
 
     assert (first.status_code, again.status_code, other.status_code) == (202, 200, 409)
     assert again.json()["id"] == first.json()["id"]
-    wait = instant(first.json()["due_at"]) - await served.backends.store.now()
+    wait = instant(first.json()["due_at"]) - await served.engine.store.now()
     assert timedelta(minutes=4) < wait <= timedelta(minutes=5)
 
 
@@ -162,7 +162,7 @@ async def test_the_ledger_has_answers_to_coming_due_times_by_default(served: Ser
     [entry] = (await served.get("jobs/tidy/ledger")).json()["items"]
 
     assert (entry["state"], entry["cause"]) == ("SKIPPED", "skip next")
-    assert instant(entry["first"]) > await served.backends.store.now()
+    assert instant(entry["first"]) > await served.engine.store.now()
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,7 @@ async def test_an_unknown_run_is_resolved_by_a_person(served: Served) -> None:
     run = await served.trigger()
     worker = await served.worker()
     await worker.claim()
-    await served.backends.store.end_session(worker.session)
+    await served.engine.store.end_session(worker.session)
     assert (await served.get(f"runs/{run['id']}")).json()["state"] == "UNKNOWN"
 
     answer = await served.post(f"runs/{run['id']}:resolve", json={"as": "failed"})
@@ -458,7 +458,7 @@ async def test_a_run_that_waits_gets_another_priority(served: Served) -> None:
 
     assert (moved.status_code, moved.json()["priority"]) == (200, 9)
     session = (await served.worker()).session
-    claimed = await workers.claim(served.backends, session, 1)
+    claimed = await workers.claim(served.engine, session, 1)
     assert [work.run for work in claimed.works] == [second]
 
 

@@ -182,7 +182,7 @@ async def test_what_nobody_expected_is_a_500_that_tells_nothing(
     async def fail(_: object) -> None:
         raise RuntimeError("the password is hunter2")
 
-    monkeypatch.setattr(served.backends.store, "jobs", fail)
+    monkeypatch.setattr(served.engine.store, "jobs", fail)
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
 
@@ -204,7 +204,7 @@ async def test_a_store_that_is_away_is_a_503(
     async def fail(_: object) -> None:
         raise Unavailable("the disk is full", hint="free some space")
 
-    monkeypatch.setattr(served.backends.store, "jobs", fail)
+    monkeypatch.setattr(served.engine.store, "jobs", fail)
 
     response = await served.get("jobs")
 

@@ -81,7 +81,7 @@ class TestWorkerTokens:
         made = (await served.post("worker_tokens", json=body)).json()
 
         listed = await served.get("worker_tokens")
-        identity = await authenticate_worker(served.backends, made["secret"])
+        identity = await authenticate_worker(served.engine, made["secret"])
         assert (identity.name, identity.pool) == ("fra-1", "fra")
         assert made["secret"] not in listed.text
         [shown] = listed.json()["items"]
@@ -176,7 +176,7 @@ async def test_a_logout_with_a_token_leaves_the_token(served: Served) -> None:
 
 
 async def test_a_login_link_works_once(served: Served) -> None:
-    secret = await create_login_link_secret(served.backends.store, actor="up")
+    secret = await create_login_link_secret(served.engine.store, actor="up")
     browser = await served.browser()
 
     first = await browser.get("/login", params={"token": secret})
@@ -191,7 +191,7 @@ async def test_a_login_link_works_once(served: Served) -> None:
 
 
 async def test_a_login_link_is_no_token(served: Served) -> None:
-    secret = await create_login_link_secret(served.backends.store, actor="up")
+    secret = await create_login_link_secret(served.engine.store, actor="up")
     caller = await served.browser({"Authorization": f"Bearer {secret}"})
 
     assert (await caller.get("/api/v1/jobs")).status_code == 401

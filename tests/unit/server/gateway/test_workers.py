@@ -17,7 +17,7 @@ async def test_workers_are_listed_with_what_they_hold(served: Served) -> None:
     await served.trigger()
     await (await served.worker("busy")).claim()
     gone = await served.worker("gone")
-    await served.backends.store.end_session(gone.session)
+    await served.engine.store.end_session(gone.session)
 
     alive = (await served.get("workers")).json()["items"]
     every = (await served.get("workers", params={"all": "true"})).json()["items"]
@@ -47,8 +47,8 @@ async def test_a_worker_is_shown_with_what_it_offers_and_what_is_in_use(served: 
 async def joined(served: Served, name: str, *roles: str) -> ServerId:
     """A server that has taken what falls to it."""
     server = NewServer(new_server_id(), name, timedelta(seconds=5), roles or ("scheduler",))
-    await served.backends.store.join(server)
-    await served.backends.store.keep_shards(server.id, stopping=False)
+    await served.engine.store.join(server)
+    await served.engine.store.keep_shards(server.id, stopping=False)
     return server.id
 
 
@@ -70,7 +70,7 @@ class TestStatus:
 
     async def test_server_that_left_is_listed_only_when_asked_for(self, served: Served) -> None:
         gone = await joined(served, "gone")
-        await served.backends.store.leave_cluster(gone)
+        await served.engine.store.leave_cluster(gone)
 
         alive = (await served.get("servers")).json()["items"]
         every = (await served.get("servers", params={"all": "true"})).json()["items"]

@@ -54,12 +54,12 @@ async def apply(
     }
     calendar = {"name": "quiet", "windows": list(windows or [AFTERNOON]), "inside": inside}
     file = read_file(yaml.safe_dump({"calendars": [calendar], "jobs": [job]}), name="test")
-    await definitions.apply(timeline.backends, file, actor="test")
+    await definitions.apply(timeline.engine, file, actor="test")
 
 
 async def save(timeline: Timeline, *windows: str, inside: Inside = Inside.SKIP) -> None:
     calendar = Calendar("quiet", windows, inside=inside)
-    await calendars.save_calendar(timeline.backends, "default", calendar, actor="test")
+    await calendars.save_calendar(timeline.engine, "default", calendar, actor="test")
 
 
 def skipped(first: timedelta, last: timedelta, count: int) -> Answer:
@@ -99,7 +99,7 @@ async def test_the_last_due_time_inside_runs_when_the_window_ends(timeline: Time
     assert [reason.message for reason in waiting.reasons] == [
         "calendar quiet keeps it until 2030-01-01 17:00:00 UTC"
     ]
-    assert (await why(timeline.backends, waiting)).passed == ("time",)
+    assert (await why(timeline.engine, waiting)).passed == ("time",)
     assert (released.id, released.state, released.reasons) == (waiting.id, RunState.QUEUED, ())
     assert [answer for answer in await timeline.ledger() if answer.state == "SKIPPED"] == [
         skipped(2.5 * HOUR, 3.5 * HOUR, 2)
@@ -145,7 +145,7 @@ async def test_run_once_runs_at_the_first_due_time_outside(timeline: Timeline) -
     await timeline.pass_time(10 * HOUR)
 
     assert await timeline.due_times() == hours(5)
-    assert (await find_job(timeline.backends, "job")).finished_at == START + 5 * HOUR
+    assert (await find_job(timeline.engine, "job")).finished_at == START + 5 * HOUR
 
 
 async def test_run_once_that_waits_finishes_the_job(timeline: Timeline) -> None:
@@ -218,7 +218,7 @@ async def test_a_changed_calendar_counts_from_the_next_due_time_on(timeline: Tim
 async def apply_beside_weekdays(timeline: Timeline) -> None:
     """The job uses a second calendar, which leaves it only the weekends."""
     weekdays = Calendar("weekdays", ("Mon-Fri",))
-    await calendars.save_calendar(timeline.backends, "default", weekdays, actor="test")
+    await calendars.save_calendar(timeline.engine, "default", weekdays, actor="test")
     await apply(timeline, "every 1h", names=("quiet", "weekdays"))
 
 

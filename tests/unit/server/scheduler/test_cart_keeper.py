@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def keeper(timeline: Timeline) -> CartKeeper:
-    return CartKeeper(timeline.backends, timeline.shards)
+    return CartKeeper(timeline.engine, timeline.shards)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ async def test_the_end_of_an_item_wakes_it(timeline: Timeline, carts: CartScene)
     cart = await carts.submit(await timeline.scene.job(), items=1)
     await carts.advance(cart)
     worker = await timeline.scene.worker()
-    listener = timeline.backends.queue.listen(CARTS)
+    listener = timeline.engine.queue.listen(CARTS)
 
     [work] = await timeline.scene.claim(worker, 1)
     await timeline.scene.finish(worker, [work])
@@ -60,7 +60,7 @@ async def test_several_keepers_start_each_item_once(
     timeline: Timeline, keeper: CartKeeper, carts: CartScene
 ) -> None:
     cart = await carts.submit(await timeline.scene.job(), PARALLEL, items=50)
-    others = [CartKeeper(timeline.backends, timeline.shards) for _ in range(3)]
+    others = [CartKeeper(timeline.engine, timeline.shards) for _ in range(3)]
 
     await asyncio.gather(*(each.run_once() for each in (keeper, *others)))
 
@@ -90,7 +90,7 @@ async def test_a_cart_goes_on_soon_after_its_calendar_was_changed(
     cart = await carts.submit(await timeline.scene.job(), rules)
     await keeper.run_once()
     assert (await carts.show(cart)).reason == "window"
-    seen = await view(timeline.backends, await carts.show(cart))
+    seen = await view(timeline.engine, await carts.show(cart))
     assert seen.gate is not None
     assert seen.gate.until == datetime(2030, 2, 1, tzinfo=UTC)
 

@@ -75,9 +75,9 @@ async def test_a_due_time_inside_a_pause_is_skipped_once(timeline: Timeline) -> 
     await timeline.pass_time(HOUR)
     await timeline.end_runs()
     await timeline.pass_time(MINUTE)
-    await pauses.pause(timeline.backends, job, actor="test")
+    await pauses.pause(timeline.engine, job, actor="test")
     await timeline.pass_time(5 * HOUR)
-    await pauses.resume(timeline.backends, await timeline.job(), actor="test")
+    await pauses.resume(timeline.engine, await timeline.job(), actor="test")
 
     await timeline.pass_time(HOUR)
 
@@ -92,10 +92,10 @@ async def test_a_run_that_ends_inside_a_pause_is_not_made_up_for(timeline: Timel
     job = await define(timeline)
     await timeline.pass_time(HOUR)
     works = await timeline.start_runs()
-    await pauses.pause(timeline.backends, job, actor="test")
+    await pauses.pause(timeline.engine, job, actor="test")
     await timeline.scene.finish(timeline.session, works)
     await timeline.pass_time(5 * HOUR)
-    await pauses.resume(timeline.backends, await timeline.job(), actor="test")
+    await pauses.resume(timeline.engine, await timeline.job(), actor="test")
 
     await timeline.pass_time(HOUR)
 
@@ -112,9 +112,9 @@ async def test_a_run_that_goes_on_through_a_pause_sets_the_next_due_time(
     job = await define(timeline)
     await timeline.pass_time(HOUR)
     works = await timeline.start_runs()
-    await pauses.pause(timeline.backends, job, actor="test")
+    await pauses.pause(timeline.engine, job, actor="test")
     await timeline.pass_time(HOUR)
-    await pauses.resume(timeline.backends, await timeline.job(), actor="test")
+    await pauses.resume(timeline.engine, await timeline.job(), actor="test")
     await timeline.scene.finish(timeline.session, works)
 
     await timeline.pass_time(HOUR)

@@ -21,7 +21,7 @@ HOUR = timedelta(hours=1)
 
 
 async def look(timeline: Timeline) -> None:
-    await CongestionWatch(timeline.backends, FakeClock(timeline.ticker), timeline.shards).run_once()
+    await CongestionWatch(timeline.engine, FakeClock(timeline.ticker), timeline.shards).run_once()
 
 
 async def is_stuck(timeline: Timeline) -> bool:

@@ -114,7 +114,7 @@ async def test_a_one_off_time_with_a_window_is_missed_after_it(timeline: Timelin
 
 async def test_two_schedulers_answer_each_due_time_once(timeline: Timeline) -> None:
     await timeline.apply("every 1h", misfire={"policy": "all"}, overlap="allow")
-    other = new_scheduler(timeline.backends, timeline.shards, timeline.ticker)
+    other = new_scheduler(timeline.engine, timeline.shards, timeline.ticker)
     await other.run_once()
     timeline.be_down(3 * HOUR)
 
@@ -131,7 +131,7 @@ async def test_a_scheduler_that_restarts_more_often_than_the_interval_fires(
     await timeline.apply("every 1m")
 
     for _ in range(12):
-        again = new_scheduler(timeline.backends, timeline.shards, timeline.ticker)
+        again = new_scheduler(timeline.engine, timeline.shards, timeline.ticker)
         timeline.be_down(10 * SECOND)
         await again.run_once()
 

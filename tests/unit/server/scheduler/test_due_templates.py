@@ -22,7 +22,7 @@ HOUR = timedelta(hours=1)
 
 
 def new_starter(timeline: Timeline, **config: Any) -> DueTemplates:
-    return DueTemplates(timeline.backends, timeline.shards, DueTemplatesConfig(**config))
+    return DueTemplates(timeline.engine, timeline.shards, DueTemplatesConfig(**config))
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ async def missed(timeline: Timeline) -> list[tuple[str, int]]:
 
 async def complete(timeline: Timeline, starter: DueTemplates) -> None:
     """A worker does all that there is to do."""
-    keeper = CartKeeper(timeline.backends, timeline.shards)
+    keeper = CartKeeper(timeline.engine, timeline.shards)
     await starter.run_once()
     await keeper.run_once()
     await timeline.end_runs()
@@ -236,7 +236,7 @@ async def test_a_live_cart_of_another_name_holds_up_nothing(
     timeline: Timeline, starter: DueTemplates
 ) -> None:
     await apply(timeline, name="ROLLOUT")
-    await submit_template(timeline.backends, TemplateRequest("ROLLOUT"), actor="ann")
+    await submit_template(timeline.engine, TemplateRequest("ROLLOUT"), actor="ann")
     await apply(timeline)
 
     timeline.be_down(HOUR)
@@ -249,7 +249,7 @@ async def test_the_loop_that_moves_carts_does_not_wait_for_templates(timeline: T
     await apply(timeline)
     timeline.be_down(HOUR)
 
-    assert await CartKeeper(timeline.backends, timeline.shards).run_once() == 0
+    assert await CartKeeper(timeline.engine, timeline.shards).run_once() == 0
 
     assert await carts_of(timeline) == []
 

@@ -84,7 +84,7 @@ async def test_going_back_to_an_older_schedule_replays_nothing(timeline: Timelin
 
 async def test_a_skipped_due_time_stays_skipped_through_an_edit(timeline: Timeline) -> None:
     job = await timeline.apply("0 * * * *", overlap="allow")
-    await pauses.skip_next(timeline.backends, job, actor="test")
+    await pauses.skip_next(timeline.engine, job, actor="test")
 
     await timeline.apply("*/30 * * * *", overlap="allow")
     await timeline.pass_time(90 * MINUTE)
@@ -95,7 +95,7 @@ async def test_a_skipped_due_time_stays_skipped_through_an_edit(timeline: Timeli
 
 async def test_a_skipped_due_time_stays_skipped_through_two_edits(timeline: Timeline) -> None:
     job = await timeline.apply("0 * * * *", overlap="allow")
-    await pauses.skip_next(timeline.backends, job, actor="test")
+    await pauses.skip_next(timeline.engine, job, actor="test")
     await timeline.apply("30 * * * *", overlap="allow")
 
     await timeline.apply("0 * * * *", overlap="allow")
@@ -106,7 +106,7 @@ async def test_a_skipped_due_time_stays_skipped_through_two_edits(timeline: Time
 
 async def test_the_only_due_time_stays_skipped_though_others_are_added(timeline: Timeline) -> None:
     job = await timeline.apply("2030-01-01T13:00:00Z", overlap="allow")
-    await pauses.skip_next(timeline.backends, job, actor="test")
+    await pauses.skip_next(timeline.engine, job, actor="test")
 
     await timeline.apply(["2030-01-01T13:00:00Z", "2030-01-01T15:00:00Z"], overlap="allow")
     await timeline.pass_time(4 * HOUR)
@@ -118,13 +118,13 @@ async def test_what_a_pause_holds_after_a_skip_and_two_edits_is_in_the_ledger(
     timeline: Timeline,
 ) -> None:
     job = await timeline.apply("0 * * * *")
-    await pauses.skip_next(timeline.backends, job, actor="test")
+    await pauses.skip_next(timeline.engine, job, actor="test")
     await timeline.apply("30 * * * *")
     await timeline.apply("0 * * * *")
-    await pauses.pause(timeline.backends, await timeline.job(), actor="test")
+    await pauses.pause(timeline.engine, await timeline.job(), actor="test")
     await timeline.pass_time(4 * HOUR)
 
-    await pauses.resume(timeline.backends, await timeline.job(), actor="test")
+    await pauses.resume(timeline.engine, await timeline.job(), actor="test")
 
     assert await timeline.ledger() == [
         Answer(HOUR, HOUR, 1, "SKIPPED", "skip next"),
@@ -150,12 +150,12 @@ async def test_what_an_outage_left_open_is_answered_by_the_old_schedule(
 
 async def test_what_a_pause_held_until_the_edit_is_skipped(timeline: Timeline) -> None:
     job = await timeline.apply("0 * * * *")
-    await pauses.pause(timeline.backends, job, actor="test")
+    await pauses.pause(timeline.engine, job, actor="test")
     await timeline.pass_time(2 * HOUR + MINUTE)
     await timeline.apply("30 * * * *")
     await timeline.pass_time(HOUR)
 
-    await pauses.resume(timeline.backends, await timeline.job(), actor="test")
+    await pauses.resume(timeline.engine, await timeline.job(), actor="test")
 
     assert await timeline.ledger() == [
         Answer(HOUR, 2 * HOUR, 2, "SKIPPED", "paused"),
@@ -179,7 +179,7 @@ async def test_a_job_that_its_file_switches_on_again_is_not_caught_up(timeline: 
 
 async def test_an_edit_of_a_paused_job_does_not_unpause_it(timeline: Timeline) -> None:
     job = await timeline.apply("every 1h")
-    await pauses.pause(timeline.backends, job, actor="test")
+    await pauses.pause(timeline.engine, job, actor="test")
 
     await timeline.apply("every 1h", description="another")
     await timeline.pass_time(2 * HOUR)

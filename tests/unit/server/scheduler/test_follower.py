@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def follower(timeline: Timeline) -> Follower:
-    return Follower(timeline.backends, timeline.shards)
+    return Follower(timeline.engine, timeline.shards)
 
 
 async def completed_runs(timeline: Timeline, count: int) -> None:
@@ -32,7 +32,7 @@ async def test_several_followers_answer_each_completion_once(
     timeline: Timeline, follower: Follower
 ) -> None:
     await completed_runs(timeline, 20)
-    others = [Follower(timeline.backends, timeline.shards) for _ in range(3)]
+    others = [Follower(timeline.engine, timeline.shards) for _ in range(3)]
 
     await asyncio.gather(*(each.run_once() for each in (follower, *others)))
 
@@ -42,7 +42,7 @@ async def test_several_followers_answer_each_completion_once(
 async def test_a_completion_wakes_it_and_it_wakes_the_workers(
     timeline: Timeline, follower: Follower
 ) -> None:
-    followed, taker = timeline.backends.queue.listen(FOLLOWED), timeline.backends.queue.takes
+    followed, taker = timeline.engine.queue.listen(FOLLOWED), timeline.engine.queue.takes
     tickets = taker("default")
     upstream = await timeline.scene.job("extract")
     await timeline.scene.job("load", after=("extract",))
@@ -63,7 +63,7 @@ async def test_a_completion_wakes_it_and_it_wakes_the_workers(
 
 async def test_many_completions_are_followed_batch_by_batch(timeline: Timeline) -> None:
     await completed_runs(timeline, 5)
-    follower = Follower(timeline.backends, timeline.shards, FollowerConfig(batch_size=2))
+    follower = Follower(timeline.engine, timeline.shards, FollowerConfig(batch_size=2))
 
     assert [await follower.run_once() for _ in range(4)] == [2, 2, 1, 0]
 
@@ -77,7 +77,7 @@ async def test_due_runs_that_may_go_are_announced(timeline: Timeline, follower: 
     await timeline.scene.trigger(upstream)
     timeline.be_down(timedelta(minutes=1))
     await timeline.end_runs()
-    listener = timeline.backends.queue.listen(TIMES)
+    listener = timeline.engine.queue.listen(TIMES)
 
     await follower.run_once()
 

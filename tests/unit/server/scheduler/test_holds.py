@@ -20,23 +20,23 @@ HOUR = timedelta(hours=1)
 
 async def pause(timeline: Timeline, until: timedelta | None = None) -> None:
     end = None if until is None else START + until
-    await pauses.pause(timeline.backends, await timeline.job(), actor="test", until=end)
+    await pauses.pause(timeline.engine, await timeline.job(), actor="test", until=end)
 
 
 async def resume(timeline: Timeline) -> None:
-    await pauses.resume(timeline.backends, await timeline.job(), actor="test")
+    await pauses.resume(timeline.engine, await timeline.job(), actor="test")
 
 
 async def disable(timeline: Timeline) -> None:
-    await pauses.disable(timeline.backends, await timeline.job(), actor="test")
+    await pauses.disable(timeline.engine, await timeline.job(), actor="test")
 
 
 async def enable(timeline: Timeline) -> None:
-    await pauses.enable(timeline.backends, await timeline.job(), actor="test")
+    await pauses.enable(timeline.engine, await timeline.job(), actor="test")
 
 
 async def skip(timeline: Timeline) -> None:
-    await pauses.skip_next(timeline.backends, await timeline.job(), actor="test")
+    await pauses.skip_next(timeline.engine, await timeline.job(), actor="test")
 
 
 async def test_pause_disable_and_downtime_are_told_apart(timeline: Timeline) -> None:
@@ -205,7 +205,7 @@ async def test_a_skip_that_comes_too_late_takes_the_one_after(timeline: Timeline
     read_before = await timeline.job()
     await timeline.pass_time(HOUR)
 
-    await pauses.skip_next(timeline.backends, read_before, actor="test")
+    await pauses.skip_next(timeline.engine, read_before, actor="test")
 
     assert await timeline.ledger() == [
         Answer(1 * HOUR, 1 * HOUR, 1, "QUEUED", ""),
@@ -219,7 +219,7 @@ async def test_a_pause_that_comes_too_late_does_not_take_back_what_fired(
     await timeline.apply("every 1h")
     read_before = await timeline.job()
     await timeline.pass_time(HOUR)
-    await pauses.pause(timeline.backends, read_before, actor="test")
+    await pauses.pause(timeline.engine, read_before, actor="test")
     await timeline.pass_time(HOUR)
 
     await resume(timeline)

@@ -21,7 +21,7 @@ LOCK = Resource("default", "lock", sharing=Sharing.MUTEX)
 
 @pytest.fixture
 def keeper(timeline: Timeline) -> KeyKeeper:
-    return KeyKeeper(timeline.backends, timeline.shards)
+    return KeyKeeper(timeline.engine, timeline.shards)
 
 
 async def blocked_run(timeline: Timeline) -> tuple[Work, RunId]:
@@ -35,7 +35,7 @@ async def blocked_run(timeline: Timeline) -> tuple[Work, RunId]:
 
 async def test_the_end_of_a_run_wakes_it(timeline: Timeline) -> None:
     work, _ = await blocked_run(timeline)
-    listener = timeline.backends.queue.listen(KEYS)
+    listener = timeline.engine.queue.listen(KEYS)
 
     await timeline.scene.finish(timeline.session, [work])
 
@@ -46,7 +46,7 @@ async def test_the_end_of_a_run_wakes_it(timeline: Timeline) -> None:
 async def test_what_a_lost_wake_up_forgot_goes_with_the_next_look(timeline: Timeline) -> None:
     work, second = await blocked_run(timeline)
     interval = timedelta(milliseconds=10)
-    keeper = KeyKeeper(timeline.backends, timeline.shards, KeyKeeperConfig(interval))
+    keeper = KeyKeeper(timeline.engine, timeline.shards, KeyKeeperConfig(interval))
     loop = asyncio.create_task(keeper.run())
 
     await timeline.scene.finish(timeline.session, [work])
@@ -63,7 +63,7 @@ async def test_several_keepers_let_no_more_go_than_there_is_room_for(
 ) -> None:
     work, second = await blocked_run(timeline)
     await timeline.scene.finish(timeline.session, [work])
-    others = [KeyKeeper(timeline.backends, timeline.shards) for _ in range(3)]
+    others = [KeyKeeper(timeline.engine, timeline.shards) for _ in range(3)]
 
     counts = await asyncio.gather(*(each.run_once() for each in (keeper, *others)))
 

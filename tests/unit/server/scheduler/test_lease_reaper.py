@@ -29,7 +29,7 @@ def node(timeline: Timeline) -> FakeTicker:
 
 @pytest.fixture
 def reaper(timeline: Timeline, node: FakeTicker) -> LeaseReaper:
-    return LeaseReaper(timeline.backends, FakeClock(node))
+    return LeaseReaper(timeline.engine, FakeClock(node))
 
 
 @pytest.fixture

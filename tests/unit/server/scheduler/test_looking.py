@@ -59,9 +59,9 @@ class SlowDocuments:
 
 def slow(timeline: Timeline, quick_answers: int, **config: Any) -> tuple[SlowDocuments, Timekeeper]:
     store = SlowDocuments(timeline.store, quick_answers)
-    backends = replace(timeline.backends, store=cast("Store", store))
+    engine = replace(timeline.engine, store=cast("Store", store))
     clock = FakeClock(timeline.ticker)
-    return store, Timekeeper(backends, clock, timeline.shards, TimekeeperConfig(**config))
+    return store, Timekeeper(engine, clock, timeline.shards, TimekeeperConfig(**config))
 
 
 @asynccontextmanager
@@ -122,7 +122,7 @@ async def test_a_thousand_due_at_once_are_fired_in_pieces(timeline: Timeline) ->
     jobs = [{"name": f"job-{number}", "schedule": "every 1h"} for number in range(25)]
     await timeline.apply_all(jobs)
     clock = FakeClock(timeline.ticker)
-    timekeeper = Timekeeper(timeline.backends, clock, timeline.shards, config)
+    timekeeper = Timekeeper(timeline.engine, clock, timeline.shards, config)
     timeline.be_down(HOUR)
     before = (await timeline.store.counts()).last_event
 
@@ -143,7 +143,7 @@ async def test_what_a_look_finds_overdue_is_fired_together_while_it_looks(
     jobs = [{"name": f"job-{number}", "schedule": "every 1h"} for number in range(25)]
     await timeline.apply_all(jobs)
     clock = YieldingClock(timeline.ticker)
-    timekeeper = Timekeeper(timeline.backends, clock, timeline.shards, config)
+    timekeeper = Timekeeper(timeline.engine, clock, timeline.shards, config)
     timeline.be_down(HOUR)
     before = (await timeline.store.counts()).last_event
     running = asyncio.create_task(timekeeper.run())
@@ -195,12 +195,12 @@ class Looped:
         config = TimekeeperConfig(look_again=HOUR)
         self.timeline = timeline
         self.timekeeper = Timekeeper(
-            timeline.backends, FakeClock(timeline.ticker), timeline.shards, config
+            timeline.engine, FakeClock(timeline.ticker), timeline.shards, config
         )
         # What is applied here wakes nobody.
         assert isinstance(timeline.store, SqlStore)
-        deaf = replace(timeline.backends, store=timeline.store.shared_with(tell_nobody))
-        self.elsewhere = replace(timeline, backends=deaf)
+        deaf = replace(timeline.engine, store=timeline.store.shared_with(tell_nobody))
+        self.elsewhere = replace(timeline, engine=deaf)
 
     async def until_due(self, name: str, *due: timedelta) -> None:
         async with asyncio.timeout(20):
@@ -225,7 +225,7 @@ async def test_a_wake_up_is_followed_by_a_look(looped: Looped) -> None:
     await looped.elsewhere.apply("every 1s", name="new")
     looped.timeline.be_down(SECOND)
 
-    looped.timeline.backends.queue.announce(TIMES)
+    looped.timeline.engine.queue.announce(TIMES)
 
     await looped.until_due("new", 2 * SECOND)
 
@@ -262,10 +262,10 @@ async def test_what_is_due_no_more_is_forgotten_some_day(timeline: Timeline) -> 
     store, timekeeper = slow(timeline, quick_answers=1_000, max_upcoming=2)
     held = await timeline.apply("every 1s", name="held")
     await timekeeper.run_once()
-    await pauses.pause(timeline.backends, held, actor="test")
+    await pauses.pause(timeline.engine, held, actor="test")
 
     await see_versions(timeline, timekeeper, 10)
-    await pauses.resume(timeline.backends, await timeline.job("held"), actor="test")
+    await pauses.resume(timeline.engine, await timeline.job("held"), actor="test")
     await timekeeper.run_once()
 
     assert store.asked_for.count((held.id, 1)) == 2
@@ -290,8 +290,8 @@ class SlowFiring:
 
 async def test_a_look_goes_on_when_a_firing_is_over(timeline: Timeline) -> None:
     store = SlowFiring(timeline.store)
-    backends = replace(timeline.backends, store=cast("Store", store))
-    timekeeper = Timekeeper(backends, FakeClock(timeline.ticker), timeline.shards)
+    engine = replace(timeline.engine, store=cast("Store", store))
+    timekeeper = Timekeeper(engine, FakeClock(timeline.ticker), timeline.shards)
     await timeline.apply("every 1s", name="known", overlap="allow")
     await timekeeper.look()
     await timeline.apply("every 1s", name="new", overlap="allow")

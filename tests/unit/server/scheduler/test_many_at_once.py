@@ -16,6 +16,6 @@ async def test_what_the_look_has_read_is_not_read_again_to_dispatch_it(timeline:
     job = await timeline.apply("every 1s")
     await timeline.scheduler.timekeeper.look()
 
-    found = await timeline.backends.specs.find(cast("Store", None), [(job.id, job.version)])
+    found = await timeline.engine.specs.find(cast("Store", None), [(job.id, job.version)])
 
     assert found[job.id, job.version].name == "job"

@@ -27,9 +27,9 @@ async def down_for_three_hours(timeline: Timeline, **fields: Any) -> None:
 async def test_downtime_before_a_pause_is_downtime(timeline: Timeline) -> None:
     await down_for_three_hours(timeline)
 
-    await pauses.pause(timeline.backends, await timeline.job(), actor="test")
+    await pauses.pause(timeline.engine, await timeline.job(), actor="test")
     await timeline.pass_time(2 * HOUR)
-    await pauses.resume(timeline.backends, await timeline.job(), actor="test")
+    await pauses.resume(timeline.engine, await timeline.job(), actor="test")
 
     assert await timeline.ledger() == [
         Answer(1 * HOUR, 2 * HOUR, 2, "MISSED", "downtime"),
@@ -41,7 +41,7 @@ async def test_downtime_before_a_pause_is_downtime(timeline: Timeline) -> None:
 async def test_what_was_due_before_a_pause_waits_for_its_end(timeline: Timeline) -> None:
     await down_for_three_hours(timeline)
 
-    await pauses.pause(timeline.backends, await timeline.job(), actor="test")
+    await pauses.pause(timeline.engine, await timeline.job(), actor="test")
 
     [run] = await timeline.runs()
     assert [reason.gate for reason in run.reasons] == ["pause"]
@@ -50,7 +50,7 @@ async def test_what_was_due_before_a_pause_waits_for_its_end(timeline: Timeline)
 async def test_what_is_overdue_is_not_the_next_one_to_skip(timeline: Timeline) -> None:
     await down_for_three_hours(timeline, misfire={"policy": "none"})
 
-    await pauses.skip_next(timeline.backends, await timeline.job(), actor="test")
+    await pauses.skip_next(timeline.engine, await timeline.job(), actor="test")
 
     assert await timeline.ledger() == [
         Answer(1 * HOUR, 3 * HOUR, 3, "MISSED", "downtime"),
@@ -109,13 +109,13 @@ async def test_calendars_of_the_old_version_decide_about_its_due_times(
 
 async def ledger_of_the_deleted(timeline: Timeline) -> list[LedgerEntry]:
     job = await timeline.job()
-    await definitions.delete(timeline.backends, job, actor="test")
+    await definitions.delete(timeline.engine, job, actor="test")
     return await timeline.store.ledger(job.id, START, START + DAY, 10)
 
 
 async def test_a_deleted_job_leaves_no_due_time_of_its_pause_open(timeline: Timeline) -> None:
     await timeline.apply("0 * * * *")
-    await pauses.pause(timeline.backends, await timeline.job(), actor="test")
+    await pauses.pause(timeline.engine, await timeline.job(), actor="test")
     await timeline.pass_time(3 * HOUR + MINUTE)
 
     [entry] = await ledger_of_the_deleted(timeline)

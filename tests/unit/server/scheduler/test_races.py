@@ -31,7 +31,7 @@ async def seen_before_its_run_ended(timeline: Timeline) -> Job:
     job = await chained(timeline)
     await timeline.pass_time(HOUR)
     works = await timeline.start_runs()
-    await pauses.pause(timeline.backends, job, actor="test")
+    await pauses.pause(timeline.engine, job, actor="test")
     seen = await timeline.job()
     await timeline.scene.finish(timeline.session, works)
     await timeline.pass_time(MINUTE)
@@ -41,7 +41,7 @@ async def seen_before_its_run_ended(timeline: Timeline) -> Job:
 async def test_a_resume_that_saw_the_run_does_not_end_the_chain(timeline: Timeline) -> None:
     seen = await seen_before_its_run_ended(timeline)
 
-    await pauses.resume(timeline.backends, seen, actor="test")
+    await pauses.resume(timeline.engine, seen, actor="test")
     await timeline.pass_time(HOUR)
 
     assert await timeline.due_times() == [HOUR, 2 * HOUR]
@@ -50,9 +50,9 @@ async def test_a_resume_that_saw_the_run_does_not_end_the_chain(timeline: Timeli
 async def test_a_disable_that_saw_the_run_does_not_end_the_chain(timeline: Timeline) -> None:
     seen = await seen_before_its_run_ended(timeline)
 
-    await pauses.disable(timeline.backends, seen, actor="test")
-    await pauses.enable(timeline.backends, await timeline.job(), actor="test")
-    await pauses.resume(timeline.backends, await timeline.job(), actor="test")
+    await pauses.disable(timeline.engine, seen, actor="test")
+    await pauses.enable(timeline.engine, await timeline.job(), actor="test")
+    await pauses.resume(timeline.engine, await timeline.job(), actor="test")
     await timeline.pass_time(HOUR)
 
     assert await timeline.due_times() == [HOUR, 2 * HOUR]
@@ -62,18 +62,18 @@ async def test_a_pause_that_is_prolonged_as_it_ends_goes_on(
     timeline: Timeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = await timeline.apply("every 1h")
-    await pauses.pause(timeline.backends, job, actor="test", until=START + MINUTE)
+    await pauses.pause(timeline.engine, job, actor="test", until=START + MINUTE)
     timeline.be_down(MINUTE)
     ended_pauses = timeline.store.ended_pauses
 
     async def prolonged_at_once(limit: int) -> list[Job]:
         [ended] = await ended_pauses(limit)
-        await pauses.pause(timeline.backends, ended, actor="test", until=START + HOUR)
+        await pauses.pause(timeline.engine, ended, actor="test", until=START + HOUR)
         return [ended]
 
     monkeypatch.setattr(timeline.store, "ended_pauses", prolonged_at_once)
 
-    await pauses.end_pauses(timeline.backends, 10)
+    await pauses.end_pauses(timeline.engine, 10)
 
     assert (await timeline.job()).paused
 
@@ -103,7 +103,7 @@ async def test_an_apply_that_saw_the_run_does_not_lose_what_follows_it(
     await chained(timeline, enabled=not enabled)
     between += [
         timeline.scene.finish(timeline.session, works),
-        firing.rearm(timeline.backends, 10),
+        firing.rearm(timeline.engine, 10),
     ]
 
     job = await chained(timeline, enabled=enabled)
@@ -117,7 +117,7 @@ async def test_an_apply_that_did_not_see_a_pause_does_not_end_it(
     timeline: Timeline, between: list[Any]
 ) -> None:
     job = await timeline.apply("0 * * * *")
-    between.append(pauses.pause(timeline.backends, job, actor="test"))
+    between.append(pauses.pause(timeline.engine, job, actor="test"))
 
     await timeline.apply("30 * * * *")
     await timeline.pass_time(2 * HOUR)
@@ -148,7 +148,7 @@ async def test_a_delete_that_meets_a_fire_answers_no_due_time_twice(
     await timeline.pass_time(59 * MINUTE)
     between.append(timeline.pass_time(2 * MINUTE))
 
-    await definitions.delete(timeline.backends, job, actor="test")
+    await definitions.delete(timeline.engine, job, actor="test")
 
     [entry] = await timeline.store.ledger(job.id, START, START + 2 * HOUR, 10)
     assert (entry.first, entry.count, entry.cause) == (START + HOUR, 1, "")
@@ -182,7 +182,7 @@ async def test_a_schedule_that_never_stands_still_is_given_up(
     changed = (
         timeline.apply("30 * * * *")
         if change == "apply"
-        else definitions.delete(timeline.backends, job, actor="test")
+        else definitions.delete(timeline.engine, job, actor="test")
     )
     with pytest.raises(Conflict):
         await changed

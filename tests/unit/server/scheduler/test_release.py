@@ -23,7 +23,7 @@ async def test_a_run_that_its_spread_holds_tells_due_time_and_release_apart(
 
     assert run.eligible_at is not None
     assert run.eligible_at > run.due_at == START + HOUR
-    [reason] = (await why(timeline.backends, run)).reasons
+    [reason] = (await why(timeline.engine, run)).reasons
     assert reason.message == (
         f"it is due at {run.due_at:%Y-%m-%d %H:%M:%S} UTC, and its spread or jitter releases it"
         f" at {run.eligible_at:%Y-%m-%d %H:%M:%S} UTC"

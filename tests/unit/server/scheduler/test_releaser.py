@@ -28,12 +28,12 @@ async def trigger_later(timeline: Timeline, delay: timedelta) -> str:
 async def pause(timeline: Timeline, length: timedelta) -> None:
     job = await timeline.apply("every 1h", name="paused")
     until = timeline.ticker.instant + length
-    await pauses.pause(timeline.backends, job, actor="test", until=until)
+    await pauses.pause(timeline.engine, job, actor="test", until=until)
 
 
 async def test_a_run_goes_at_its_time_and_not_before(timeline: Timeline) -> None:
     run = await trigger_later(timeline, SECOND)
-    releaser, taker = timeline.scheduler.releaser, timeline.backends.queue.takes("default")
+    releaser, taker = timeline.scheduler.releaser, timeline.engine.queue.takes("default")
 
     assert await releaser.run_once() == 0
     timeline.be_down(SECOND)
@@ -87,9 +87,9 @@ class WaitingQueue:
 async def waits(timeline: Timeline) -> timedelta:
     """How long the loop waits for a wake-up before it looks again."""
     queue = WaitingQueue()
-    backends = replace(timeline.backends, queue=cast("Queue", queue))
+    engine = replace(timeline.engine, queue=cast("Queue", queue))
     config = ReleaserConfig(interval=10 * SECOND)
-    releaser = Releaser(backends, FakeClock(timeline.ticker), timeline.shards, config)
+    releaser = Releaser(engine, FakeClock(timeline.ticker), timeline.shards, config)
     with pytest.raises(OneWait) as stopped:
         await releaser.run()
     assert (queue.topics, queue.is_open) == ((TIMES,), False)

@@ -41,7 +41,7 @@ def node(timeline: Timeline, name: str = "s_one", **fields: Any) -> Node:
     clock = FakeClock(timeline.ticker)
     server = new_server(name, lease=LEASE, **fields)
     held = HeldShards(server.id, clock)
-    return Node(ShardKeeper(timeline.backends, clock, server, held), held)
+    return Node(ShardKeeper(timeline.engine, clock, server, held), held)
 
 
 async def test_a_lone_server_holds_all_shards_and_leads(timeline: Timeline) -> None:
@@ -98,7 +98,7 @@ async def test_handing_over_wakes_the_others_and_they_take_all(timeline: Timelin
     one, two = node(timeline, "s_one"), node(timeline, "s_two")
     for each in (one, two, one, two):
         await each.keeper.run_once()
-    listener = timeline.backends.queue.listen(SHARDS)
+    listener = timeline.engine.queue.listen(SHARDS)
 
     await one.keeper.hand_over()
 
@@ -133,7 +133,7 @@ async def test_leaving_wakes_the_others_and_they_take_all(timeline: Timeline) ->
     one, two = node(timeline, "s_one"), node(timeline, "s_two")
     await one.keeper.run_once()
     await two.keeper.run_once()
-    listener = timeline.backends.queue.listen(SHARDS)
+    listener = timeline.engine.queue.listen(SHARDS)
 
     await one.keeper.leave()
 
@@ -146,7 +146,7 @@ async def test_leaving_wakes_the_others_and_they_take_all(timeline: Timeline) ->
 async def test_a_newcomer_wakes_the_owner(timeline: Timeline) -> None:
     one, two = node(timeline, "s_one"), node(timeline, "s_two")
     await one.keeper.run_once()
-    listener = timeline.backends.queue.listen(SHARDS)
+    listener = timeline.engine.queue.listen(SHARDS)
 
     await two.keeper.run_once()
 

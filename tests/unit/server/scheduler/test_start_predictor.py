@@ -18,7 +18,7 @@ DAY = timedelta(days=1)
 
 def predictor(timeline: Timeline) -> StartPredictor:
     clock = FakeClock(timeline.ticker)
-    return StartPredictor(timeline.backends, clock, timeline.shards, StartPredictorConfig())
+    return StartPredictor(timeline.engine, clock, timeline.shards, StartPredictorConfig())
 
 
 async def started(timeline: Timeline) -> list[Outcome]:

@@ -17,7 +17,7 @@ YEAR = timedelta(days=365)
 
 @pytest.fixture
 def sweeper(timeline: Timeline) -> Sweeper:
-    return Sweeper(timeline.backends, FakeClock(timeline.ticker), timeline.shards)
+    return Sweeper(timeline.engine, FakeClock(timeline.ticker), timeline.shards)
 
 
 async def test_there_may_be_nothing_to_sweep_up(timeline: Timeline, sweeper: Sweeper) -> None:
@@ -35,7 +35,7 @@ async def test_what_passed_its_deadline_ends_and_who_waited_for_it_is_offered(
     timeline.be_down(MINUTE / 2)
     [second] = await timeline.scene.trigger(job.id)
     timeline.be_down(MINUTE / 2)
-    taker = timeline.backends.queue.takes("default")
+    taker = timeline.engine.queue.takes("default")
 
     assert await sweeper.run_once() == 2
 
@@ -48,7 +48,7 @@ async def test_what_passed_its_deadline_ends_and_who_waited_for_it_is_offered(
 
 async def test_workers_that_left_long_ago_are_forgotten_batch_by_batch(timeline: Timeline) -> None:
     config = SweeperConfig(batch_size=2)
-    sweeper = Sweeper(timeline.backends, FakeClock(timeline.ticker), timeline.shards, config)
+    sweeper = Sweeper(timeline.engine, FakeClock(timeline.ticker), timeline.shards, config)
     for number in range(3):
         await timeline.store.end_session(await timeline.scene.worker(f"gone-{number}"))
     timeline.be_down(YEAR)

@@ -45,9 +45,9 @@ def node(timeline: Timeline, name: str) -> Node:
     held = HeldShards(ServerId(name), clock)
     config = TimekeeperConfig(grace=grace_of(LEASE))
     return Node(
-        ShardKeeper(timeline.backends, clock, new_server(name, lease=LEASE), held),
+        ShardKeeper(timeline.engine, clock, new_server(name, lease=LEASE), held),
         held,
-        new_scheduler(timeline.backends, held, timeline.ticker, config),
+        new_scheduler(timeline.engine, held, timeline.ticker, config),
     )
 
 
@@ -183,8 +183,8 @@ async def test_duties_that_are_not_divided_are_the_leaders(timeline: Timeline, o
     clock = FakeClock(timeline.ticker)
     duties: list[Releaser | Sweeper | CongestionWatch] = [
         one.scheduler.releaser,
-        Sweeper(timeline.backends, clock, one.held),
-        CongestionWatch(timeline.backends, clock, one.held),
+        Sweeper(timeline.engine, clock, one.held),
+        CongestionWatch(timeline.engine, clock, one.held),
     ]
 
     assert [await duty.run_once() for duty in duties] == [0, 0, 0]

@@ -55,7 +55,7 @@ async def test_the_pauses_of_others_end(timeline: Timeline) -> None:
     job = await timeline.apply("every 1h")
     for number, held in enumerate([await timeline.scene.show_job(unreadable), job], 1):
         end = START + number * MINUTE
-        await pauses.pause(timeline.backends, held, actor="test", until=end)
+        await pauses.pause(timeline.engine, held, actor="test", until=end)
     timeline.be_down(HOUR - MINUTE)
 
     await timeline.scheduler.run_once()

@@ -17,14 +17,14 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def watch(timeline: Timeline) -> WorkerWatch:
-    return WorkerWatch(timeline.backends, timeline.shards)
+    return WorkerWatch(timeline.engine, timeline.shards)
 
 
 async def test_a_worker_that_comes_wakes_it_and_it_wakes_the_releaser(
     timeline: Timeline, watch: WorkerWatch
 ) -> None:
     [run] = await timeline.scene.trigger(await timeline.scene.job(needs={"site": "fra"}))
-    came, times = (timeline.backends.queue.listen(topic) for topic in (WORKERS, TIMES))
+    came, times = (timeline.engine.queue.listen(topic) for topic in (WORKERS, TIMES))
     assert await watch.run_once() == 0
 
     await timeline.store.register(hello("far", labels={"site": "fra"}), LEASE)

@@ -15,11 +15,12 @@ from rota.domain.job import Job
 from rota.domain.jobfile import read_file
 from rota.domain.run import Run
 from rota.operations import definitions
-from rota.operations.backends import Backends
 from rota.operations.definitions import find_job
+from rota.operations.engine import Engine
 from rota.ports.blobs import Blobs
 from rota.ports.records import LedgerEntry, RunQuery
 from rota.ports.store import Store
+from rota.queue.local import LocalIdleWorkers
 from rota.server.scheduler.releaser import Releaser
 from rota.server.scheduler.shards import HeldShards
 from rota.server.scheduler.timekeeper import Timekeeper, TimekeeperConfig
@@ -57,7 +58,7 @@ class Scheduler:
 class Timeline:
     """Jobs, the scheduler that fires them, and a worker that ends their runs when told."""
 
-    backends: Backends
+    engine: Engine
     ticker: FakeTicker
     shards: HeldShards
     scheduler: Scheduler
@@ -66,7 +67,7 @@ class Timeline:
 
     @property
     def store(self) -> Store:
-        return self.backends.store
+        return self.engine.store
 
     async def apply(self, schedule: object, *, name: str = "job", **fields: Any) -> Job:
         """Define a job, or change it."""
@@ -81,10 +82,10 @@ class Timeline:
 
     async def apply_file(self, document: Mapping[str, Any]) -> None:
         file = read_file(json.dumps(document), name="test")
-        await definitions.apply(self.backends, file, actor="test", is_admin=True)
+        await definitions.apply(self.engine, file, actor="test", is_admin=True)
 
     async def job(self, name: str = "job") -> Job:
-        return await find_job(self.backends, name)
+        return await find_job(self.engine, name)
 
     async def pass_time(self, duration: timedelta) -> None:
         """Let time pass with the scheduler awake at every moment it would wake up."""
@@ -151,13 +152,13 @@ async def all_shards(scene: Scene) -> HeldShards:
 
 
 def new_scheduler(
-    backends: Backends,
+    engine: Engine,
     shards: HeldShards,
     ticker: FakeTicker,
     config: TimekeeperConfig | None = None,
 ) -> Scheduler:
     clock = FakeClock(ticker)
-    return Scheduler(Timekeeper(backends, clock, shards, config), Releaser(backends, clock, shards))
+    return Scheduler(Timekeeper(engine, clock, shards, config), Releaser(engine, clock, shards))
 
 
 @asynccontextmanager
@@ -166,12 +167,12 @@ async def open_timeline(folder: Path, start: datetime = START) -> AsyncIterator[
     store = await open_new_sqlite(folder / "rota.db", clock=ticker)
     try:
         blobs = cast("Blobs", None)  # no output is written here
-        backends = Backends(store, local_queue(store), blobs)
+        engine = Engine(store, local_queue(store), blobs, LocalIdleWorkers())
         scene = Scene(store, ticker)
         session = await store.register(hello(slots=1_000), EVER)
         shards = await all_shards(scene)
         yield Timeline(
-            backends, ticker, shards, new_scheduler(backends, shards, ticker), scene, session.id
+            engine, ticker, shards, new_scheduler(engine, shards, ticker), scene, session.id
         )
     finally:
         await store.close()

@@ -10,9 +10,9 @@ import grpc
 from rota.contracts import carts_pb2 as pb
 from rota.contracts.carts_pb2_grpc import CartsServicer, add_CartsServicer_to_server
 from rota.operations import cart_changes, carts
-from rota.operations.backends import Backends
 from rota.operations.cart_changes import cause_meant
 from rota.operations.carts import view
+from rota.operations.engine import Engine
 from rota.operations.tokens import Caller
 from rota.ports.carts import (
     ApproveCart,
@@ -39,10 +39,10 @@ _MAX_FILTER = 2_000
 class CartsService(CartsServicer):
     """All calls of `contracts/rota/v1/carts.proto`."""
 
-    def __init__(self, backends: Backends, settings: GatewaySettings) -> None:
-        self._backends = backends
+    def __init__(self, engine: Engine, settings: GatewaySettings) -> None:
+        self._engine = engine
         self._settings = settings
-        self.tokens = TrustedTokens(backends, settings.trust_tokens_for)
+        self.tokens = TrustedTokens(engine, settings.trust_tokens_for)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Offer the service on a server that has not been started yet."""
@@ -52,19 +52,19 @@ class CartsService(CartsServicer):
     async def SubmitCart(self, request: requests.Parts, caller: Caller) -> pb.SubmitCartResponse:
         wanted, items = await requests.submission(request, self._settings.max_cart_bytes)
         async with aclosing(items):
-            cart = await carts.submit(self._backends, wanted, items, actor=caller.name)
+            cart = await carts.submit(self._engine, wanted, items, actor=caller.name)
         return pb.SubmitCartResponse(cart=cart_message(cart))
 
     @needs(Role.OPERATOR)
     async def PlanCart(self, request: requests.Parts, _: Caller) -> pb.PlanCartResponse:
         wanted, items = await requests.submission(request, self._settings.max_cart_bytes)
         async with aclosing(items):
-            return plan_message(await carts.plan(self._backends, wanted, items))
+            return plan_message(await carts.plan(self._engine, wanted, items))
 
     @needs(Role.VIEWER)
     async def GetCart(self, request: pb.GetCartRequest, _: Caller) -> pb.GetCartResponse:
         cart = await self._cart(request.project, request.cart)
-        return view_message(await view(self._backends, cart))
+        return view_message(await view(self._engine, cart))
 
     @needs(Role.VIEWER)
     async def ListCarts(self, request: pb.ListCartsRequest, _: Caller) -> pb.ListCartsResponse:
@@ -72,7 +72,7 @@ class CartsService(CartsServicer):
             raise requests.malformed(f"where: {_MAX_FILTER:,} characters at most")
         size = requests.size_of(request.page_size, "page_size")
         project = requests.project_of(request.project)
-        store = self._backends.store
+        store = self._engine.store
         wanted = parse_cart_filter(request.where, (), looking_back(await store.now(), None))
         if wanted.states is not None and not wanted.states:
             return pb.ListCartsResponse()
@@ -91,12 +91,12 @@ class CartsService(CartsServicer):
             cart,
             states=requests.states_of(request.states),
             wave=request.wave if request.HasField("wave") else None,
-            cause=await cause_meant(self._backends, cart, requests.cause_of(request.cause)),
+            cause=await cause_meant(self._engine, cart, requests.cause_of(request.cause)),
             keys=requests.keys_of(request.keys),
             cursor=request.page_token or None,
             limit=size,
         )
-        found = await self._backends.store.items(query)
+        found = await self._engine.store.items(query)
         return pb.ListItemsResponse(
             items=map(item_message, found[:size]),
             next_page_token=item_cursor(found[size - 1]) if len(found) > size else "",
@@ -106,7 +106,7 @@ class CartsService(CartsServicer):
     async def GetCells(self, request: pb.GetCellsRequest, _: Caller) -> pb.GetCellsResponse:
         cart = await self._cart(request.project, request.cart)
         # 100,000 letters take a while, and leases are renewed on this loop.
-        states = await self._backends.store.cells(cart.id)
+        states = await self._engine.store.cells(cart.id)
         shown = await asyncio.to_thread(cells_answer, states)
         return pb.GetCellsResponse(cells=shown.cells, legend=shown.legend)
 
@@ -145,7 +145,7 @@ class CartsService(CartsServicer):
     async def RetryCart(self, request: pb.RetryCartRequest, caller: Caller) -> pb.RetryCartResponse:
         selection = requests.selection_of(request)
         cart = await self._cart(request.project, request.cart)
-        done = await cart_changes.retry(self._backends, cart, selection, actor=caller.name)
+        done = await cart_changes.retry(self._engine, cart, selection, actor=caller.name)
         return pb.RetryCartResponse(cart=cart_message(done.cart), items=done.items)
 
     @needs(Role.OPERATOR)
@@ -155,13 +155,13 @@ class CartsService(CartsServicer):
             require_match(str(request.version), str(cart.version))
         change = requests.change_of(request)
         by = carts.approver(caller.name, caller.role)
-        done = await cart_changes.edit(self._backends, cart, change, by=by)
+        done = await cart_changes.edit(self._engine, cart, change, by=by)
         return pb.EditCartResponse(cart=cart_message(done.cart))
 
     async def _command(self, project: str, cart: str, what: Command, caller: Caller) -> Commanded:
         found = await self._cart(project, cart)
-        return await carts.command(self._backends, found, what, actor=caller.name)
+        return await carts.command(self._engine, found, what, actor=caller.name)
 
     async def _cart(self, project: str, cart: str) -> Cart:
         name = requests.reference(cart, "cart")
-        return await carts.find_cart(self._backends, name, project=requests.project_of(project))
+        return await carts.find_cart(self._engine, name, project=requests.project_of(project))

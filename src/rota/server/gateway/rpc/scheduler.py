@@ -17,7 +17,7 @@ from rota.domain.job import Job
 from rota.domain.jobfile import JobFile
 from rota.domain.states import RunState
 from rota.operations import definitions, runs
-from rota.operations.backends import Backends
+from rota.operations.engine import Engine
 from rota.operations.following import follow_events
 from rota.operations.forecasts import upcoming_jobs
 from rota.operations.submissions import submit_file
@@ -52,10 +52,10 @@ _log = structlog.get_logger("rota.server.gateway")
 class SchedulerService(SchedulerServicer):
     """All calls of `contracts/rota/v1/client.proto`."""
 
-    def __init__(self, backends: Backends, settings: GatewaySettings) -> None:
-        self._backends = backends
+    def __init__(self, engine: Engine, settings: GatewaySettings) -> None:
+        self._engine = engine
         self._settings = settings
-        self.tokens = TrustedTokens(backends, settings.trust_tokens_for)
+        self.tokens = TrustedTokens(engine, settings.trust_tokens_for)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Offer the service on a server that has not been started yet."""
@@ -74,7 +74,7 @@ class SchedulerService(SchedulerServicer):
         key = requests.idempotency_key(request.idempotency_key)
         file = await self._file(text, requests.project_of(request.project))
         submitted = await submit_file(
-            self._backends, file, actor=user, is_admin=caller.is_admin, idempotency_key=key
+            self._engine, file, actor=user, is_admin=caller.is_admin, idempotency_key=key
         )
         if user != caller.name:
             _log.info("jobs submitted for another", user=user, by=caller.name)
@@ -99,7 +99,7 @@ class SchedulerService(SchedulerServicer):
             after_name=decode_cursor("jobs", request.page.token or None, ""),
             limit=size + 1,
         )
-        found = await self._backends.store.jobs(query)
+        found = await self._engine.store.jobs(query)
         more = encode_cursor("jobs", found[size - 1].name) if len(found) > size else ""
         return pb.RetrieveAllJobsResponse(
             jobs=[job_message(job) for job in found[:size]], next_page_token=more
@@ -112,14 +112,14 @@ class SchedulerService(SchedulerServicer):
         file = await self._file(request.yaml, job.project, job.set_name)
         if [(entry.spec.project, entry.name) for entry in file.jobs] != [(job.project, job.name)]:
             raise requests.malformed(f"yaml: a file with the job {job.name} alone is needed")
-        await definitions.apply(self._backends, file, actor=caller.name, is_admin=caller.is_admin)
+        await definitions.apply(self._engine, file, actor=caller.name, is_admin=caller.is_admin)
         return pb.UpdateJobResponse(job=job_message(await self._job(job.project, job.id)))
 
     @needs(Role.EDITOR)
     async def DeleteJob(self, request: pb.DeleteJobRequest, caller: Caller) -> pb.DeleteJobResponse:
         job = await self._job(request.project, request.job)
         require_match(request.etag, job.digest)
-        await definitions.delete(self._backends, job, actor=caller.name)
+        await definitions.delete(self._engine, job, actor=caller.name)
         return pb.DeleteJobResponse()
 
     @needs(Role.VIEWER)
@@ -131,7 +131,7 @@ class SchedulerService(SchedulerServicer):
         self, request: pb.GetExecHistoryRequest, _: Caller
     ) -> pb.GetExecHistoryResponse:
         name, project = requests.reference(request.job, "job"), requests.project_of(request.project)
-        job = await definitions.find_past_job(self._backends, name, project=project)
+        job = await definitions.find_past_job(self._engine, name, project=project)
         found, more = await self._runs(request.page, project=job.project, job=job)
         return pb.GetExecHistoryResponse(runs=found, next_page_token=more)
 
@@ -140,7 +140,7 @@ class SchedulerService(SchedulerServicer):
         self, request: pb.GetJobsInNext5MinsRequest, _: Caller
     ) -> pb.GetJobsInNext5MinsResponse:
         project = requests.project_of(request.project)
-        forecast, found = await upcoming_jobs(self._backends, project, _HORIZON)
+        forecast, found = await upcoming_jobs(self._engine, project, _HORIZON)
         return pb.GetJobsInNext5MinsResponse(jobs=[upcoming_job(forecast, job) for job in found])
 
     @needs(Role.VIEWER)
@@ -163,8 +163,8 @@ class SchedulerService(SchedulerServicer):
     ) -> pb.TriggerJobResponse:
         options = _trigger_options(request)
         job = await self._job(request.project, request.job)
-        run, _ = await runs.trigger(self._backends, job, options, actor=caller.name)
-        return pb.TriggerJobResponse(run=run_message(await run_answer(self._backends, run)))
+        run, _ = await runs.trigger(self._engine, job, options, actor=caller.name)
+        return pb.TriggerJobResponse(run=run_message(await run_answer(self._engine, run)))
 
     @needs(Role.OPERATOR)
     async def UpdateRunStatus(
@@ -175,9 +175,9 @@ class SchedulerService(SchedulerServicer):
             raise requests.malformed("status: COMPLETED, FAILED or RETRY is needed")
         project = requests.project_of(request.project)
         run_id = requests.reference(request.run, "run")
-        run = await runs.find_run(self._backends, run_id, project=project)
-        run = await runs.resolve(self._backends, run, state, actor=caller.name)
-        return pb.UpdateRunStatusResponse(run=run_message(await run_answer(self._backends, run)))
+        run = await runs.find_run(self._engine, run_id, project=project)
+        run = await runs.resolve(self._engine, run, state, actor=caller.name)
+        return pb.UpdateRunStatusResponse(run=run_message(await run_answer(self._engine, run)))
 
     async def Watch(self, request: pb.WatchRequest, context: Context) -> None:
         began = time.perf_counter()
@@ -190,7 +190,7 @@ class SchedulerService(SchedulerServicer):
             await refuse(context, error)
 
     async def _follow(self, after: int | None, context: Context) -> None:
-        async with aclosing(follow_events(self._backends, after)) as batches:
+        async with aclosing(follow_events(self._engine, after)) as batches:
             async for events in batches:
                 await admitted(self.tokens, context, Role.VIEWER)  # the right to look may end
                 await context.write(pb.WatchResponse(events=map(event_message, events)))
@@ -200,9 +200,7 @@ class SchedulerService(SchedulerServicer):
 
     async def _job(self, project: str, job: str) -> Job:
         name = requests.reference(job, "job")
-        return await definitions.find_job(
-            self._backends, name, project=requests.project_of(project)
-        )
+        return await definitions.find_job(self._engine, name, project=requests.project_of(project))
 
     async def _runs(
         self,
@@ -219,7 +217,7 @@ class SchedulerService(SchedulerServicer):
             states=states,
             before_seq=decode_cursor("runs", page.token or None, MAX_INTEGER),
         )
-        found = await run_page(self._backends, query, requests.page_size(page))
+        found = await run_page(self._engine, query, requests.page_size(page))
         return [run_message(run) for run in found], found.next_cursor or ""
 
 

@@ -69,8 +69,8 @@ async def calls(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Calls]:
             max_body_bytes=10_000, max_cart_bytes=100_000, trust_tokens_for=timedelta(0)
         )
         services = [
-            SchedulerService(served.backends, settings).add_to,
-            CartsService(served.backends, settings).add_to,
+            SchedulerService(served.engine, settings).add_to,
+            CartsService(served.engine, settings).add_to,
         ]
         server = await serve("127.0.0.1:0", services)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:

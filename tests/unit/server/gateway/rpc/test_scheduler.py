@@ -326,7 +326,7 @@ async def lost(calls: Calls) -> str:
     answer = await calls.submit(job_file(job(delivery="at_most_once")))
     worker = await calls.served.worker()
     await worker.claim()
-    await calls.served.backends.store.end_session(worker.session)
+    await calls.served.engine.store.end_session(worker.session)
     return str(answer.jobs[0].run_id)
 
 
@@ -398,7 +398,7 @@ async def test_a_watcher_whose_token_is_revoked_sees_no_more(
     calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "_SLOW_POLL", timedelta(milliseconds=5))
-    store = calls.served.backends.store
+    store = calls.served.engine.store
     token_id, secret = await create_token(store, name="spy", role=Role.VIEWER, actor="test")
     calls.served.secrets[Role.VIEWER] = secret
     stream = calls.begin("Watch", pb.WatchRequest(), Role.VIEWER)

@@ -1,9 +1,15 @@
-"""The workers at this server that have nothing to do: what is due can be theirs at once."""
+"""The way from firing to an idle worker of the same server.
+
+Scheduler and dispatcher do not know one another. The dispatcher enters a worker here while it waits
+for work; whoever fires may take its turn, so that a run that is due is claimed for it in the very
+transaction that makes the run. A second commit would double how late runs begin. Where nobody
+waits, nothing is lost: the run is queued, and claimed like any other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from rota.ports.records import Room
@@ -30,29 +36,6 @@ class IdleWorker(Protocol):
         ...
 
 
-class IdleWorkers:
-    """Those that wait for work; the one that was given something last comes last."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[IdleWorker, None] = {}
-
-    @contextmanager
-    def waiting(self, worker: IdleWorker) -> Iterator[None]:
-        """While it waits, and whether or not it is given something meanwhile."""
-        self._waiting[worker] = None
-        try:
-            yield
-        finally:
-            del self._waiting[worker]
-
-    def next_of(self, pool: str) -> Turn:
-        """Whose turn it is in a pool."""
-        worker = next((each for each in self._waiting if each.pool == pool), None)
-        if worker is not None:
-            self._waiting[worker] = self._waiting.pop(worker)
-        return Turn(worker)
-
-
 class Turn:
     """The chance of a worker to get work, from before it is claimed; perhaps there is no worker."""
 
@@ -66,3 +49,25 @@ class Turn:
     async def give(self, claimed: Sequence[Work]) -> None:
         if self._worker and self.room:
             await self._worker.give(claimed, self.room)
+
+
+class IdleWorkers(Protocol):
+    """The workers of this process that wait for work; each gets its turn."""
+
+    def waiting(self, worker: IdleWorker) -> AbstractContextManager[None]:
+        """While it waits, and whether or not it is given something meanwhile."""
+        ...
+
+    def next_of(self, pool: str) -> Turn:
+        """Whose turn it is in a pool."""
+        ...
+
+
+class NobodyIdle:
+    """For processes without workers: whatever is due is queued."""
+
+    def waiting(self, worker: IdleWorker) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def next_of(self, pool: str) -> Turn:
+        return Turn(None)
