@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from bench.contest import Contestant, Figures, Plan, take_turns
 from bench.figures import Comparison, at_most
-from rota.runtime.simulation import Simulation, simulate_text
+from rota.runtime.offline import Simulation, simulate_text
 
 _GOAL_SECONDS = 600
 _KIBIBYTES_OF_A_MEGABYTE = 1_000_000 / 1024

@@ -9,7 +9,7 @@ from bench.contest import wait_for
 from bench.layers import Layers
 from bench.rota_up import FUNCTIONS, ROOT, Home
 from bench.stamps import VARIABLE
-from rota.runtime import tokens
+from rota.runtime import machine
 from rota.runtime.settings import Settings
 from rota.sdk.client import Client
 from testkit.nodes import ServerNode, WorkerNode
@@ -26,7 +26,7 @@ class RotaCluster:
         self._settings = settings
         self.servers: list[ServerNode] = []
         self.workers: list[WorkerNode] = []
-        _, self.token = tokens.create(Settings(store=store), "bench", "admin")
+        _, self.token = machine.create(Settings(store=store), "bench", "admin")
 
     @property
     def client(self) -> Client:
@@ -45,7 +45,7 @@ class RotaCluster:
     def add_worker(self, slots: int, **settings: str) -> WorkerNode:
         """Another worker that serves the bench's functions: started, not waited for."""
         name = f"worker-{len(self.workers) + 1}"
-        _, secret = tokens.create_for_worker(Settings(store=self._store), name, pool=None)
+        _, secret = machine.create_for_worker(Settings(store=self._store), name, pool=None)
         told = {
             "server": ",".join(server.grpc for server in self.servers),
             "worker_token": secret,

@@ -12,7 +12,7 @@ from rota.blobs.files import open_files
 from rota.domain.ids import JobId, micros, shard_of
 from rota.domain.jobfile import read_file
 from rota.domain.schedule import Timetable
-from rota.operations import definitions, timetables
+from rota.operations import definitions, specs
 from rota.operations.engine import Engine
 from rota.ports.store import Store
 from rota.queue.local import LocalIdleWorkers, LocalQueue
@@ -38,7 +38,7 @@ def job_id(number: int) -> JobId:
 def timetable() -> Timetable:
     """The due times that all these jobs have."""
     [entry] = read_file(_JOB_FILE, name=_SET).jobs
-    table = timetables.timetable(entry.spec, FAR_AWAY)
+    table = specs.timetable(entry.spec, FAR_AWAY)
     assert table is not None
     return table
 

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from rota.domain.carts.definition import CartRules, Failures, Order, Share
+from rota.domain.carts.facts import ItemState
 from rota.domain.carts.intake import NewItem, wave_of_each
-from rota.domain.carts.states import ItemState
 from rota.domain.ids import CartId, JobId, SessionId, new_cart_id
 from rota.domain.run import AttemptResult
 from rota.ports.carts import Cart, CartQuery, Command, Commanded, Item, ItemQuery, NewCart

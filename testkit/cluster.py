@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rota.runtime import tokens
+from rota.runtime import machine
 from rota.runtime.settings import Settings
 from rota.sdk.client import Client
 from testkit.nodes import Node, ServerNode, WorkerNode
@@ -120,7 +120,7 @@ class Cluster:
     def add_worker(self, **settings: str) -> WorkerNode:
         """Another worker with a token of its own, not started yet."""
         name = f"worker-{len(self.workers) + 1}"
-        _, secret = tokens.create_for_worker(self._offline(), name, pool=None)
+        _, secret = machine.create_for_worker(self._offline(), name, pool=None)
         told = {
             "server": ",".join(server.grpc for server in self.servers),
             "worker_token": secret,
@@ -158,7 +158,7 @@ class Cluster:
 
     def _start_servers(self) -> None:
         asyncio.run(self.postgres.execute("CREATE DATABASE rota"))
-        _, self.token = tokens.create(self._offline(), "cluster", "admin")
+        _, self.token = machine.create(self._offline(), "cluster", "admin")
         for _ in range(self._size.servers):
             self.add_server().launch()
         for server in self.servers:

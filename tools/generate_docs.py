@@ -27,7 +27,7 @@ from typing import cast
 from cyclopts import App
 from fastapi.routing import APIRoute
 
-from rota.cli.commands import COMMANDS
+from rota.cli.main import COMMANDS
 from rota.cli.main import main as run_rota
 from rota.cli.program import build
 from rota.domain import jobfile
@@ -41,11 +41,10 @@ from rota.domain.states import (
     RunState,
 )
 from rota.operations.engine import Engine
-from rota.runtime.setting_values import shown
-from rota.runtime.settings import MEANINGS, Settings
+from rota.runtime.settings import MEANINGS, Settings, shown
 from rota.server.gateway.app import api_routers, create_app
 from rota.server.gateway.openapi import openapi_document, role_of
-from rota.server.gateway.settings import GatewaySettings
+from rota.server.gateway.parameters import GatewaySettings
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -13,7 +13,7 @@ from rota.domain.errors import Unavailable
 from rota.domain.run import AttemptResult
 from rota.link.grpc_client import GrpcAccess, GrpcConnector
 from rota.ports.work import Hello, Outcome
-from rota.runtime import tokens
+from rota.runtime import machine
 from rota.runtime.settings import Settings
 from rota.sdk.answers import Run
 from rota.sdk.client import Client
@@ -48,7 +48,7 @@ class Stranger:
         """From whoever runs the store."""
         if not self._token:
             store = Settings(store=self._cluster.postgres.address("rota"))
-            _, self._token = tokens.create_for_worker(store, _NAME, pool=None)
+            _, self._token = machine.create_for_worker(store, _NAME, pool=None)
 
     def is_refused(self, runs: Sequence[Run]) -> bool:
         """Say how the attempts at these runs ended; whether every report was refused."""

@@ -8,8 +8,8 @@ from decimal import Decimal
 from random import Random
 
 from rota.domain.carts.definition import Between, CartRules, Failures, OnBreach, Order, Scope, Share
+from rota.domain.carts.facts import CartState
 from rota.domain.carts.intake import NewItem, wave_of_each
-from rota.domain.carts.states import CartState
 from rota.domain.errors import Conflict
 from rota.domain.ids import CartId, JobId, new_cart_id, shard_of
 from rota.ports.carts import CancelCart, NewCart, PauseCart, ResumeCart

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rota.domain.carts.definition import OnBreach
-from rota.domain.carts.facts import limit_of
-from rota.domain.carts.states import (
+from rota.domain.carts.facts import (
     FAILED_ITEM_STATES,
     FINAL_ITEM_STATES,
     CartState,
     ItemState,
     item_state_of,
+    limit_of,
 )
 from rota.domain.ids import RunId
 from rota.domain.states import RunState

@@ -31,7 +31,7 @@ from rota.domain.shape import alone, demand_of, shape_of
 from rota.domain.shards import LEADING_SHARD
 from rota.domain.spec import JobSpec
 from rota.operations.firing import MISFIRE_GRACE
-from rota.operations.timetables import timetable
+from rota.operations.specs import timetable
 from testkit.clock import START
 
 PROJECT = "default"

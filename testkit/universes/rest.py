@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from rota.domain.carts.states import FINAL_CART_STATES
+from rota.domain.carts.facts import FINAL_CART_STATES
 from rota.domain.ids import RunId
 from rota.domain.run import AttemptResult, Run
 from rota.domain.spec import Delivery

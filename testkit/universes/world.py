@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+from rota.domain.carts.facts import CartState, ItemState
 from rota.domain.carts.intake import NewItem
-from rota.domain.carts.states import CartState, ItemState
 from rota.domain.ids import SHARD_COUNT, CartId, JobId, RunId, ServerId
 from rota.domain.keys import Declaration
 from rota.domain.lease import SERVER_LEASE
@@ -28,10 +28,10 @@ from rota.ports.store import RunStore, Store, WaitingStore
 from rota.queue.local import LocalIdleWorkers, LocalQueue
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.scheduler.carts import CartKeeper
-from rota.server.scheduler.lease_reaper import LeaseReaper
 from rota.server.scheduler.releaser import Follower, KeyKeeper, Releaser, Sweeper, WorkerWatch
 from rota.server.scheduler.shards import HeldShards, ShardKeeper
 from rota.server.scheduler.timekeeper import Timekeeper, TimekeeperConfig, grace_of
+from rota.server.scheduler.watches import LeaseReaper
 from rota.store.sqlite.connection import connect
 from rota.store.sqlite.driver import InlineSqliteDriver
 from rota.store.sqlite.opening import migrate

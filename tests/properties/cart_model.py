@@ -13,17 +13,18 @@ from typing import assert_never
 
 from rota.domain.carts import commands
 from rota.domain.carts.definition import CartRules, OnBreach, Scope, Share
-from rota.domain.carts.facts import CartFacts, limit_of
-from rota.domain.carts.states import (
+from rota.domain.carts.facts import (
     CANCELLING,
     FAILED_ITEM_STATES,
     FINAL_CART_STATES,
     FINAL_ITEM_STATES,
+    CartFacts,
     CartState,
     ItemState,
     PauseReason,
     WaitReason,
     item_state_of,
+    limit_of,
 )
 from rota.domain.carts.steps import (
     Begin,

@@ -28,9 +28,18 @@ from rota.domain.carts.definition import (
     Share,
     parse_share,
 )
-from rota.domain.carts.facts import MAX_CAUSE, Pace, cause_of, eta, limit_of
+from rota.domain.carts.facts import (
+    FINAL_ITEM_STATES,
+    MAX_CAUSE,
+    CartState,
+    ItemState,
+    Pace,
+    PauseReason,
+    cause_of,
+    eta,
+    limit_of,
+)
 from rota.domain.carts.intake import wave_of_each, wave_sizes
-from rota.domain.carts.states import FINAL_ITEM_STATES, CartState, ItemState, PauseReason
 from rota.domain.errors import Conflict
 from rota.domain.states import RunState
 from tests.properties.cart_model import NOON, ModelCart, ModelItem

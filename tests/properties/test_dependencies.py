@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.domain.dependencies import cycle_text, find_cycle
+from rota.domain.gates import cycle_text, find_cycle
 
 NAMES = st.sampled_from("abcdefgh")
 EDGES = st.dictionaries(NAMES, st.sets(NAMES))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.domain.placement import Held, Placement, Verdict, room_opens_at
 from rota.domain.resources import Vector, fits, minus, total
+from rota.domain.shape import Held, Placement, Verdict, room_opens_at
 
 NAMES = ("cpu", "memory")
 FOREVER = float("inf")

@@ -17,22 +17,23 @@ import msgspec
 import pytest
 
 from rota.domain import gates, keys, lease, retry, shape
-from rota.domain.carts import commands, states, steps
+from rota.domain.carts import commands, steps
 from rota.domain.carts import facts as budget
-from rota.domain.carts.states import FINAL_CART_STATES, CartState, ItemState
+from rota.domain.carts import facts as states
+from rota.domain.carts.facts import FINAL_CART_STATES, CartState, ItemState
 from rota.domain.gates import ActiveRun
 from rota.domain.ids import SHARD_COUNT, RunId, new_run_id
 from rota.domain.keys import SECOND, Bucket
-from rota.domain.placement import Placement, Verdict
 from rota.domain.run import Trigger
+from rota.domain.shape import Placement, Verdict
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState
 from rota.ports.records import Firing, NewRun, Ownership, RunQuery
 from rota.ports.work import Outcome
 from rota.server.dispatcher.desk import Desk
 from rota.server.scheduler.shards import HeldShards
+from rota.store.script import shared_statements
 from rota.store.sqlite import driver
-from rota.store.statements import shared_statements
 from rota.store.store import SqlStore
 from rota.worker.attempts import Attempts
 from testkit.clock import START

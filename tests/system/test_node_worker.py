@@ -31,9 +31,8 @@ from rota.domain.states import RunState
 from rota.link.grpc_server import WorkersService
 from rota.operations import runs
 from rota.operations.engine import Engine
-from rota.operations.following import follow_run
-from rota.operations.output import raw
-from rota.operations.submissions import submit_file
+from rota.operations.output import follow_run, raw
+from rota.operations.runs import submit_file
 from rota.operations.tokens import authenticate_worker, create_worker_token
 from rota.ports.work import Outcome, ReportAnswer, Start, StartAnswer
 from rota.queue.local import LocalIdleWorkers

@@ -12,7 +12,7 @@ import pytest
 
 from rota.domain.ids import ServerId
 from rota.domain.shards import assignment
-from rota.runtime import tokens
+from rota.runtime import machine
 from rota.runtime.settings import Settings
 from rota.sdk.client import Client
 from testkit.checker import check
@@ -72,7 +72,7 @@ def site(postgres: PostgresServer, tmp_path: Path) -> Iterator[Site]:
     with ExitStack() as until:
         pooler = until.enter_context(pooler_before(postgres, CONNECTIONS))
         store = pooler.address("rota")
-        _, token = tokens.create(Settings(store=store), "tests", "admin")
+        _, token = machine.create(Settings(store=store), "tests", "admin")
         blobs = f"file://{tmp_path / 'blobs'}"
         told = {"store": store, "blobs": blobs, "lease": LEASE, "server_lease": LEASE}
         servers = [_server(f"server-{n}", tmp_path, told) for n in (1, 2)]
@@ -83,7 +83,7 @@ def site(postgres: PostgresServer, tmp_path: Path) -> Iterator[Site]:
             server.wait_until_ready()
         clients = [until.enter_context(Client(server.url, token)) for server in servers]
         for name, server in zip(("worker-1", "worker-2"), servers, strict=True):
-            _, secret = tokens.create_for_worker(Settings(store=store), name, pool=None)
+            _, secret = machine.create_for_worker(Settings(store=store), name, pool=None)
             settings = {"server": server.grpc, "worker_token": secret}
             worker = WorkerNode(name, tmp_path / name, clients[0], **settings)
             until.callback(worker.close)

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from rota.runtime import tokens
+from rota.runtime import machine
 from rota.runtime.settings import Settings
 from rota.sdk.client import Client
 from rota.sdk.errors import NotFound
@@ -39,7 +39,7 @@ class Site:
         self.server = ServerNode("server", folder / "server", (rest, grpc), **settings)
         self._nodes.append(self.server)
         offline = Settings(home=self.server.home)
-        _, self.token = tokens.create(offline, "tests", "admin")
+        _, self.token = machine.create(offline, "tests", "admin")
         self.client = Client(self.server.url, self.token)
 
     def worker(self, name: str = "far", home: str = "", **settings: str) -> WorkerNode:
@@ -50,7 +50,7 @@ class Site:
         return node
 
     def worker_token(self, name: str, pool: str | None = None) -> str:
-        return tokens.create_for_worker(Settings(home=self.server.home), name, pool)[1]
+        return machine.create_for_worker(Settings(home=self.server.home), name, pool)[1]
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         told = {"ROTA_URL": self.server.url, "ROTA_TOKEN": self.token}

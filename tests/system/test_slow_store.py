@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.runtime import tokens
+from rota.runtime import machine
 from rota.runtime.settings import Settings
 from rota.sdk.client import Client
 from testkit.checker import check
@@ -49,8 +49,8 @@ class Site:
 @pytest.fixture
 def site(postgres: PostgresServer, tmp_path: Path) -> Iterator[Site]:
     direct = Settings(store=postgres.address("rota"))
-    _, token = tokens.create(direct, "tests", "admin")
-    _, secret = tokens.create_for_worker(direct, "w1", pool=None)
+    _, token = machine.create(direct, "tests", "admin")
+    _, secret = machine.create_for_worker(direct, "w1", pool=None)
     with Proxy(postgres.port) as proxy:
         store, ports = postgres.address("rota", proxy.port), free_ports(2)
         settings = {"store": store, "lease": f"{LEASE.seconds}s"}

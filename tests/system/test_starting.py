@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.runtime import tokens
+from rota.runtime import machine
 from rota.runtime.settings import Settings
 from rota.sdk.client import Client
 from testkit.nodes import ServerNode, WorkerNode
@@ -144,8 +144,8 @@ def test_server_starts_and_runs_jobs_without_nats_and_object_store(
         "AWS_ACCESS_KEY_ID": "rota",
         "AWS_SECRET_ACCESS_KEY": "secret",
     }
-    _, token = tokens.create(Settings(store=store), "tests", "admin")
-    _, worker_token = tokens.create_for_worker(Settings(store=store), "w1", pool=None)
+    _, token = machine.create(Settings(store=store), "tests", "admin")
+    _, worker_token = machine.create_for_worker(Settings(store=store), "w1", pool=None)
 
     node.start()
 

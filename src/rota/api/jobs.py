@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from rota.api.answers import UNSENT, Answer, Instant, one_of
-from rota.api.problems import Problem
+from rota.api.answers import UNSENT, Answer, Instant, Problem, one_of
 from rota.api.runs import Run
 
 Kind = Annotated[

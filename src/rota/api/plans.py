@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rota.api.answers import Answer, ChangeWord, Instant
-from rota.api.problems import Problem
+from rota.api.answers import Answer, ChangeWord, Instant, Problem
 
 
 class Change(Answer, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The kinds of object stores, and how the usual variables of each configure it."""
+"""Blobs as objects in a bucket: S3, Google Cloud Storage, Azure Blob Storage."""
 
 from __future__ import annotations
 

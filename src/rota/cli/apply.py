@@ -12,13 +12,12 @@ from msgspec import structs
 
 from rota.api.plans import Change, Plan, PlannedCalendar, PlannedCart, PlannedDeclaration
 from rota.cli import times
-from rota.cli.asking import Answered, ask
-from rota.cli.exits import CommandFailed, Exit
 from rota.cli.failures import FileRefused, counted, describe_problem
 from rota.cli.files import NamedText, read_text, with_items
 from rota.cli.options import DISPLAY, REMOTE, Display, Format, Remote
 from rota.cli.printing import print_data
-from rota.cli.terminal import MANY, Terminal, inert, width_of
+from rota.cli.references import Answered, ask
+from rota.cli.terminal import MANY, CommandFailed, Exit, Terminal, inert, width_of
 from rota.runtime.offline import CheckedFile, CheckedItems, check_file
 from rota.runtime.offline import Problem as FileProblem
 from rota.sdk.answers import Problem

@@ -1,4 +1,4 @@
-"""Calendars as tables and pages."""
+"""`rota calendar`: windows in which jobs do not run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from cyclopts import App, Parameter
 
 from rota.api.calendars import Calendar, CalendarDetail, CalendarWindow
 from rota.cli import times
-from rota.cli.asking import ask, ask_list
-from rota.cli.exits import CommandFailed, Exit
 from rota.cli.failures import FileRefused
 from rota.cli.files import NamedText, read_text
 from rota.cli.options import DESTROYING, REMOTE, WRITING, AtMost, Destroying, Remote, Writing
@@ -25,8 +23,8 @@ from rota.cli.printing import (
     write_change,
     write_pairs,
 )
-from rota.cli.references import complete_calendars
-from rota.cli.terminal import Terminal, inert
+from rota.cli.references import ask, ask_list, complete_calendars
+from rota.cli.terminal import CommandFailed, Exit, Terminal, inert
 from rota.sdk.client import Client
 from rota.sdk.errors import Invalid
 

@@ -11,14 +11,12 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from rota.api.carts import CartDetail, CommandedCart
-from rota.cli.asking import ask, ask_list
 from rota.cli.cart_views import actions, standing
-from rota.cli.exits import CommandFailed, Exit
 from rota.cli.failures import counted
 from rota.cli.options import DESTROYING, WRITING, Destroying, Writing
 from rota.cli.printing import print_one
-from rota.cli.references import CartReference, find_cart
-from rota.cli.terminal import MANY, Terminal, inert
+from rota.cli.references import CartReference, ask, ask_list, find_cart
+from rota.cli.terminal import MANY, CommandFailed, Exit, Terminal, inert
 from rota.sdk.carts import Select
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call

@@ -13,15 +13,14 @@ from cyclopts import Parameter
 
 from rota.api.carts import Cart, CartPlan
 from rota.cli import times
-from rota.cli.asking import Answered, ask
 from rota.cli.cart_views import plan_lines, write_planned
-from rota.cli.cart_watching import watch
-from rota.cli.exits import CommandFailed, Exit, Rehearsed
 from rota.cli.failures import FileRefused, counted
 from rota.cli.files import NamedText, nearest_file, read_text
 from rota.cli.options import Destroying, Duration, Format, Instant, Remote, absolute
 from rota.cli.printing import print_one
-from rota.cli.terminal import MANY, Terminal, inert
+from rota.cli.references import Answered, ask
+from rota.cli.terminal import MANY, CommandFailed, Exit, Rehearsed, Terminal, inert
+from rota.cli.watching import watch_cart
 from rota.sdk import errors
 from rota.sdk.carts import Item, encoded_item
 from rota.sdk.client import Client
@@ -138,10 +137,7 @@ def find_source(wanted: Wanted, project: str | None) -> CartSource:
 
 
 def _from_file(wanted: Wanted, project: str | None) -> CartInFile:
-    from rota.runtime.cart_files import (
-        CartChoice,
-        read_cart_file,  # not for those who give a name
-    )
+    from rota.runtime.cart_files import CartChoice, read_cart_file
 
     text = read_text(Path(wanted.cart))
     folder = Path(wanted.cart).parent
@@ -298,7 +294,7 @@ def submit_cart(cart: str, choices: Submission, options: Destroying) -> Exit:
         submitted = source.submit(client)
         if choices.watch or (was_asked and _is_watched(choices, options)):
             terminal.tell(f"cart {submitted.value.id}")
-            return watch(client, submitted.value.id, options, timeout=choices.timeout)
+            return watch_cart(client, submitted.value.id, options, timeout=choices.timeout)
         page = partial(_write_submitted, server=client.server.url)
     print_one(options, submitted, name=lambda cart: cart.id, page=page)
     return Exit.DONE

@@ -1,4 +1,4 @@
-"""The verbs of `rota cart` for carts as files define them, and for undoing one."""
+"""`rota cart`: roll a job out over many items, and see how far it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from cyclopts.validators import Number
 
 from rota.api.carts import Cart, CartItem, CartTemplate
 from rota.cli import cart_steering, times
-from rota.cli.asking import Listing, ask, ask_list
 from rota.cli.cart_submitting import (
     AS_WRITTEN,
     NOW,
@@ -21,14 +20,13 @@ from rota.cli.cart_submitting import (
     submit_cart,
 )
 from rota.cli.cart_views import CARTS, ITEMS, plan_lines, write_cart
-from rota.cli.cart_watching import watch as watch_cart
 from rota.cli.events import EVENTS
-from rota.cli.exits import Exit, Rehearsed
 from rota.cli.failures import counted
 from rota.cli.options import DESTROYING, REMOTE, AtMost, Destroying, Duration, Format, Remote
 from rota.cli.printing import Column, ListView, print_list, print_one
-from rota.cli.references import CartReference, find_cart
-from rota.cli.terminal import Terminal, inert
+from rota.cli.references import CartReference, Listing, ask, ask_list, find_cart
+from rota.cli.terminal import Exit, Rehearsed, Terminal, inert
+from rota.cli.watching import watch_cart
 from rota.sdk.client import Client
 
 TEMPLATES: ListView[CartTemplate] = ListView(

@@ -9,9 +9,9 @@ from cyclopts import App, Parameter
 from msgspec.json import encode
 
 from rota.cli import times
-from rota.cli.asking import ask_list
 from rota.cli.options import REMOTE, AtMost, Format, Remote
 from rota.cli.printing import Column, ListView, print_list, short_ids
+from rota.cli.references import ask_list
 from rota.cli.terminal import inert, inert_json
 from rota.sdk.answers import Event
 from rota.sdk.client import Client

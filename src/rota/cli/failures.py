@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from rota.cli.exits import CommandFailed, Exit, Problem
-from rota.cli.terminal import inert
+from rota.cli.terminal import CommandFailed, Exit, Problem, inert
 from rota.runtime.offline import Conflict, Denied, Invalid, NotFound, RotaError, Unavailable
 from rota.sdk import errors
 

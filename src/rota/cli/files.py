@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rota.cli.exits import CommandFailed, Exit
 from rota.cli.failures import FileRefused
+from rota.cli.terminal import CommandFailed, Exit
 from rota.sdk.app import load_app
 
 STANDARD_INPUT = "-"

@@ -1,4 +1,4 @@
-"""Keys that runs share, as people call them."""
+"""`rota forecast`: what starts when, what it waits for, and what runs out."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from rota.api.forecasts import (
     SlowRun,
 )
 from rota.cli import times
-from rota.cli.asking import ask
 from rota.cli.options import REMOTE, AtMost, Remote
 from rota.cli.printing import Column, print_one, write_table
-from rota.cli.references import complete_jobs
+from rota.cli.references import ask, complete_jobs
 from rota.cli.terminal import Terminal, inert
 from rota.sdk.client import Client
 

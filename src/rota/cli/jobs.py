@@ -1,4 +1,4 @@
-"""What jobs use that is defined beside them, as a job file has it."""
+"""`rota job`: define, trigger and inspect jobs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from cyclopts import App, Parameter
 
 from rota.api.limits import Limit, Resource
 from rota.cli import times
-from rota.cli.asking import ask, ask_list
-from rota.cli.exits import CommandFailed, Exit
 from rota.cli.job_views import JOBS, LEDGER, LEDGER_OF_RANGE, write_job, write_moved, write_skip
 from rota.cli.options import (
     DESTROYING,
@@ -26,9 +24,9 @@ from rota.cli.options import (
     Writing,
 )
 from rota.cli.printing import print_data, print_list, print_one
-from rota.cli.references import JobReference, JobReferences, job_named
+from rota.cli.references import JobReference, JobReferences, ask, ask_list, job_named
 from rota.cli.runs import RUNS
-from rota.cli.terminal import inert
+from rota.cli.terminal import CommandFailed, Exit, inert
 from rota.cli.triggers import NOW, Range, Request, request_backfill, request_run
 from rota.sdk.answers import JobDetail, MovedJob
 from rota.sdk.client import Client

@@ -1,19 +1,17 @@
-"""Rate limits, named resources, quotas and shares as tables and pages."""
+"""`rota limit`, `rota resource`, `rota quota` and `rota share`: what runs have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeVar
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from rota.api.limits import Bucket, DeclarationChange, Limit, Quota, Resource, Share, Use
 from rota.cli import times
-from rota.cli.asking import ask, ask_list
-from rota.cli.exits import Exit
 from rota.cli.failures import counted
 from rota.cli.options import (
     DESTROYING,
@@ -35,11 +33,12 @@ from rota.cli.printing import (
     write_change,
     write_pairs,
 )
-from rota.cli.references import complete_limits
-from rota.cli.terminal import Terminal, inert
+from rota.cli.references import ask, ask_all, ask_list, complete_limits, complete_resources
+from rota.cli.terminal import CommandFailed, Exit, Terminal, inert
 from rota.sdk.answers import Page
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
+from rota.sdk.limits import Kind
 
 _NOTHING = "–"
 
@@ -305,3 +304,192 @@ def set_(
 def delete(name: Name, /, *, destroying: Destroying = DESTROYING) -> None:
     """Delete a rate limit; runs that wait for it are let go."""
     delete_declared(destroying, _LIMIT, name)
+
+
+if TYPE_CHECKING:
+    from cyclopts import Token
+
+quota_app = App(name="quota", help="What a project may have: show, set, clear.")
+
+UNLIMITED = "unlimited"
+
+
+def _number(_: type, tokens: Sequence[Token]) -> int | str:
+    text = tokens[0].value
+    try:
+        return text if text == UNLIMITED else int(text)
+    except ValueError:
+        raise ValueError(f'"{text}" is neither a whole number nor {UNLIMITED}') from None
+
+
+def _size(kind: type, tokens: Sequence[Token]) -> int | str:
+    text = tokens[0].value
+    if text == UNLIMITED or text.isdecimal():
+        return _number(kind, tokens)
+    from rota.runtime.offline import parse_size  # not for those who give no size
+
+    return parse_size(text)
+
+
+Most = int | str | None  # None: as it is
+_NUMBER = Parameter(metavar="N", converter=_number)
+_SIZE = Parameter(metavar="SIZE", converter=_size)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is to be different."""
+
+    running: Annotated[Most, _NUMBER, Parameter(help="Runs at a time.")] = None
+    queued: Annotated[Most, _NUMBER, Parameter(help="Runs that wait; more are refused.")] = None
+    runs_per_minute: Annotated[Most, _NUMBER, Parameter(help="Runs started a minute.")] = None
+    output_bytes_per_day: Annotated[
+        Most, _SIZE, Parameter(help="Output of all runs in a day, such as 10GiB.")
+    ] = None
+    jobs: Annotated[Most, _NUMBER, Parameter(help="Jobs.")] = None
+
+    def of(self, quota: Quota) -> dict[str, int | None]:
+        """The whole quota with them."""
+        return {
+            name: getattr(quota, name) if most is None else None if most == UNLIMITED else most
+            for name, most in asdict(self).items()
+        }
+
+
+_AS_IT_IS = Changes()
+
+
+@quota_app.command(name="show")
+def show_quota(*, remote: Remote = REMOTE) -> None:
+    """Show the quota of a project, and what it has of it."""
+    with remote.connect() as client:
+        found = ask(client, Client.get_quota())
+    print_one(
+        remote,
+        found,
+        name=lambda quota: quota.project,
+        page=lambda terminal, quota: write_quota(terminal, quota, times.now()),
+    )
+
+
+@quota_app.command(name="set")
+def set_quota(*, changes: Changes = _AS_IT_IS, writing: Writing = WRITING) -> Exit:
+    """Change the quota of a project; what is not named stays, `unlimited` takes a number away."""
+    if changes == _AS_IT_IS:
+        hint = "--running, --queued, --runs-per-minute, --output-bytes-per-day or --jobs"
+        raise CommandFailed("say what is to be different", code=Exit.USAGE, hint=hint)
+    with writing.connect() as client:
+        quota = client.get_quota()
+    call = Client.put_quota(**changes.of(quota), plan=writing.dry_run)
+    return set_declared(writing, f"quota of project {quota.project}", call)
+
+
+@quota_app.command(name="clear")
+def clear_quota(*, destroying: Destroying = DESTROYING) -> None:
+    """Let a project have as much as it likes."""
+    with destroying.connect() as client:
+        project = client.get_quota().project
+        require_consent(destroying, f"clear the quota of project {project}")
+        client.delete_quota()
+    destroying.terminal().tell(f"cleared the quota of project {inert(project)}")
+
+
+resource_app = App(
+    name="resource", help="Named resources that runs share: list, show, set, delete."
+)
+
+ResourceName = Annotated[str, Parameter(help="Name of a resource.", completer=complete_resources)]
+_RESOURCE = Declared(
+    "resource",
+    Client.list_resources,
+    Client.get_resource,
+    Client.delete_resource,
+    RESOURCES,
+    write_resource,
+)
+
+
+@resource_app.command(name="list")
+def list_resources(*, limit: AtMost = 100, remote: Remote = REMOTE) -> None:
+    """List named resources: what is in use, which runs hold it, and how many wait."""
+    list_declared(remote, _RESOURCE, limit)
+
+
+@resource_app.command(name="show")
+def show_resource(name: ResourceName, /, *, remote: Remote = REMOTE) -> None:
+    """Show a named resource: what is in use, which runs hold it, and how many wait."""
+    show_declared(remote, _RESOURCE, name)
+
+
+@resource_app.command(name="set")
+def set_resource(
+    name: ResourceName,
+    /,
+    *,
+    total: Annotated[
+        WholeNumber | None,
+        Parameter(validator=Number(gte=1), help="How many units there are."),
+    ] = None,
+    mutex: Annotated[bool, Parameter(help="One run has it at a time.")] = False,
+    read_write: Annotated[bool, Parameter(help="Many runs read, or one writes.")] = False,
+    writing: Writing = WRITING,
+) -> Exit:
+    """Create a named resource, or change it; runs that wait for it follow it at once."""
+    if (total is not None) + mutex + read_write != 1:
+        raise CommandFailed(
+            "say what it is, in one way",
+            code=Exit.USAGE,
+            hint="--total N, --mutex or --read-write",
+        )
+    kind: Kind = "mutex" if mutex else "read_write" if read_write else "counted"
+    call = Client.put_resource(name, total=total, kind=kind, plan=writing.dry_run)
+    return set_declared(writing, f"resource {name}", call)
+
+
+@resource_app.command(name="delete")
+def delete_resource(name: ResourceName, /, *, destroying: Destroying = DESTROYING) -> None:
+    """Delete a named resource that no job uses."""
+    delete_declared(destroying, _RESOURCE, name)
+
+
+share_app = App(
+    name="share", help="Weights of shares, by which busy workers are divided: list, set."
+)
+
+
+@share_app.command(name="list")
+def list_shares(*, remote: Remote = REMOTE) -> None:
+    """List the shares whose weight somebody has set; all others weigh 1."""
+    with remote.connect() as client:
+        listing = ask_all(client, Client.list_shares())
+    print_list(remote, listing, SHARES)
+
+
+@share_app.command(name="set")
+def set_share(
+    share: Annotated[
+        str,
+        Parameter(help="A project, a user in it (PROJECT/USER), or the `share` that jobs name."),
+    ],
+    /,
+    *,
+    weight: Annotated[
+        float,
+        Parameter(metavar="N", validator=Number(gte=0.001, lte=1000), help="1 is the usual one."),
+    ],
+    writing: Writing = WRITING,
+) -> None:
+    """Set the weight of a share: twice the weight is twice the part of a busy pool."""
+    if writing.dry_run:
+        writing.rehearse(f"would set the weight of {share} to {weight:g}")
+    with writing.connect() as client:
+        saved = ask(client, Client.put_share(share, weight))
+    print_one(
+        writing,
+        saved,
+        name=lambda share: share.share,
+        page=lambda terminal, share: terminal.tell(
+            f"{inert(share.share)} weighs {share.weight:g} now"
+        ),
+    )

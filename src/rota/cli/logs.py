@@ -13,11 +13,10 @@ from msgspec import to_builtins
 from msgspec.json import encode
 
 from rota.cli import times
-from rota.cli.exits import CommandFailed, Exit
 from rota.cli.options import REMOTE, Format, Remote
 from rota.cli.printing import print_data
 from rota.cli.references import LatestRunReference, run_or_latest
-from rota.cli.terminal import inert, inert_json, inert_output, paged
+from rota.cli.terminal import CommandFailed, Exit, inert, inert_json, inert_output, paged
 from rota.cli.watching import failed_steps
 from rota.sdk.answers import LogLine, LogWindow
 from rota.sdk.client import Client

@@ -12,8 +12,7 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 from rota.cli import times
-from rota.cli.exits import Rehearsed
-from rota.cli.terminal import Terminal, inert
+from rota.cli.terminal import Rehearsed, Terminal, inert
 from rota.sdk.client import Client
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from typing import Generic, TypeVar
 
 from rota.api.calendars import CalendarChange
 from rota.api.limits import DeclarationChange
-from rota.cli.asking import Answered, Listing
-from rota.cli.exits import Exit
 from rota.cli.options import Display, Format
-from rota.cli.terminal import Terminal, inert, inert_json, width_of
+from rota.cli.references import Answered, Listing
+from rota.cli.terminal import Exit, Terminal, inert, inert_json, width_of
 
 T = TypeVar("T")
 

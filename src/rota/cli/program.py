@@ -22,11 +22,10 @@ from cyclopts import (
 )
 
 from rota import __version__
-from rota.cli.commands import COMMANDS
-from rota.cli.exits import CommandFailed, Exit, Rehearsed
 from rota.cli.failures import exit_of, explain_failure
 from rota.cli.files import STANDARD_INPUT
-from rota.cli.terminal import inert
+from rota.cli.main import COMMANDS
+from rota.cli.terminal import CommandFailed, Exit, Rehearsed, inert
 from rota.sdk.errors import RotaApiError
 
 if TYPE_CHECKING:

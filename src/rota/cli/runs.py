@@ -11,8 +11,6 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from rota.cli import times
-from rota.cli.asking import ask, ask_list
-from rota.cli.exits import Exit, Rehearsed
 from rota.cli.failures import counted
 from rota.cli.logs import logs
 from rota.cli.options import (
@@ -35,12 +33,14 @@ from rota.cli.references import (
     UnknownRunReference,
     WaitingRunReference,
     active_run,
+    ask,
+    ask_list,
     run_or_ended,
     run_or_latest,
     unknown_run,
     waiting_run,
 )
-from rota.cli.terminal import MANY, Terminal
+from rota.cli.terminal import MANY, Exit, Rehearsed, Terminal
 from rota.cli.watching import step_line
 from rota.cli.watching import watch as watch_run
 from rota.cli.why import write_why

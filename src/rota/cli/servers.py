@@ -1,4 +1,4 @@
-"""How servers and shards look."""
+"""`rota server`: one of the servers of a cluster, or how they all stand."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from cyclopts import App, Parameter
 
 from rota.api.workers import Cluster, PoolQueue, Server, Shard
 from rota.cli import times
-from rota.cli.asking import ask, ask_all
-from rota.cli.exits import Exit
 from rota.cli.options import REMOTE, Display, Remote
 from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs, write_table
-from rota.cli.terminal import Terminal
+from rota.cli.references import ask, ask_all
+from rota.cli.terminal import Exit, Terminal
 from rota.sdk.client import Client
 
 SHARDS: ListView[Shard] = ListView(
@@ -109,7 +108,7 @@ def start(
     # Asking how servers stand must not wait for all that running one needs.
     from rota.cli.failures import told_as_failures
     from rota.cli.setup import load_settings
-    from rota.runtime import foreground
+    from rota.runtime.server import run_server
 
     settings = load_settings(
         roles=roles,
@@ -120,13 +119,13 @@ def start(
         log_level=log_level,
     )
     with told_as_failures():
-        foreground.run_server(settings, lambda running: _greet(settings, running))
+        run_server(settings, lambda running: _greet(settings, running))
     return Exit.DONE
 
 
 def _greet(settings: Settings, running: Running) -> None:
     from rota import __version__
-    from rota.runtime.setting_values import without_secrets
+    from rota.runtime.settings import without_secrets
 
     terminal = Display().terminal()
     store = without_secrets(settings.store) if settings.store else f"SQLite in {settings.home}"

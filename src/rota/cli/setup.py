@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from rota import __version__
-from rota.cli.exits import Exit
 from rota.cli.failures import told_as_failures
 from rota.cli.options import DISPLAY, Display, Format
 from rota.cli.printing import Column, print_data, write_table
+from rota.cli.terminal import Exit
 from rota.runtime import config
 from rota.runtime import doctor as examination
 from rota.runtime.config import Origin

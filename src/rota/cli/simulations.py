@@ -1,4 +1,4 @@
-"""What a simulation found, for people."""
+"""`rota simulate`: what a workload, or a change to the live system, would do."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from cyclopts.validators import Number
 
 from rota.api.simulations import Comparison, SimulatedJob, SimulationReport
 from rota.cli import times
-from rota.cli.asking import ask
-from rota.cli.exits import CommandFailed, Exit
 from rota.cli.failures import counted, describe_problem
 from rota.cli.files import read_text
 from rota.cli.forecasts import key_words
 from rota.cli.options import REMOTE, Duration, Format, Remote
 from rota.cli.printing import Column, print_data, print_one, write_table
-from rota.cli.references import complete_jobs
-from rota.cli.terminal import Terminal, drawn_progress, inert
-from rota.runtime.offline import Invalid
-from rota.runtime.simulation import (
+from rota.cli.references import ask, complete_jobs
+from rota.cli.terminal import CommandFailed, Exit, Terminal, drawn_progress, inert
+from rota.runtime.offline import (
     DEFAULT_POOL,
+    Invalid,
     JobResult,
     Report,
     Saturation,

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from rota.cli.exits import CommandFailed, Exit
+from rota.cli.terminal import CommandFailed, Exit
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _VARIABLE = "ROTA_TZ"

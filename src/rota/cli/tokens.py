@@ -1,4 +1,4 @@
-"""Tokens from the server that is named, else straight from the store of this machine."""
+"""`rota token`: who else may call."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from cyclopts import App, Parameter
 
 from rota.api.tokens import Token, WorkerToken
 from rota.cli import times
-from rota.cli.asking import ask, ask_all
 from rota.cli.failures import told_as_failures
 from rota.cli.options import DESTROYING, REMOTE, Destroying, Duration, Format, Remote
 from rota.cli.printing import Column, ListView, print_data, print_list
+from rota.cli.references import ask, ask_all
 from rota.cli.setup import load_settings
 from rota.cli.terminal import inert
-from rota.runtime import tokens
+from rota.runtime import machine
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 
@@ -29,7 +29,7 @@ def create_token(
     if settings.url:
         return _asked(remote, Client.create_token(name, role, expires_in=_text(lifetime)))
     with told_as_failures():
-        token, secret = tokens.create(settings, name, role, lifetime)
+        token, secret = machine.create(settings, name, role, lifetime)
     return {"id": token, "name": name, "role": role, "secret": secret}
 
 
@@ -42,7 +42,7 @@ def create_worker_token(
         call = Client.create_worker_token(name, pool=pool, expires_in=_text(lifetime))
         return _asked(remote, call)
     with told_as_failures():
-        token, secret = tokens.create_for_worker(settings, name, pool, lifetime)
+        token, secret = machine.create_for_worker(settings, name, pool, lifetime)
     return {"id": token, "name": name, "pool": pool, "secret": secret}
 
 

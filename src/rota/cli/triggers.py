@@ -9,13 +9,12 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from rota.cli.asking import Answered, ask
-from rota.cli.exits import CommandFailed, Exit
 from rota.cli.failures import counted
 from rota.cli.job_views import span
 from rota.cli.options import Duration, Instant, Remote, WholeNumber, Writing
 from rota.cli.printing import print_one
-from rota.cli.terminal import MANY, Terminal, inert
+from rota.cli.references import Answered, ask
+from rota.cli.terminal import MANY, CommandFailed, Exit, Terminal, inert
 from rota.cli.watching import watch
 from rota.sdk.answers import Backfill, Run, SkippedDueTimes
 from rota.sdk.client import Client

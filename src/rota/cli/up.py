@@ -1,4 +1,4 @@
-"""`rota up`: a server and a worker with one command."""
+"""`rota up`: a server and a worker with one command; `rota demo`: something to look at in it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from rota import __version__
-from rota.cli.exits import Exit
 from rota.cli.failures import FileRefused, told_as_failures
 from rota.cli.files import read_text, require_app
-from rota.cli.options import Display, WholeNumber
+from rota.cli.options import DESTROYING, Destroying, Display, WholeNumber
+from rota.cli.references import ask
 from rota.cli.setup import load_settings
-from rota.runtime import foreground
+from rota.cli.terminal import CommandFailed, Exit
+from rota.cli.watching import watch_cart
+from rota.runtime import server
 from rota.runtime.offline import check_file
 from rota.runtime.server import Running
 from rota.runtime.settings import Settings
+from rota.sdk.client import Client
 
 
 def up(
@@ -52,7 +55,7 @@ def up(
     if settings.app:
         require_app(settings.app)
     with told_as_failures():
-        foreground.run_machine(settings, apply, lambda running: _greet(settings, running))
+        server.run_machine(settings, apply, lambda running: _greet(settings, running))
     return Exit.DONE
 
 
@@ -75,3 +78,119 @@ def _greet(settings: Settings, running: Running) -> None:
     terminal.show(f"rota {__version__} · {running.url} · {data}")
     terminal.show(f"open {running.login_url} (loopback only, one-time link)")
     terminal.show("Next, in another shell: rota demo   or   rota apply jobs.yaml")
+
+
+CART = "demo-upgrade"
+DATABASES = 200
+_LOOPBACK = ("http://127.", "http://localhost", "http://[::1]")
+# Each database is "upgraded" by a short sleep. Five of them fail the first time they are tried: one
+# more than 2 % of 200 allows. A second try finds the mark of the first, and completes.
+_JOBS = r"""
+set: rota-demo
+jobs:
+  - name: demo-heartbeat
+    description: A short job by interval
+    schedule: every 15s
+    expect: 1s
+    steps:
+      - name: beat
+        run: echo "alive at $ROTA_DUE_AT"
+  - name: demo-report
+    description: A job with steps, by cron
+    schedule: "*/5 * * * *"
+    steps:
+      - {name: collect, run: "seq 1 200"}
+      - {name: summarise, run: "echo 200 rows"}
+  - name: demo-flaky
+    description: Fails twice, then completes
+    retry: {attempts: 3, delay: 2s}
+    steps:
+      - name: call
+        run: |
+          echo "attempt $ROTA_ATTEMPT"
+          [ "$ROTA_ATTEMPT" -ge 3 ] || { echo "gateway answered 503" >&2; exit 1; }
+  - name: demo-upgrade-db
+    description: Pretends to upgrade one database
+    expect: 1s
+    inputs:
+      host: {type: string}
+      version: {type: string, default: "16.3"}
+    steps:
+      - name: upgrade
+        run: |
+          mark="${TMPDIR:-/tmp}/rota-demo-$ROTA_CART-$INPUT_HOST"
+          echo "upgrading $INPUT_HOST to $INPUT_VERSION"
+          sleep 0.3
+          case "$INPUT_HOST" in
+            db-031|db-047|db-062) problem="disk full on $INPUT_HOST" ;;
+            db-044|db-071) problem="connection to $INPUT_HOST refused" ;;
+            *) problem="" ;;
+          esac
+          if [ -n "$problem" ] && [ ! -e "$mark" ]; then
+            : > "$mark"; echo "$problem" >&2; exit 1
+          fi
+          rm -f "$mark"
+          echo "$INPUT_HOST runs $INPUT_VERSION"
+"""
+
+
+def demo(
+    *,
+    no_watch: Annotated[bool, Parameter(help="Do not follow the cart until it pauses.")] = False,
+    options: Destroying = DESTROYING,
+) -> Exit:
+    """Fill a server of your own with jobs, history and an upgrade of 200 fake databases.
+
+    The upgrade goes in groups of 1, 5, 20, …; 2 % may fail. One more does, and the cart pauses:
+    look at what failed, retry it, and see it end.
+    """
+    with options.connect() as client:
+        _require_own_server(client, options)
+        if options.dry_run:
+            options.rehearse(f"would apply 4 jobs and submit cart {CART}")
+        cart = _fill(client)
+        terminal = options.terminal()
+        terminal.tell(f"4 jobs, some runs, and cart {cart}: {DATABASES} databases to upgrade")
+        if no_watch:
+            terminal.tell(f"rota cart watch {cart}")
+            return Exit.DONE
+        done = watch_cart(client, cart, options, timeout=None)
+    if done is Exit.CART_PAUSED:
+        terminal.tell("That was planned. Try:")
+        terminal.tell(f"  rota cart show {cart}")
+        terminal.tell(f"  rota cart retry {cart} --failed && rota cart resume {cart}")
+        terminal.tell(f"  rota cart watch {cart}")
+        return Exit.DONE
+    return done
+
+
+def _require_own_server(client: Client, options: Destroying) -> None:
+    url = client.server.url
+    if not options.yes and not url.startswith(_LOOPBACK):
+        raise CommandFailed(
+            f"{url} is not a server on this machine",
+            code=Exit.USAGE,
+            hint="rota demo --yes fills it all the same",
+        )
+
+
+def _fill(client: Client) -> str:
+    """Apply the jobs, start some runs and hand the cart in; returns its id."""
+    ask(client, Client.apply(_JOBS, name="rota-demo"))
+    for job in ("demo-heartbeat", "demo-report", "demo-flaky"):
+        ask(client, Client.trigger(job))
+    items = [{"key": host, "with": {"host": host}} for host in map(_host, range(DATABASES))]
+    document = {
+        "name": CART,
+        "description": "Upgrade of 200 databases that are not there",
+        "job": "demo-upgrade-db",
+        "order": "groups",
+        "group_size": [1, 5, 20, "10%"],
+        "max_parallel": 20,
+        "failures": {"allow": "2%", "then": "pause"},
+    }
+    return ask(client, Client.submit_cart(document, items, count=len(items))).value.id
+
+
+def _host(number: int) -> str:
+    return f"db-{number + 1:03}"

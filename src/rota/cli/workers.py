@@ -1,4 +1,4 @@
-"""`rota worker token`: what workers show when they dial in."""
+"""`rota worker`: start a worker; list, show and drain them; tokens for them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from cyclopts import App, Parameter
 from rota.api.tokens import WorkerToken
 from rota.api.workers import Worker
 from rota.cli import times
-from rota.cli.asking import Answered, ask_all
-from rota.cli.exits import CommandFailed, Exit
 from rota.cli.options import (
     DESTROYING,
     REMOTE,
@@ -24,7 +22,8 @@ from rota.cli.options import (
     Writing,
 )
 from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs
-from rota.cli.terminal import Terminal, inert
+from rota.cli.references import Answered, ask_all
+from rota.cli.terminal import CommandFailed, Exit, Terminal, inert
 from rota.cli.tokens import revoke_asked, show_once, state_of
 from rota.sdk.client import Client
 

@@ -8,12 +8,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rota.domain.errors import Invalid, Problem
+from rota.domain.errors import Invalid, Problem, quoted
 from rota.domain.jobfile import read_job, to_block
 from rota.domain.jobfile.fields import MAX_JOBS
 from rota.domain.jobfile.text import MAX_BYTES
 from rota.domain.spec import RESERVED_ENV, without_reserved
-from rota.domain.wording import quoted
 
 _ASSIGNMENT = re.compile(r"""(["']?)([A-Za-z_][A-Za-z0-9_]*)\1\s*=\s*(.*)""", re.ASCII)
 _ENTRY = re.compile(r"(@every\s+[0-9]\S*|@\S+|\S+(?:\s+\S+){4})\s+(\S.*)")

@@ -1,4 +1,7 @@
-"""What becomes of the due times of a job: run, missed, or ruled out by its calendars."""
+"""What becomes of the due times of a job: run, missed, or ruled out by its calendars.
+
+Pure: it is given the time, never asks for it. It knows nothing of stores, runs, or who fires.
+"""
 
 from __future__ import annotations
 

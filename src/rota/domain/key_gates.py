@@ -1,4 +1,10 @@
-"""The gate of shared keys: who goes first, who may have them now, and what the others are told."""
+"""The gate of shared keys: who goes first, who may have them now, and what the others are told.
+
+Whoever waits for a key goes by age, with priority as a head start. As long as the first of them
+cannot go, nobody of lower rank passes it: a writer is not kept waiting by ever new readers, nor a
+run of low priority by ever new ones of a higher. What a run could have is kept for it for a while
+when it has to wait for another key.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,10 @@
 """Keys that runs of many jobs share: rate limits, named resources, `exclusive_by`, quotas.
 
 What people declare about them, which of them a run takes, and how each stands.
+
+A run that uses keys is let through to the queue while there seems to be room, and takes them when
+it is claimed, under the lock of each. It gives them back with the end of its attempt: who holds
+what is read from live attempts. Tokens of a rate limit are never given back.
 """
 
 from __future__ import annotations

@@ -2,6 +2,22 @@
 
 A record is readable by a person with `zcat`. A chunk is small enough to fetch by itself, and
 compressed on its own.
+
+Pure: it is given bytes and times. Where chunks are kept and how they travel is decided elsewhere.
+
+How output is written down: one record a line, readable by a person with `zcat`.
+
+    1731712345678 stdout 0|Compiling 2 files
+    |Linking
+    1731712345690 stderr 0|warning: unused import
+    1731712346001 stdout 1+Continue?
+    1731712349127 stdout 1| yes
+
+A record is a header, a mark and a text. The header is milliseconds since 1970, the stream and the
+index of the step; it is left out where it would repeat that of the record before, but never in
+the first record of a chunk. The mark is `|` when a line feed followed the text, `+` when none did:
+the line goes on in the next record of that stream and step, or the stream ended without one. The
+text is any bytes but the line feed, exactly as printed.
 """
 
 from __future__ import annotations

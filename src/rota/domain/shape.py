@@ -1,14 +1,34 @@
-"""The demands of a run on a worker. Runs of equal demands share a *shape*, a short text."""
+"""The demands of a run on a worker, and placing runs on one: all or nothing, no large one starved.
+
+Runs of equal demands share a *shape*, a short text.
+
+Placing runs on one worker: all or nothing, and without starving the large ones.
+
+The best-ranked run that does not fit now gets a *reservation* on a worker that it could fit. From
+then on others may only *backfill* there: run in what the reservation leaves, or be over before the
+room for it is there (EASY backfilling).
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
 
 from rota.domain.job import RunRules
-from rota.domain.resources import ONE_SLOT, SLOTS, UNIT, Vector, format_amount, lacking
+from rota.domain.resources import (
+    ONE_SLOT,
+    SLOTS,
+    UNIT,
+    Vector,
+    fits,
+    format_amount,
+    lacking,
+    minus,
+    plus,
+)
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
@@ -83,3 +103,99 @@ def unmet(
             for name in lacking(demand.resources, capacity)
         ]
     return lacks
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a live attempt takes of its worker. Instants are numbers of one unit."""
+
+    demand: Vector
+    ends_at: float  # by its timeout, else by what is expected of it; infinity: nobody knows
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A large run's claim to a worker."""
+
+    run: int  # its sequence number
+    demand: Vector
+
+
+class Verdict(Enum):
+    TAKEN = 1
+    NO_ROOM = 2  # it could fit this worker, but not now
+    KEPT_FREE = 3  # it would fit, but in the way of a reservation
+    TOO_LARGE = 4  # it will never fit this worker
+
+
+@dataclass(slots=True)
+class Placement:
+    """One claim for one worker: runs are offered in order of service."""
+
+    capacity: Vector  # all that the worker has
+    now: float
+    held: list[Held] = field(default_factory=list)
+    reservation: Reservation | None = None  # on this very worker
+    _free: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._free = dict(self.capacity)
+        for each in self.held:
+            self._free = minus(self._free, each.demand)
+
+    @property
+    def free(self) -> Vector:
+        """What nobody holds now, kept free or not."""
+        return self._free
+
+    def could_ever_fit(self, demand: Vector) -> bool:
+        return fits(demand, self.capacity)
+
+    def offer(self, run: int, demand: Vector, ends_at: float, latest_end: float) -> Verdict:
+        """Place a run if it may go here now.
+
+        `ends_at` is when it should be over, `latest_end` when it must be (its timeout; infinity:
+        it has none). Only the latter lets it run where room is kept for another.
+        """
+        if not self.could_ever_fit(demand):
+            return Verdict.TOO_LARGE
+        if not fits(demand, self._free):
+            return Verdict.NO_ROOM
+        if self._is_in_the_way(run, demand, latest_end):
+            return Verdict.KEPT_FREE
+        self._free = minus(self._free, demand)
+        if self.reservation is not None and self.reservation.run == run:
+            self.reservation = None
+        # Nobody may count on the end of who goes beside a reservation, but by its timeout.
+        over_at = min(ends_at, latest_end) if self.reservation is None else latest_end
+        self.held.append(Held(demand, over_at))
+        return Verdict.TAKEN
+
+    def reserve(self, run: int, demand: Vector) -> Reservation:
+        """Keep room for a run that was told NO_ROOM."""
+        self.reservation = Reservation(run, demand)
+        return self.reservation
+
+    def _is_in_the_way(self, run: int, demand: Vector, latest_end: float) -> bool:
+        reserved = self.reservation
+        if reserved is None or reserved.run == run:
+            return False
+        opens_at = room_opens_at(reserved.demand, self._free, self.held)
+        if latest_end <= opens_at:
+            return False
+        lasting = [each for each in self.held if each.ends_at > opens_at]
+        left = self.capacity
+        for each in lasting:
+            left = minus(left, each.demand)
+        return not fits(plus(reserved.demand, demand), left)
+
+
+def room_opens_at(demand: Vector, free: Vector, held: Sequence[Held]) -> float:
+    """When a demand fits, as attempts end one after another; infinity: not by that alone."""
+    if fits(demand, free):
+        return float("-inf")
+    for each in sorted(held, key=lambda each: each.ends_at):
+        free = plus(free, each.demand)
+        if fits(demand, free):
+            return each.ends_at
+    return float("inf")

@@ -1,4 +1,4 @@
-"""One function host, from its start to its end: a process that runs an app's functions."""
+"""The job type `python`: functions of an app, run by a host process."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ import msgspec
 
 from rota.domain.errors import Invalid, Unavailable
 from rota.domain.output import Stream
-from rota.domain.portable import why_not_portable
 from rota.domain.quantities import format_duration
-from rota.domain.run import AttemptResult
+from rota.domain.run import AttemptResult, why_not_portable
 from rota.ports.executor import Assignment, Desk, Exit, OutputSink, Process, Spawner
 from rota.ports.work import Fence, Outcome, StepOutcome
 from rota.sdk.host.wire import (

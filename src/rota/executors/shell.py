@@ -1,4 +1,4 @@
-"""From a step to the argument list that executes it."""
+"""The job type `shell`: steps, one process tree after another."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from rota.domain.output import Stream
 from rota.domain.retry import backoff
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobSpec, Step, StepCondition, without_reserved
-from rota.executors.pipes import Pipe, open_pipes
-from rota.executors.work_folder import WorkFolder, WorkFolders, parse_progress
+from rota.executors.work_folder import Pipe, WorkFolder, WorkFolders, open_pipes, parse_progress
 from rota.ports.clock import Clock
 from rota.ports.executor import Assignment, Desk, Exit, OutputSink, Process, Spawner
 from rota.ports.work import Fence, Outcome, StepOutcome

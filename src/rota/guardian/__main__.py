@@ -8,9 +8,9 @@ import sys
 from functools import partial
 from typing import NoReturn
 
-from rota.guardian import inner, linux, loop, namespace, outer, processes, signals
-from rota.guardian.exits import Over
-from rota.guardian.options import Options, parse
+from rota.guardian import inner, linux, loop, namespace, outer, processes
+from rota.guardian.linux import hold
+from rota.guardian.options import Options, Over, parse
 
 _STANDARD_ERROR = 2
 
@@ -18,7 +18,7 @@ _STANDARD_ERROR = 2
 def main() -> int:
     options = parse(sys.argv[1:])
     _tidy_descriptors()
-    signals.hold({*outer.SIGNALS, *loop.SIGNALS})
+    hold({*outer.SIGNALS, *loop.SIGNALS})
     try:
         _guard(options)
     except Over as over:

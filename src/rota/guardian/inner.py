@@ -8,10 +8,9 @@ import sys
 
 from rota.guardian import namespace, processes
 from rota.guardian.channel import Channel, socket_pair
-from rota.guardian.exits import ExitCode, Over
 from rota.guardian.loop import Guardian
 from rota.guardian.namespace import Mode
-from rota.guardian.options import Options
+from rota.guardian.options import ExitCode, Options, Over
 from rota.guardian.spawn import Command, Refused, Spawner
 from rota.guardian.trees import Tree
 

@@ -1,4 +1,4 @@
-"""The few kernel calls that the standard library does not offer."""
+"""Kernel calls that the standard library does not offer, and signals as bytes to poll for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Iterable
+from types import FrameType
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
@@ -82,3 +84,36 @@ class BoottimeTimer:
         spec = _TimerSpec(0, 0, *divmod(nanoseconds, 1_000_000_000))
         result = _libc.timerfd_settime(self._fd, _TFD_TIMER_ABSTIME, ctypes.byref(spec), None)
         _check(result, "timerfd_settime")
+
+
+_CHUNK = 1 << 16  # as much as a pipe holds
+
+
+def hold(numbers: Iterable[signal.Signals]) -> None:
+    """Keeps these signals pending until a `SignalPipe` takes them: none is lost over a fork."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+
+
+class SignalPipe:
+    """Takes the given signals of this process; only one can exist in a process."""
+
+    def __init__(self, numbers: Iterable[signal.Signals]) -> None:
+        self._read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        for number in numbers:
+            signal.signal(number, _leave_to_the_pipe)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+    def fileno(self) -> int:
+        return self._read
+
+    def take(self) -> set[int]:
+        """The signals that arrived since the last call."""
+        try:
+            return set(os.read(self._read, _CHUNK))
+        except BlockingIOError:
+            return set()
+
+
+def _leave_to_the_pipe(number: int, frame: FrameType | None) -> None:
+    """Python writes to the wake-up descriptor only for signals that have a handler."""

@@ -11,11 +11,10 @@ from typing import NoReturn
 
 from rota.guardian import messages
 from rota.guardian.channel import Channel, Closed
-from rota.guardian.exits import ExitCode, Over
-from rota.guardian.linux import BoottimeTimer, boottime
+from rota.guardian.linux import BoottimeTimer, SignalPipe, boottime
 from rota.guardian.messages import Bad, Hello, Kill, Lease, Request, Signal, Spawn
 from rota.guardian.namespace import Mode
-from rota.guardian.signals import SignalPipe
+from rota.guardian.options import ExitCode, Over
 from rota.guardian.spawn import Refused, Spawner
 from rota.guardian.trees import Tree, Trees
 

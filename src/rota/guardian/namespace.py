@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from rota.guardian import NamespaceWish, linux, processes
-from rota.guardian.exits import ExitCode, Over
+from rota.guardian.options import ExitCode, Over
 
 
 class Mode(StrEnum):

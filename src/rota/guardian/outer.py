@@ -8,8 +8,8 @@ import signal
 from collections.abc import Callable
 from typing import NoReturn
 
-from rota.guardian.exits import ExitCode, Over
-from rota.guardian.signals import SignalPipe
+from rota.guardian.linux import SignalPipe
+from rota.guardian.options import ExitCode, Over
 
 SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 

@@ -19,8 +19,8 @@ from rota.domain.errors import Denied, RotaError, Unavailable
 from rota.link import grpc_messages as answers
 from rota.link import grpc_messages as requests
 from rota.link.grpc_checks import ADMITTED
-from rota.ports.link import MAX_MESSAGE
 from rota.ports.work import (
+    MAX_MESSAGE,
     Beat,
     BeatAnswer,
     Hello,
@@ -101,7 +101,7 @@ class GrpcConnector:
 
 
 class GrpcLink:
-    """Implements `rota.ports.link.WorkerLink`."""
+    """Implements `rota.ports.work.WorkerLink`."""
 
     def __init__(self, server: str, channel: grpc.aio.Channel, stream: Stream) -> None:
         self.server = server

@@ -1,4 +1,8 @@
-"""What workers and servers say, as messages of `contracts/rota/v1/worker.proto` and back."""
+"""What workers and servers say, as messages of `contracts/rota/v1/worker.proto` and back.
+
+It is checked when it is read: `Invalid` means that the stream has to end. How large a chunk may be
+is not checked here: one that is too large is refused, while the stream goes on.
+"""
 
 from __future__ import annotations
 

@@ -19,8 +19,7 @@ from rota.domain.errors import Conflict, Denied, NotFound, RotaError, Unavailabl
 from rota.link import grpc_checks as checks
 from rota.link import grpc_messages as answers
 from rota.link import grpc_messages as requests
-from rota.ports.link import WorkerDesk, WorkerIdentity, bearer_in, rpc_status_of
-from rota.ports.work import Hello
+from rota.ports.work import Hello, WorkerDesk, WorkerIdentity, bearer_in, rpc_status_of
 
 log = structlog.get_logger()
 

@@ -1,4 +1,4 @@
-"""Length-prefixed MessagePack frames and the table of verbs of a worker's conversation."""
+"""A worker and a server on one machine, over a Unix socket that only their user can open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ import msgspec
 import structlog
 
 from rota.domain.errors import Denied, NotFound, RotaError, Unavailable
-from rota.ports.link import WorkerDesk
 from rota.ports.work import (
     Beat,
     BeatAnswer,
@@ -30,6 +29,7 @@ from rota.ports.work import (
     Start,
     StartAnswer,
     Welcome,
+    WorkerDesk,
 )
 
 _LENGTH_BYTES = 4
@@ -91,7 +91,7 @@ _NOTHING = msgspec.Raw(encode(None))
 
 
 class LocalLink:
-    """The worker's end. Implements `rota.ports.link.WorkerLink`."""
+    """The worker's end. Implements `rota.ports.work.WorkerLink`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

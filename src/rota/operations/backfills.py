@@ -26,7 +26,7 @@ from rota.domain.run import Trigger
 from rota.domain.schedule import Timetable
 from rota.operations.definitions import require_runnable
 from rota.operations.engine import Engine
-from rota.operations.timetables import timetable_of
+from rota.operations.specs import timetable_of
 from rota.ports.records import Idempotency, NewRun
 
 

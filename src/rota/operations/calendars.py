@@ -24,7 +24,7 @@ from rota.domain.jobfile.calendars import calendar_document, unknown_calendars
 from rota.domain.spec import JobSpec
 from rota.operations.differences import Change, differences, digest_of
 from rota.operations.engine import Engine
-from rota.operations.timetables import stamp
+from rota.operations.specs import stamp
 from rota.ports.records import JobQuery, NewCalendar, StoredCalendar
 
 Ref = tuple[str, str]  # project and name

@@ -19,8 +19,7 @@ from rota.domain.carts.definition import (
     Share,
     parse_share,
 )
-from rota.domain.carts.intake import inputs_for
-from rota.domain.carts.states import (
+from rota.domain.carts.facts import (
     FAILED_ITEM_STATES,
     FINAL_CART_STATES,
     FINAL_ITEM_STATES,
@@ -28,13 +27,14 @@ from rota.domain.carts.states import (
     ItemState,
     PauseReason,
 )
+from rota.domain.carts.intake import inputs_for
 from rota.domain.errors import Conflict, Invalid, NotFound, Problem
 from rota.domain.ids import JobId
 from rota.domain.jobfile import parse_inputs, read_job
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM
 from rota.domain.jobfile.carts import Reference, Referred
-from rota.domain.jobfile.report import At, Report
 from rota.domain.jobfile.sections import Section
+from rota.domain.jobfile.text import At, Report
 from rota.domain.spec import JobSpec
 from rota.domain.states import RunState
 from rota.operations import carts

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from rota.domain.carts.definition import CartItem, CartTemplate, ItemsFile, LiveWorkers
-from rota.domain.errors import Invalid, NotFound
+from rota.domain.errors import Invalid, NotFound, did_you_mean
 from rota.domain.jobfile import read_cart, read_job
-from rota.domain.wording import did_you_mean
 from rota.operations import carts
 from rota.operations.carts import CartPlan, CartRequest, each
 from rota.operations.definitions import find_job
 from rota.operations.engine import Engine
 from rota.operations.planned_carts import words_of
-from rota.operations.timetables import cart_timetable
+from rota.operations.specs import cart_timetable
 from rota.ports.carts import Cart, DueTemplate, Template, TemplateChanges
 
 WORKER = "worker"  # the input that takes the name of a live worker

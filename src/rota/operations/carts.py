@@ -14,24 +14,29 @@ from rota.domain.calendars import end_of_blackout
 from rota.domain.carts import commands
 from rota.domain.carts.commands import in_words
 from rota.domain.carts.definition import CartItem, CartRules, CartTemplate, OnBreach
-from rota.domain.carts.facts import CartFacts, Pace, eta, failures_of, is_breached, limit, window
-from rota.domain.carts.intake import ItemJob, ItemReader, NewItem, waves_in_words
-from rota.domain.carts.states import (
+from rota.domain.carts.facts import (
     FAILED_ITEM_STATES,
     FINAL_CART_STATES,
     FINAL_ITEM_STATES,
+    CartFacts,
     CartState,
     ItemState,
+    Pace,
     PauseReason,
     WaitReason,
+    eta,
+    failures_of,
+    is_breached,
+    limit,
+    window,
 )
-from rota.domain.errors import Conflict, Invalid, NotFound, Problem
+from rota.domain.carts.intake import ItemJob, ItemReader, NewItem, waves_in_words
+from rota.domain.errors import Conflict, Invalid, NotFound, Problem, did_you_mean, quoted
 from rota.domain.ids import CartId, RunId, new_cart_id
 from rota.domain.job import Job, rules_of
 from rota.domain.jobfile import read_job
 from rota.domain.jobfile.carts import Reference, Referred, unknown_references
 from rota.domain.shape import shape_of, unmet
-from rota.domain.wording import did_you_mean, quoted
 from rota.operations.calendars import blackouts_of
 from rota.operations.definitions import find_job, require_runnable
 from rota.operations.engine import Engine

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from rota.domain.errors import Conflict, NotFound, Problem
+from rota.domain.errors import Conflict, NotFound, Problem, did_you_mean
 from rota.domain.ids import JobId
 from rota.domain.job import Job
 from rota.domain.jobfile import JobFile
@@ -17,7 +17,6 @@ from rota.domain.jobfile.demands import build_resources
 from rota.domain.jobfile.uses import beyond, refusal_of
 from rota.domain.keys import Declaration
 from rota.domain.spec import DEFAULT_POOL
-from rota.domain.wording import did_you_mean
 from rota.operations.calendars import CalendarChange, plan_calendars
 from rota.operations.differences import Change
 from rota.operations.engine import Engine

@@ -2,16 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
+from rota.domain.forecast.forecast import Forecast, Saturation, resource_of
 from rota.domain.resources import Vector
-from rota.operations.kept_forecast import KeptForecast, ShortagesAhead
 from rota.operations.specs import SpecBook
 from rota.ports.blobs import Blobs
 from rota.ports.idle_workers import IdleWorkers, NobodyIdle
 from rota.ports.queue import Queue
 from rota.ports.store import Store
+
+_KEPT_TIMES = 20  # as long as it took to make
+_LONGEST_KEPT = 60.0  # seconds
+
+
+@dataclass(slots=True)
+class KeptForecast:
+    """Made anew when it is old, or looks not far enough.
+
+    It is kept for a time that grows with what it cost: however many ask, and however many jobs
+    there are, only a small part of a server's time goes into forecasts.
+    """
+
+    monotonic: Callable[[], float] = time.monotonic
+    _latest: Forecast | None = None
+    _ahead: timedelta = timedelta(0)
+    _fresh_until: float = 0.0
+    _slow_until: float = 0.0  # before that nobody in a hurry tries again
+    _making: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def get(
+        self, ahead: timedelta, make: Callable[[timedelta], Awaitable[Forecast]]
+    ) -> Forecast:
+        async with self._making:
+            if self._latest is not None and self._is_fresh(ahead):
+                return self._latest
+            began = self.monotonic()
+            made = await make(ahead)
+            ended = self.monotonic()
+            fresh = min((ended - began) * _KEPT_TIMES, _LONGEST_KEPT)
+            self._latest, self._ahead, self._fresh_until = made, ahead, ended + fresh
+            asyncio.get_running_loop().call_later(fresh, self._forget, made)
+            return made
+
+    async def get_within(
+        self,
+        patience: timedelta,
+        ahead: timedelta,
+        make: Callable[[timedelta], Awaitable[Forecast]],
+    ) -> Forecast | None:
+        """The same for those in a hurry; None: it takes longer.
+
+        What takes too long goes on in its thread for nobody, so it is not begun again for a while.
+        """
+        if self.monotonic() < self._slow_until and not self._is_fresh(ahead):
+            return None
+        try:
+            async with asyncio.timeout(patience.total_seconds()):
+                return await self.get(ahead, make)
+        except TimeoutError:
+            self._slow_until = self.monotonic() + _LONGEST_KEPT
+            return None
+
+    def _is_fresh(self, ahead: timedelta) -> bool:
+        return self.monotonic() < self._fresh_until and ahead <= self._ahead
+
+    def _forget(self, made: Forecast) -> None:
+        """It is large: what nobody may have any more is not kept."""
+        if self._latest is made:
+            self._latest = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Shortage:
+    resource: str
+    begins_at: datetime
+    ends_at: datetime
+
+
+@dataclass(slots=True)
+class ShortagesAhead:
+    """Small enough to be kept until the next prediction, unlike a forecast."""
+
+    _known: tuple[_Shortage, ...] = ()  # by their beginning
+
+    def note(self, made_at: datetime, saturations: Iterable[Saturation]) -> None:
+        """In place of what was known; the saturations are in order."""
+        self._known = tuple(_shortages(made_at, saturations))
+
+    def seconds_ahead(self, now: datetime) -> dict[str, float]:
+        """How long until each resource runs out; 0 while it has."""
+        found: dict[str, float] = {}
+        for each in self._known:
+            if each.ends_at > now:
+                found.setdefault(each.resource, max((each.begins_at - now).total_seconds(), 0.0))
+        return found
+
+
+def _shortages(made_at: datetime, saturations: Iterable[Saturation]) -> Iterator[_Shortage]:
+    for each in saturations:
+        if resource := resource_of(each.what):
+            begins_at, ends_at = (
+                made_at + timedelta(seconds=at) for at in (each.begins_at, each.ends_at)
+            )
+            yield _Shortage(resource, begins_at, ends_at)
 
 
 @dataclass(frozen=True, slots=True)

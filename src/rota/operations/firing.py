@@ -21,7 +21,7 @@ from rota.domain.schedule import Timetable
 from rota.domain.states import Cause, RunState
 from rota.operations.calendars import blackouts_of
 from rota.operations.engine import Engine
-from rota.operations.timetables import stamp, timetable
+from rota.operations.specs import stamp, timetable
 from rota.ports.records import (
     DueSchedule,
     Fired,

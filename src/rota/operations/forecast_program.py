@@ -12,8 +12,7 @@ from math import inf
 from operator import attrgetter
 
 from rota.domain.calendars import compile_calendar
-from rota.domain.carts.facts import MOST_IN_FLIGHT
-from rota.domain.carts.states import CartState
+from rota.domain.carts.facts import MOST_IN_FLIGHT, CartState
 from rota.domain.errors import Invalid
 from rota.domain.forecast.ahead import JobAhead, RunAhead, Setting
 from rota.domain.forecast.expansion import (

@@ -13,7 +13,7 @@ from math import inf
 from operator import attrgetter
 from typing import ParamSpec, TypeVar
 
-from rota.domain.errors import Invalid, Problem
+from rota.domain.errors import Invalid, Problem, quoted
 from rota.domain.forecast.ahead import RunAhead
 from rota.domain.forecast.forecast import (
     Accuracy,
@@ -45,7 +45,6 @@ from rota.domain.forecast.placing import place
 from rota.domain.ids import JobId, RunId, instant, micros, scheduled_run_id
 from rota.domain.keys import SECOND
 from rota.domain.resources import SLOTS
-from rota.domain.wording import quoted
 from rota.operations.definitions import find_job
 from rota.operations.engine import Engine
 from rota.operations.forecast_inputs import Inputs, read_inputs

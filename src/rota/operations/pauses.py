@@ -17,7 +17,7 @@ from rota.operations.calendars import blackouts_of
 from rota.operations.definitions import despite_firing, find_job
 from rota.operations.engine import Engine
 from rota.operations.firing import after_firing, others_go_on, overdue_firing
-from rota.operations.timetables import timetable_of
+from rota.operations.specs import timetable_of
 from rota.ports.records import ScheduleMove, Unanswered
 
 _MICROSECOND = timedelta(microseconds=1)

@@ -13,7 +13,7 @@ from rota.domain.carts.definition import CartTemplate, ItemsFile, template_in_wo
 from rota.domain.errors import Invalid, Problem
 from rota.domain.jobfile import CartEntry, JobFile, cart_document, read_job
 from rota.domain.jobfile.carts import Referred, check_inputs_of_items, unknown_references
-from rota.domain.jobfile.report import At, Report
+from rota.domain.jobfile.text import At, Report
 from rota.domain.schedule import Timetable, describe
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import JobSpec
@@ -22,7 +22,7 @@ from rota.operations.differences import Change, difference, differences, digest_
 from rota.operations.engine import Engine
 from rota.operations.planned_limits import Circumstances
 from rota.operations.previews import schedule_notes
-from rota.operations.timetables import cart_timetable
+from rota.operations.specs import cart_timetable
 from rota.ports.carts import NO_TEMPLATES, NewTemplate, Template, TemplateChanges
 from rota.ports.records import JobQuery
 

@@ -1,4 +1,10 @@
-"""The jobs of a file, each beside the one that it replaces: what applying the file does to them."""
+"""The jobs of a file, each beside the one that it replaces: what applying the file does to them.
+
+The projects and shares that jobs of a file name: an admin decides which there are.
+
+Each has a part of busy workers for itself, and a project quotas of its own: nobody gets more by
+making some up.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +14,23 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from rota.domain.errors import Invalid, Problem
+from rota.domain.errors import Invalid, Problem, did_you_mean, quoted
 from rota.domain.ids import JobId, new_job_id
 from rota.domain.job import Job, rules_of
 from rota.domain.jobfile import JobEntry, JobFile, read_job
-from rota.domain.jobfile.report import Report
+from rota.domain.jobfile.text import Report
 from rota.domain.jobfile.uses import Written
 from rota.domain.schedule import DueRange, Timetable, pass_over
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import DEFAULT_PROJECT, JobSpec
 from rota.domain.states import Cause, RunState
-from rota.domain.wording import did_you_mean, quoted
 from rota.operations.calendars import PlannedCalendars
 from rota.operations.differences import Change, difference, differences, digest_of
 from rota.operations.engine import Engine
 from rota.operations.firing import after_firing, overdue_firing
 from rota.operations.planned_limits import Circumstances, PlannedLimits
 from rota.operations.previews import Prospect, prospect, schedule_notes
-from rota.operations.timetables import timetable, timetable_of, words_of
+from rota.operations.specs import timetable, timetable_of, words_of
 from rota.ports.records import Firing, JobQuery, NewJob, RemovedJob, Unanswered
 
 

@@ -10,7 +10,7 @@ from rota.domain.errors import Conflict, Problem
 from rota.domain.job import Job
 from rota.domain.jobfile import JobEntry, JobFile
 from rota.domain.jobfile.declarations import declaration_document
-from rota.domain.jobfile.report import Report
+from rota.domain.jobfile.text import Report
 from rota.domain.jobfile.uses import (
     Known,
     UsedJob,
@@ -29,8 +29,8 @@ from rota.operations.calendars import PlannedCalendars
 from rota.operations.differences import Change, digest_of
 from rota.operations.engine import Engine
 from rota.operations.limits import DeclarationChange, change_of
-from rota.ports.limits import Declared
 from rota.ports.records import JobQuery, Session
+from rota.ports.store import Declared
 
 _MOST_MEANT = 1_000  # names that a wrong one is compared with
 _Jobs = Mapping[str, JobEntry]  # of the file, by name

@@ -18,7 +18,7 @@ from rota.domain.schedule.sources import LAST_MICROS
 from rota.domain.spec import Schedule
 from rota.operations.calendars import CalendarEffect, blackouts_of, calendar_effects
 from rota.operations.engine import Engine
-from rota.operations.timetables import stamp, timetable, timetable_of
+from rota.operations.specs import stamp, timetable, timetable_of
 from rota.ports.records import LedgerEntry
 
 _NOTED = 5  # due times that a plan looks ahead

@@ -15,8 +15,7 @@ from rota.domain.jobfile import read_job
 from rota.domain.keys import Resource
 from rota.domain.schedule import compile_schedule
 from rota.domain.simulation.model import SimRun
-from rota.domain.simulation.replay import Known, replay
-from rota.domain.simulation.report import Background, Measures, Report, report_of
+from rota.domain.simulation.report import Background, Known, Measures, Report, replay, report_of
 from rota.operations.definitions import find_job
 from rota.operations.engine import Engine
 from rota.operations.forecast_inputs import Inputs, read_inputs

@@ -8,12 +8,11 @@ import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rota.domain.errors import Denied, Invalid, NotFound
-from rota.domain.wording import quoted
+from rota.domain.errors import Denied, Invalid, NotFound, quoted
 from rota.operations.engine import Engine
-from rota.ports.link import WorkerIdentity
 from rota.ports.records import NewToken, Role, Token
 from rota.ports.store import Store
+from rota.ports.work import WorkerIdentity
 
 API_PREFIX = "rota_"  # lets secret scanners recognise a leaked token
 WORKER_PREFIX = "rotaw_"

@@ -1,4 +1,13 @@
-"""Why a run is not running, in words a person can act on."""
+"""Why a run is not running, in words a person can act on.
+
+Each gate of a waiting run is looked at as it stands now; what was written down when the run came to
+it says only which gates these are.
+
+Queued runs of pools without workers: to whoever looks at them they are blocked.
+
+Nothing of this is stored: the first worker of a pool finds its runs in their lines, however many
+there are.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +30,10 @@ from rota.domain.shape import demand_of, unmet
 from rota.domain.states import RunState, seen_state
 from rota.operations.engine import Engine
 from rota.operations.forecasts import make_forecast
-from rota.operations.timetables import stamp
+from rota.operations.specs import stamp
 from rota.ports.forecasts import Place, Reserved
-from rota.ports.limits import KeyUse
 from rota.ports.records import JobQuery, RunQuery, Session
+from rota.ports.store import KeyUse
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeAlias
 
 from rota.domain.carts.commands import NOBODY, Approver
 from rota.domain.carts.definition import CartRules, Share
+from rota.domain.carts.facts import CartState, ItemState
 from rota.domain.carts.intake import NewItem
-from rota.domain.carts.states import CartState, ItemState
 from rota.domain.ids import CartId, JobId, RunId
 from rota.domain.states import RunState
 from rota.ports.records import Idempotency

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from rota.domain.carts.definition import CartRules
-from rota.domain.carts.states import CartState
+from rota.domain.carts.facts import CartState
 from rota.domain.forecast.forecast import Outcome
 from rota.domain.ids import CartId, JobId, RunId, SessionId
 from rota.domain.job import RunRules

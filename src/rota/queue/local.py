@@ -1,4 +1,4 @@
-"""Runs that hints name, gathered until somebody looks."""
+"""Wake-ups, tickets and idle workers inside one process, by call."""
 
 from __future__ import annotations
 

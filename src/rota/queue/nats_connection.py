@@ -1,4 +1,4 @@
-"""A connection to a NATS cluster that is mended for ever."""
+"""A connection to a NATS cluster that reconnects for ever, and the names used on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""What one NOTIFY of PostgreSQL carries: a few lines of text of a bounded length."""
+"""Wake-ups and tickets between servers by way of PostgreSQL's NOTIFY.
+
+One connection of its own tells and listens, after the commits it tells about: a NOTIFY inside
+every transaction would make all commits wait for one another. LISTEN needs a direct connection:
+through a pooler that hands connections out by transaction a node can tell, but hears nothing, and
+polls. That is noticed, because a notice of its own does not come back.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The store, queue and blob store that the settings name, waited for while they are away."""
+"""The store, queue and blob store that the settings name, waited for while they are away.
+
+Drivers are imported when their address is in use: a server on SQLite stays small.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,7 @@ from rota.ports.clock import Clock
 from rota.ports.queue import Queue, publish
 from rota.queue.local import LocalIdleWorkers
 from rota.runtime.config import cloud_credentials
-from rota.runtime.setting_values import POSTGRES_SCHEMES, QUEUE_ENTRY_POINTS
-from rota.runtime.settings import FILES, Settings
+from rota.runtime.settings import FILES, POSTGRES_SCHEMES, QUEUE_ENTRY_POINTS, Settings
 from rota.runtime.supervision import told_alone
 from rota.store.store import SqlStore
 

@@ -14,8 +14,7 @@ from typing import Any
 from rota.domain.errors import Invalid, Problem
 from rota.domain.lease import MAX_LEASE, MIN_LEASE
 from rota.domain.quantities import format_duration
-from rota.runtime.setting_values import READERS, shown
-from rota.runtime.settings import MEANINGS, Settings
+from rota.runtime.settings import MEANINGS, READERS, Settings, shown
 from rota.sdk.errors import RotaApiError
 from rota.sdk.server import (
     FROM_FILE,

@@ -27,13 +27,14 @@ from rota.domain.quantities import format_duration
 from rota.guardian import guardian_command
 from rota.runtime.backends import ask_for_nothing, needing_extra, open_blobs
 from rota.runtime.config import host_of, port_of
-from rota.runtime.setting_values import POSTGRES_SCHEMES, without_secrets
 from rota.runtime.settings import (
     FILES,
+    POSTGRES_SCHEMES,
     Settings,
     check_home,
     client_file,
     exchangeable_at,
+    without_secrets,
     worker_socket,
 )
 from rota.sdk.errors import Denied, Invalid, RotaApiError, Unreachable
@@ -41,7 +42,7 @@ from rota.sdk.exchange import Request, read, request_for
 from rota.sdk.server import Server, find_server, refuse_withheld, resolve
 from rota.sdk.tokens import whoami
 from rota.sdk.transport import Transport
-from rota.store.drivers import StoreInspection
+from rota.store.script import StoreInspection
 from rota.store.sqlite.connection import OLDEST_SQLITE
 
 

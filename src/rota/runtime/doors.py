@@ -19,11 +19,11 @@ from fastapi import FastAPI
 from rota.domain.errors import Conflict, Invalid, Unavailable
 from rota.operations import tokens
 from rota.operations.engine import Engine
-from rota.ports.link import WorkerDesk
+from rota.ports.work import WorkerDesk
 from rota.runtime.backends import needing_extra
 from rota.runtime.config import host_of, port_of
 from rota.runtime.settings import ServerRole, Settings
-from rota.server.gateway.settings import GatewaySettings
+from rota.server.gateway.parameters import GatewaySettings
 
 _KEEP_ALIVE_SECONDS = 75  # longer than clients and proxies keep an idle connection themselves
 _BACKLOG = 2048

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
-from rota.domain.errors import Denied
+from rota.domain.errors import Denied, Invalid
 from rota.link.local import LocalLinkServer
 from rota.operations import tokens
 from rota.operations.engine import Engine
 from rota.ports.clock import Clock
-from rota.ports.link import WorkerDesk
 from rota.ports.records import Role
+from rota.ports.store import Store
+from rota.ports.work import WorkerDesk
+from rota.runtime.backends import open_store
 from rota.runtime.settings import (
     Settings,
     client_file,
     read_private,
+    secure_home,
     token_file,
     worker_socket,
     write_private,
@@ -72,3 +77,44 @@ class Machine:
         await write_client_file(engine, self._settings, url)
         secret = await tokens.create_login_link_secret(engine.store, actor="rota up")
         return f"{url}/login?token={secret}"
+
+
+Made = tuple[str, str]  # id, secret
+
+
+def create(
+    settings: Settings, name: str, role: str, lifetime: timedelta | None = None
+) -> tuple[str, str]:
+    """A new token as (id, secret); works with and without a running server."""
+    if role not in set(Role):
+        raise Invalid(f'"{role}" is not a role', hint=f"one of {', '.join(Role)}")
+
+    def make(store: Store) -> Awaitable[Made]:
+        return tokens.create_token(
+            store, name=name, role=Role(role), actor="rota token create", lifetime=lifetime
+        )
+
+    return asyncio.run(_in_store(settings, make))
+
+
+def create_for_worker(
+    settings: Settings, name: str, pool: str | None, lifetime: timedelta | None = None
+) -> tuple[str, str]:
+    """The same for a worker."""
+
+    def make(store: Store) -> Awaitable[Made]:
+        return tokens.create_worker_token(
+            store, name=name, pool=pool, actor="rota worker token create", lifetime=lifetime
+        )
+
+    return asyncio.run(_in_store(settings, make))
+
+
+async def _in_store(settings: Settings, make: Callable[[Store], Awaitable[Made]]) -> Made:
+    if not settings.store:
+        secure_home(settings.home)
+    store = await open_store(settings, exclusive=False)
+    try:
+        return await make(store)
+    finally:
+        await store.close()

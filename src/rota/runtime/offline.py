@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from rota.domain import crontab, jobfile, quantities
@@ -20,10 +21,26 @@ from rota.domain.schedule import explain as explain_schedule
 from rota.domain.schedule.explanation import MOST_EXPLAINED
 from rota.domain.schedule.expressions import Looking, Reading, read_instant
 from rota.domain.schedule.zones import load_zone
-from rota.domain.spec import DEFAULT_PROJECT, Dst, Fold, Gap, Schedule
+from rota.domain.simulation.report import (
+    JobResult,
+    Report,
+    Saturation,
+    ShareResult,
+    Tell,
+    Throughput,
+    Use,
+    Waits,
+    report_document,
+    simulate_workload,
+    untold,
+)
+from rota.domain.simulation.workload import Period
+from rota.domain.simulation.workload_file import read_workload
+from rota.domain.spec import DEFAULT_POOL, DEFAULT_PROJECT, Dst, Fold, Gap, Schedule
 from rota.runtime.cart_files import CheckedItems, check_item_files
 
 __all__ = [
+    "DEFAULT_POOL",
     "MOST_EXPLAINED",
     "CheckedFile",
     "CheckedItems",
@@ -33,10 +50,18 @@ __all__ = [
     "Fold",
     "Gap",
     "Invalid",
+    "JobResult",
     "NotFound",
     "Problem",
+    "Report",
     "RotaError",
+    "Saturation",
+    "ShareResult",
+    "Simulation",
+    "Throughput",
     "Unavailable",
+    "Use",
+    "Waits",
     "check_file",
     "explain",
     "file_schema",
@@ -47,8 +72,11 @@ __all__ = [
     "parse_size",
     "read_mapping",
     "read_time",
+    "report_document",
     "require_zone",
+    "simulate_text",
 ]
+
 
 _LOCAL_ZONE = Path("/etc/localtime")
 
@@ -184,3 +212,27 @@ def host_timezone() -> str:
         return named
     _, found, name = str(_LOCAL_ZONE.resolve()).partition("/zoneinfo/")
     return name if found else "UTC"
+
+
+# A Monday, at midnight: what a simulated day looks like must not depend on when it is asked for.
+_BEGINS_AT = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """How a workload is to be simulated."""
+
+    length: timedelta
+    part: float = 1.0  # of the workload
+    seed: int = 1  # the same seed finds the same
+
+
+def simulate_text(text: str, simulation: Simulation, tell: Tell = untold) -> Report:
+    """Simulate the workload of a file; `Invalid` says what is wrong with it.
+
+    `tell` is called now and then with the part that is done, from 0 to 1.
+    """
+    workload = read_workload(text)
+    period = Period(_BEGINS_AT, simulation.length)
+    random = Random(simulation.seed)  # noqa: S311 - no secret, and it must repeat itself
+    return simulate_workload(workload, period, simulation.part, random, tell)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
-from collections.abc import AsyncIterator, Sequence
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 import structlog
+import uvloop
 from fastapi import FastAPI
 
 from rota import __version__
@@ -24,21 +27,21 @@ from rota.operations import definitions
 from rota.operations.engine import Engine
 from rota.ports.clock import Clock
 from rota.ports.records import NewServer
+from rota.runtime import supervision
 from rota.runtime.backends import BlobProbe, open_backends, open_store, patiently, unless_stopped
 from rota.runtime.doors import RpcDoor, WebServer, bind, open_rpc, url_of
 from rota.runtime.machine import Machine
-from rota.runtime.settings import ServerRole, Settings
-from rota.runtime.supervision import Service, supervise
+from rota.runtime.settings import DEFAULT_GRPC_LISTEN, ServerRole, Settings, secure_home
+from rota.runtime.supervision import Service, supervise, told_alone
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.gateway.app import create_app
-from rota.server.gateway.health import Readiness
-from rota.server.gateway.settings import GatewaySettings
+from rota.server.gateway.pages import Readiness
+from rota.server.gateway.parameters import GatewaySettings
 from rota.server.scheduler.carts import CartKeeper, DueTemplates
-from rota.server.scheduler.lease_reaper import LeaseReaper
 from rota.server.scheduler.releaser import Follower, KeyKeeper, Releaser, Sweeper, WorkerWatch
 from rota.server.scheduler.shards import HeldShards, ShardKeeper
 from rota.server.scheduler.timekeeper import Timekeeper, TimekeeperConfig, grace_of
-from rota.server.scheduler.watches import CongestionWatch, StartPredictor
+from rota.server.scheduler.watches import CongestionWatch, LeaseReaper, StartPredictor
 from rota.store.store import SqlStore
 
 
@@ -248,3 +251,50 @@ def stop_on_signals(server: Server) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
+
+
+OnReady = Callable[[Running], None]
+
+# The threads of SQLite let go of the interpreter at every row. With Python's own 5 ms until they
+# get it back from a busy event loop, writing a hundred rows can take as many milliseconds.
+_SWITCH_SECONDS = 0.0001
+
+
+def run_machine(settings: Settings, files: Sequence[Path], on_ready: OnReady) -> None:
+    """`rota up`: a server with all roles and a worker; errors of the start are raised."""
+    secure_home(settings.home)
+    everything = replace(settings, roles=tuple(ServerRole))
+    _run(settings, on_ready, lambda: Server(everything, files, Machine(settings, SystemClock())))
+
+
+def run_server(settings: Settings, on_ready: OnReady) -> None:
+    """`rota server`: one of any number of servers; errors of the start are raised."""
+    if settings.needs_home:
+        secure_home(settings.home)
+    listening = replace(settings, grpc_listen=settings.grpc_listen or DEFAULT_GRPC_LISTEN)
+    _run(settings, on_ready, lambda: Server(listening))
+
+
+def _run(settings: Settings, on_ready: OnReady, make: Callable[[], Server]) -> None:
+    supervision.set_up(settings.log_level)
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    with told_alone():
+        uvloop.run(_serve(make, on_ready))
+
+
+async def _serve(make: Callable[[], Server], on_ready: OnReady) -> None:
+    server = make()
+    ready: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
+    ready.add_done_callback(
+        lambda future: None if future.cancelled() else _announce(future.result(), on_ready)
+    )
+    stop_on_signals(server)
+    await server.run(ready)
+
+
+def _announce(running: Running, on_ready: OnReady) -> None:
+    # All that there is now stays: to search it for garbage again and again would hold up whatever
+    # is due for 60 ms each time.
+    gc.collect()
+    gc.freeze()
+    on_ready(running)

@@ -1,4 +1,20 @@
-"""`rota worker`: a guardian with a worker in it, started again when it ends unasked."""
+"""`rota worker`: a guardian with a worker in it, started again when it ends unasked.
+
+The session of a worker's earlier life, if no process of it can be left.
+
+A worker notes its session and its pid namespace once it has registered. When no process is left in
+that namespace, everything it ever started is provably gone, and what it held may be tried again at
+once instead of after its lease. The kernel gives the number of a namespace to another one soon
+after its end, so the note also says when its first process began.
+
+A data folder may be new, or a copy from another machine or container, where the worker of the note
+may still be alive. Only who can see that namespace can tell: the launcher that made it, or another
+one beside it. In all other cases nothing is claimed, and the lease decides.
+
+Why a worker will not be taken, passed from its process to the one that would start it again.
+
+Between the two is a guardian, who hands on only an exit code.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +37,9 @@ import uvloop
 from rota.clock import SystemClock
 from rota.domain.errors import Conflict, Denied, Invalid, RotaError, Unavailable
 from rota.guardian import guardian_command
-from rota.guardian.exits import ExitCode
+from rota.guardian.options import ExitCode
 from rota.ports.clock import Clock
-from rota.ports.link import WorkerLink
+from rota.ports.work import WorkerLink
 from rota.runtime import supervision
 from rota.runtime.backends import needing_extra
 from rota.runtime.config import host_of, is_loopback

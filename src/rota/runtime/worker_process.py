@@ -23,7 +23,7 @@ from rota.domain.errors import RotaError
 from rota.domain.resources import UNIT
 from rota.domain.spec import JobType
 from rota.executors.shell import ShellExecutor
-from rota.guardian.exits import ExitCode
+from rota.guardian.options import ExitCode
 from rota.ports.executor import Executor
 from rota.ports.work import Hello
 from rota.runtime import supervision

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.api.answers import Answer, Health, Page
+from rota.api.answers import Answer, Health, Page, Problem, ProblemReport
 from rota.api.backfills import Backfill, LedgerEntry, SkippedDueTimes
 from rota.api.calendars import (
     Calendar,
@@ -69,7 +69,6 @@ from rota.api.plans import (
     SubmittedJob,
     Validation,
 )
-from rota.api.problems import Problem, ProblemReport
 from rota.api.runs import (
     FINAL_STATES,
     Attempt,

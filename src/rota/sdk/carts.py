@@ -22,8 +22,18 @@ from rota.api.carts import (
     FailureGroup,
 )
 from rota.api.events import Event
-from rota.sdk.exchange import NDJSON, Body, Call, Inputs, Instant, get, patch, path_of, post
-from rota.sdk.values import to_json
+from rota.sdk.exchange import (
+    NDJSON,
+    Body,
+    Call,
+    Inputs,
+    Instant,
+    get,
+    patch,
+    path_of,
+    post,
+    to_json,
+)
 from rota.sdk.verbs import Verb
 
 T = TypeVar("T")

@@ -28,8 +28,7 @@ from rota.sdk.following import FollowingVerbs
 from rota.sdk.forecasts import ForecastVerbs
 from rota.sdk.jobs import JobVerbs
 from rota.sdk.limits import LimitVerbs
-from rota.sdk.output import OutputVerbs
-from rota.sdk.runs import RunVerbs
+from rota.sdk.runs import OutputVerbs, RunVerbs
 from rota.sdk.server import find_server
 from rota.sdk.tokens import TokenVerbs
 from rota.sdk.transport import Transport

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rota.api.answers import Problem
     from rota.api.carts import CartDetail
-    from rota.api.problems import Problem
     from rota.api.runs import Run
 
 

@@ -20,8 +20,7 @@ from rota.sdk.carts import get_cart
 from rota.sdk.errors import RotaApiError, Unavailable, Unreachable
 from rota.sdk.events import ServerEvent, event_stream
 from rota.sdk.exchange import Call, read_as
-from rota.sdk.output import get_log, log_stream
-from rota.sdk.runs import get_run
+from rota.sdk.runs import get_log, get_run, log_stream
 from rota.sdk.verbs import Flow, Following, Hand, Pause, Waiting, ask, next_event
 
 PATIENCE_SECONDS = 60.0  # how long a server may be away before following gives up

@@ -12,8 +12,7 @@ from rota.api.backfills import Backfill, LedgerEntry
 from rota.api.jobs import Job, JobDetail, MovedJob, SchedulePreview, Upcoming
 from rota.api.plans import Plan, Submission, Validation
 from rota.api.runs import Run
-from rota.sdk.exchange import NDJSON, Call, Instant, get, path_of, post
-from rota.sdk.values import to_json
+from rota.sdk.exchange import NDJSON, Call, Instant, get, path_of, post, to_json
 from rota.sdk.verbs import Verb
 
 

@@ -14,11 +14,10 @@ from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, RunId, instant, micros, scheduled_run_id
 from rota.domain.states import RunState, is_final
 from rota.ports.records import Idempotency, LedgerEntry, NewRun, SubmittedBackfill
-from rota.store.drafts import insert_drafts
 from rota.store.gates import lock_gates
 from rota.store.rows import backfill_from, optional_micros, to_json
 from rota.store.script import Many, Row, Rows, Script, query
-from rota.store.submissions import draft, first_answer
+from rota.store.submissions import draft, first_answer, insert_drafts
 from rota.store.tx import Tx
 
 _MOST_NAMED = 10  # runs beside one entry of the ledger

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rota.domain.carts import commands
-from rota.domain.carts.facts import CartFacts
+from rota.domain.carts.facts import CANCELLING, CartFacts, CartState, ItemState, PauseReason
 from rota.domain.carts.intake import NewItem
-from rota.domain.carts.states import CANCELLING, CartState, ItemState, PauseReason
 from rota.domain.errors import Conflict, NotFound, StaleTransition
 from rota.domain.gates import cart_key
 from rota.domain.ids import CartId, RunId, shard_of
@@ -27,8 +26,7 @@ from rota.ports.carts import (
     RetryItems,
 )
 from rota.ports.records import Idempotency
-from rota.store.cart_templates import moved
-from rota.store.cart_views import selected
+from rota.store.cart_views import moved, selected
 from rota.store.carts import Book, block_runs, close_gate, count_wave, facts_of, open_book, pause
 from rota.store.gates import lock_gates_of
 from rota.store.releases import release_jobs

@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from rota.domain.carts.definition import CartRules, OnBreach, Scope
-from rota.domain.carts.facts import MOST_IN_FLIGHT, CartFacts, cause_of
-from rota.domain.carts.states import (
+from rota.domain.carts.facts import (
     FAILED_ITEM_STATES,
+    MOST_IN_FLIGHT,
+    CartFacts,
     CartState,
     ItemState,
     PauseReason,
     WaitReason,
+    cause_of,
     item_state_of,
 )
 from rota.domain.carts.steps import (
@@ -39,9 +41,7 @@ from rota.domain.ids import CartId, RunId, instant, new_run_id
 from rota.domain.run import Trigger
 from rota.domain.states import WAITING_STATES, Cause, RunState, is_final
 from rota.ports.carts import Advanced
-from rota.store.drafts import Draft, insert_drafts
 from rota.store.gates import lock_gates, lock_gates_of_jobs, lock_gates_to_submit
-from rota.store.hooks import CartHooks, register
 from rota.store.limits import room_to_wait
 from rota.store.releases import release_jobs
 from rota.store.rows import (
@@ -53,7 +53,8 @@ from rota.store.rows import (
     to_json,
 )
 from rota.store.script import Many, Row, Rows, Script, lock, query
-from rota.store.tx import Tx
+from rota.store.submissions import Draft, insert_drafts
+from rota.store.tx import CartHooks, Tx, register
 from rota.store.waits import EndOfWait, cancel, end_waiting
 
 _ACTOR = "scheduler"

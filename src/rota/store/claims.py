@@ -14,8 +14,8 @@ from rota.ports.records import Claimed, Room
 from rota.ports.work import Work
 from rota.store.gates import lock_free_gates
 from rota.store.keys import take_keys
+from rota.store.memory import capacity_in
 from rota.store.placement import Picked, Queue, Wanted, asks_for_resources, by_seq, pick, place
-from rota.store.pools import capacity_in
 from rota.store.releases import release_jobs
 from rota.store.rows import from_json
 from rota.store.script import Row, Rows, Script, query

@@ -12,17 +12,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from rota.domain.dependencies import cycle_text, find_cycle
 from rota.domain.errors import Conflict
-from rota.domain.gates import after_key
+from rota.domain.gates import after_key, cycle_text, find_cycle
 from rota.domain.ids import JobId, RunId, following_run_id
 from rota.domain.run import Trigger
 from rota.ports.records import NewJob
-from rota.store.drafts import Draft, insert_drafts
 from rota.store.gates import LockGates
 from rota.store.keys import lock_keys
 from rota.store.rows import rules_from
 from rota.store.script import Many, Row, Script, query
+from rota.store.submissions import Draft, insert_drafts
 from rota.store.tx import Tx
 from rota.store.waits import let_runs_go, let_waiters_go
 

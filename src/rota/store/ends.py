@@ -19,17 +19,16 @@ from rota.domain.spec import Delivery
 from rota.domain.states import FINAL_STATES, LEASED_STATES, RunState, is_final
 from rota.ports.records import Finished
 from rota.ports.work import Fence, Outcome
-from rota.store import hooks
 from rota.store.chains import pool_of
 from rota.store.claims import Wish, present, take
 from rota.store.dependencies import leave_ends
 from rota.store.gates import lock_free_gates, lock_gates_of
 from rota.store.keys import charge_output
-from rota.store.output import settle_output
 from rota.store.releases import release_jobs
 from rota.store.rows import optional_instant, optional_micros, to_json
+from rota.store.runs import settle_output
 from rota.store.script import LookAgain, Many, Row, Script, lock, query
-from rota.store.tx import Tx
+from rota.store.tx import Tx, lock_carts, runs_ended
 from rota.store.waits import too_late
 
 _RESULTS = frozenset(AttemptResult)
@@ -61,7 +60,7 @@ def finish(
     reports = {Fence(o.run, o.attempt): o for o in reversed(outcomes)}
     dropped = {row["job_id"] for row in overdue}
     # In the order of locks: carts, gates, then all runs at once.
-    carts = yield from hooks.lock_carts([o.run for o in outcomes if not _is_good(o)])
+    carts = yield from lock_carts([o.run for o in outcomes if not _is_good(o)])
     gates = yield from lock_gates_of({fence.run for fence in reports}, dropped)
     rows = yield from _rows(reports.values())
     done = yield from _complete(tx, session, reports.values(), gates)
@@ -69,7 +68,7 @@ def finish(
     valid = [o for o in rest if _is_leased(rows.get(o.run), session, o)]
     yield from _end(tx, session, valid, rows, gates)
     done.update(Fence(o.run, o.attempt) for o in valid)
-    yield from hooks.runs_ended(tx, carts, gates)
+    yield from runs_ended(tx, carts, gates)
     doubtful = [outcome for fence, outcome in reports.items() if fence not in done]
     late = yield from _late(tx, session, doubtful)
     accepted = tuple(fence for fence in reports if fence not in late)
@@ -82,7 +81,7 @@ def finish_free(tx: Tx, session: str, outcomes: Sequence[Outcome]) -> Script[Fin
 
     The session is not locked, so that its renewals get through meanwhile.
     """
-    yield from hooks.lock_carts([o.run for o in outcomes if not _is_good(o)])  # first, as always
+    yield from lock_carts([o.run for o in outcomes if not _is_good(o)])  # first, as always
     rows = yield query("gated_runs", ids={outcome.run for outcome in outcomes})
     gate_of = {row["id"]: row["gate_job"] for row in rows}
     free = yield from lock_free_gates(set(gate_of.values()))
@@ -224,7 +223,7 @@ def lose(
     ids = [row["id"] for row in leased]
     if not ids and not beside:
         return
-    carts = yield from hooks.lock_carts(ids)
+    carts = yield from lock_carts(ids)
     gates = yield from lock_gates_of(ids)
     rows = {row["id"]: row for row in (yield query("runs_to_change", ids={*ids, *beside}))}
     arrived = yield query("sum_chunks", ids=ids)
@@ -237,7 +236,7 @@ def lose(
             lost[row["session"]].append(outcome)
     for session, outcomes in sorted(lost.items()):
         yield from _end(tx, session, outcomes, rows, gates, loss)
-    yield from hooks.runs_ended(tx, carts, gates)
+    yield from runs_ended(tx, carts, gates)
 
 
 def _lost_outcome(now: int, leased: Row, row: Row, loss: Loss, torn: Row | None) -> Outcome:

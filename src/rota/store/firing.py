@@ -11,11 +11,11 @@ from rota.domain.run import Trigger
 from rota.ports.records import Fired, Firing, Ownership, Room
 from rota.store import shards
 from rota.store.claims import fill, free_worker
-from rota.store.drafts import Draft, insert_drafts
 from rota.store.gates import LockGates
 from rota.store.rows import optional_micros, reasons_to
 from rota.store.schedules import insert_unanswered, moved_meanwhile
 from rota.store.script import Many, Script, query
+from rota.store.submissions import Draft, insert_drafts
 from rota.store.tx import Tx
 
 

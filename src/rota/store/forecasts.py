@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 
-from rota.domain.carts.states import CartState
+from rota.domain.carts.facts import CartState
 from rota.domain.forecast.forecast import Outcome
 from rota.domain.ids import CartId, JobId, RunId, SessionId, instant, micros
 from rota.domain.keys import SECOND, Bucket, Key, Rate, is_charged_later

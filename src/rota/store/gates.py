@@ -12,12 +12,20 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TypeAlias
 
-from rota.domain.dependencies import Upstream, missing
-from rota.domain.gates import SLOT_STATES, ActiveRun, Admission, BackfillRules, JobRules, admit
+from rota.domain.gates import (
+    SLOT_STATES,
+    ActiveRun,
+    Admission,
+    BackfillRules,
+    JobRules,
+    Upstream,
+    admit,
+    missing,
+)
 from rota.domain.ids import BackfillId, JobId, RunId, instant
 from rota.domain.run import Trigger
 from rota.domain.states import RunState
-from rota.store import hooks
+from rota.store import tx
 from rota.store.rows import optional_instant, rules_from
 from rota.store.script import LookAgain, Row, Script, lock, query
 
@@ -117,7 +125,7 @@ class Gatekeeper:
             self._backfills = {row["id"]: backfill_rules(row) for row in rows}
             self._watched |= {row["job_id"] for row in rows}
         if carts:
-            self._closed_carts = yield from hooks.closed_gates(carts)
+            self._closed_carts = yield from tx.closed_gates(carts)
         if self._watched:
             hidden = set(leave_out)
             for row in (yield query("active_runs", ids=self._watched, now=now)):

@@ -14,11 +14,11 @@ from rota.domain.keys import Declaration
 from rota.domain.states import Cause, RunState
 from rota.ports.carts import NO_TEMPLATES, TemplateChanges
 from rota.ports.records import JobQuery, NewCalendar, NewJob, RemovedJob, ScheduleMove
-from rota.store import calendars, cart_templates, limits, order
+from rota.store import calendars, cart_views, limits, order
 from rota.store.dependencies import forget_jobs, refuse_rings, save_dependencies
 from rota.store.firing import answer_overdue
 from rota.store.gates import lock_gates
-from rota.store.joining import of_each, together
+from rota.store.handle import of_each, together
 from rota.store.releases import block_job, release_jobs, unblock_job
 from rota.store.rows import from_json, job_from, like_pattern, optional_micros, to_json
 from rota.store.schedules import answered_to, insert_unanswered, moved_meanwhile
@@ -60,7 +60,7 @@ def _save_all(tx: Tx, definitions: Definitions, actor: str) -> Script[None]:
     jobs = sorted(definitions.jobs, key=lambda job: (job.project, job.name))
     # Calendars, templates, gates: the order of locks.
     users = yield from calendars.lock_calendars(definitions.calendars, jobs)
-    yield from cart_templates.save(tx, definitions.templates, actor)
+    yield from cart_views.save(tx, definitions.templates, actor)
     known = [job.id for job in jobs if job.expected_version]
     yield from lock_gates({*known, *(job.id for job in definitions.removed), *users})
     # Before the calendars: a change of one moves the version of every schedule that uses it.

@@ -20,7 +20,6 @@ from rota.domain.keys import (
     prefix_of,
 )
 from rota.domain.states import RunState
-from rota.store import hooks
 from rota.store.gates import lock_free_gates
 from rota.store.keys import (
     Ask,
@@ -37,7 +36,7 @@ from rota.store.keys import (
 from rota.store.releases import pass_gates
 from rota.store.rows import to_json
 from rota.store.script import Row, Script, query
-from rota.store.tx import Tx
+from rota.store.tx import Tx, share_gates
 from rota.store.waits import fitting, let_through
 
 _PAGE = 2_000  # rows of one look at who has keys
@@ -167,7 +166,7 @@ def _lock_waiters(found: Sequence[Row], keys: Collection[Key]) -> Script[list[Ro
     """Those of these runs that nobody else is about to change, the first to go first."""
     carts = {row["cart"] for row in found} - {None}
     if carts:
-        yield from hooks.share_gates(carts)
+        yield from share_gates(carts)
     # The key keeper waits for nobody: gates and runs that are locked are found by its next look.
     locked = yield from lock_free_gates({row["job_id"] for row in found})
     ids = [row["id"] for row in found if row["job_id"] in locked]

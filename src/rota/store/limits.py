@@ -22,7 +22,7 @@ from rota.domain.keys import (
     key_of,
 )
 from rota.domain.states import LEASED_STATES, RunState
-from rota.ports.limits import Declared, KeyUse, ProjectCounts
+from rota.ports.store import Declared, KeyUse, ProjectCounts
 from rota.store.keys import (
     ForAll,
     declaration_from,

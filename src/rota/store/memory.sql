@@ -19,3 +19,28 @@ FROM run WHERE session = :session AND state IN ('CLAIMED', 'PROCESSING');
 SELECT count(*) AS held, (SELECT count(*) FROM drained_worker
     WHERE name = (SELECT worker FROM session WHERE id = :session)) AS draining
 FROM run WHERE seq = ANY(:seqs) AND session = :session AND state IN ('CLAIMED', 'PROCESSING');
+
+-- name: pool_to_change
+-- A pool, locked: one transaction at a time adds up what its workers offer.
+INSERT INTO pool (name, served) VALUES (:pool, 0)
+ON CONFLICT (name) DO UPDATE SET served = pool.served;
+
+-- name: offers
+-- What the live workers of a pool offer, by how many offer the same.
+SELECT slots, resources, count(*) AS workers FROM session WHERE pool = :pool AND alive = 1
+GROUP BY slots, resources;
+
+-- name: set_totals
+-- What all workers of a pool offer together.
+UPDATE pool SET totals = :totals WHERE name = :pool;
+
+-- name: leased_shapes
+-- The demands of what sessions hold, by how many attempts have the same.
+SELECT session, shape, count(*) AS attempts FROM run
+WHERE session = ANY(:sessions) AND state IN ('CLAIMED', 'PROCESSING') GROUP BY session, shape;
+
+-- name: crew
+-- The workers that a pool has or had a moment ago, by what they can do.
+SELECT labels, functions, slots, resources FROM session WHERE pool = :pool AND alive = 1
+UNION SELECT labels, functions, slots, resources FROM session
+WHERE pool = :pool AND alive = 0 AND expires_at > :since AND expires_at - lease > :since;

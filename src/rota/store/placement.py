@@ -16,11 +16,9 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, Chain, allot, cost_of, oldest_slots
-from rota.domain.placement import Held, Placement, Reservation, Verdict
 from rota.domain.resources import ONE_SLOT, Vector, dominant_share, fits, minus, tighter_fit
-from rota.domain.shape import demand_of, unmet
-from rota.store.memory import Look
-from rota.store.pools import capacity_in, times
+from rota.domain.shape import Held, Placement, Reservation, Verdict, demand_of, unmet
+from rota.store.memory import Look, capacity_in, times
 from rota.store.rows import from_json, to_json
 from rota.store.script import Query, Row, Rows, Script, query
 from rota.store.tx import Tx

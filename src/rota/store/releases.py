@@ -24,7 +24,6 @@ from rota.domain.gates import (
 from rota.domain.ids import JobId, RunId
 from rota.domain.run import Reason, Trigger
 from rota.domain.states import Cause, RunState
-from rota.store import hooks
 from rota.store.gates import (
     Gatekeeper,
     LockGates,
@@ -36,7 +35,7 @@ from rota.store.gates import (
 )
 from rota.store.rows import reasons_to
 from rota.store.script import Many, Query, Row, Script, query
-from rota.store.tx import Tx
+from rota.store.tx import Tx, lock_carts, runs_ended, share_gates
 from rota.store.waits import (
     EndOfWait,
     cancel,
@@ -60,7 +59,7 @@ def release_eligible(tx: Tx, limit: int, locking: LockGates) -> Script[int]:
         return 0
     carts = {row["cart"] for row in concerned} - {None}
     if carts:
-        yield from hooks.share_gates(carts)
+        yield from share_gates(carts)
     locked = yield from locking({row["job_id"] for row in concerned})
     # Read again, under the gates: somebody may have cancelled or released some meanwhile. A run of
     # a cart that was not shared above is left for the next look.
@@ -255,11 +254,11 @@ def sweep(tx: Tx, limit: int, after: str) -> Script[tuple[int, str]]:
     jobs |= {row["job_id"] for row in (*overdue, *late)}
     runs = [RunId(row["id"]) for row in overdue]
     # All that is needed is collected first: carts and gates are locked once, in this order.
-    carts = yield from hooks.lock_carts(runs)
+    carts = yield from lock_carts(runs)
     yield from lock_gates(jobs)
     if runs:
         yield from end_waiting(tx, runs, EndOfWait(RunState.TIMED_OUT, Cause.DEADLINE))
-        yield from hooks.runs_ended(tx, carts, jobs)
+        yield from runs_ended(tx, carts, jobs)
     dropped = yield from drop_late(tx, late)
     judged = yield from judge_lateness(tx)
     released = yield from release_jobs(tx, jobs)

@@ -12,7 +12,7 @@ import msgspec
 from rota.domain.backfill import Backfill, Skipped
 from rota.domain.calendars import Calendar
 from rota.domain.carts.definition import CartRules
-from rota.domain.carts.states import CartState, ItemState
+from rota.domain.carts.facts import CartState, ItemState
 from rota.domain.ids import BackfillId, CartId, JobId, RunId, ServerId, SessionId, instant, micros
 from rota.domain.job import Job, RunRules
 from rota.domain.resources import Vector

@@ -1,27 +1,27 @@
-"""Runs: found, cancelled, resolved, held and moved by people."""
+"""Runs and their attempts, their output, and the history of events."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.gates import held, hold_key
-from rota.domain.ids import JobId, RunId
+from rota.domain.ids import JobId, RunId, instant
 from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.states import FINAL_STATES, WAITING_STATES, RunState, is_final
-from rota.ports.records import RunQuery
-from rota.ports.work import Progress
-from rota.store import hooks
+from rota.ports.records import Counts, Event, RunQuery, StoredChunk
+from rota.ports.work import ChunkMeta, Fence, Progress
 from rota.store.chains import ChainKey, chain_of
 from rota.store.dependencies import leave_ends
 from rota.store.gates import lock_gates_of_jobs
-from rota.store.joining import of_each, together
+from rota.store.handle import of_each, together
 from rota.store.releases import release_jobs
 from rota.store.rows import (
     attempt_from,
+    event_from,
     late_result_from,
     like_pattern,
     optional_micros,
@@ -30,7 +30,7 @@ from rota.store.rows import (
     to_json,
 )
 from rota.store.script import Many, Query, Row, Script, query
-from rota.store.tx import Tx
+from rota.store.tx import Tx, lock_carts, runs_ended
 from rota.store.waits import cancel, pass_gates_again
 
 _RESOLUTION_CAUSES = {
@@ -54,7 +54,7 @@ def resolve(tx: Tx, run: RunId, state: RunState, *, actor: str) -> Script[None]:
     """A person ends the doubt about an UNKNOWN run."""
     if state not in _RESOLUTION_CAUSES:
         raise Invalid(f"an unknown run cannot become {state.lower()}", code="bad_resolution")
-    carts = (yield from hooks.lock_carts([run])) if state is not RunState.COMPLETED else []
+    carts = (yield from lock_carts([run])) if state is not RunState.COMPLETED else []
     gates = yield from lock_gates_of_jobs([run])
     rows = yield query("runs_to_change", ids=[run])
     if not rows:
@@ -80,7 +80,7 @@ def resolve(tx: Tx, run: RunId, state: RunState, *, actor: str) -> Script[None]:
     if state is RunState.COMPLETED:
         awaited = yield query("awaited_jobs", ids=[rows[0]["job_id"]])
         yield from leave_ends(tx, [run] if any(row["is_followed"] for row in awaited) else [])
-    yield from hooks.runs_ended(tx, carts, gates)
+    yield from runs_ended(tx, carts, gates)
     yield from release_jobs(tx, [rows[0]["job_id"]])
 
 
@@ -254,3 +254,122 @@ def runs_by_id(queries: Sequence[RunQuery]) -> Script[list[list[Run]]]:
     wanted = [each.ids or () for each in queries]
     found = yield from find(replace(queries[0], ids=together(wanted)))
     return of_each({run.id: run for run in found}, wanted)
+
+
+def events(after: int, limit: int, *, ids: Sequence[str] = ()) -> Script[list[Event]]:
+    if ids:
+        rows = yield query("select_events_of", after=after, limit=limit, ids=ids)
+    else:
+        rows = yield query("select_events", after=after, limit=limit)
+    return [event_from(row) for row in rows]
+
+
+def names(ids: Sequence[str]) -> Script[dict[str, str]]:
+    rows = yield query("select_names", ids=ids)
+    return {row["id"]: row["name"] for row in rows}
+
+
+def counts() -> Script[Counts]:
+    active = yield query("count_active")
+    oldest = yield query("oldest_queued")
+    live = yield query("count_sessions")
+    tallies = yield query("select_tallies")
+    delays = yield query("select_start_delays")
+    [last] = yield query("last_event")
+    return Counts(
+        runs={(row["state"], row["pool"]): row["count"] for row in active},
+        oldest_queued_at={row["pool"]: instant(row["queued_at"]) for row in oldest},
+        sessions={("alive", row["pool"]): row["count"] for row in live},
+        finished={(row["job"], row["state"]): row["count"] for row in tallies},
+        start_delays={(d["pool"], d["up_to"]): (d["count"], d["seconds"]) for d in delays},
+        last_event=last["seq"] or 0,
+    )
+
+
+def check(tx: Tx) -> Script[None]:
+    """Write something: a store that can be read may still refuse that."""
+    yield Many("set_meta", [("checked_at", str(tx.now))])
+
+
+_MAX_COUNT = 2**31  # lines or bytes of a chunk, of which an attempt has fewer than that
+_MAX_LINE = 2**62
+
+
+def open_outputs(session: str, runs: Collection[str]) -> Script[frozenset[Fence]]:
+    """Attempts at these runs that the session has leased, or that ended with output to come."""
+    rows = yield query("printing_fences", ids=runs, session=session)
+    return frozenset(Fence(row["id"], row["attempt"]) for row in rows)
+
+
+def add_chunks(
+    tx: Tx, session: str, chunks: Sequence[tuple[Fence, StoredChunk]]
+) -> Script[tuple[Fence, ...]]:
+    """Record output that is in the blob store, of attempts that the session has leased or ended."""
+    runs = {fence.run for fence, _ in chunks}
+    yield query("runs_to_change", ids=runs)  # an end of theirs must see these chunks, or be seen
+    open_fences = yield from open_outputs(session, runs)
+    accepted = [(fence, chunk) for fence, chunk in chunks if fence in open_fences]
+    if accepted:
+        values = [_values(session, fence, chunk) for fence, chunk in accepted]
+        yield Many("insert_chunk", values, exactly=False)
+        yield from settle_output({fence.run for fence, _ in accepted})
+    return tuple(dict.fromkeys(fence for fence, _ in chunks if fence not in open_fences))
+
+
+def _values(session: str, fence: Fence, chunk: StoredChunk) -> tuple[object, ...]:
+    """Values for `insert_chunk`, in its order."""
+    meta = chunk.meta
+    return (
+        fence.run,
+        fence.attempt,
+        meta.number,
+        session,
+        _bounded(meta.first_line, _MAX_LINE),
+        _bounded(meta.lines),
+        _bounded(meta.bytes),
+        meta.first_at,
+        meta.last_at,
+        chunk.key,
+    )
+
+
+def _bounded(count: int, limit: int = _MAX_COUNT) -> int:
+    """A number that a worker tells, so small that no sum of such overflows."""
+    return max(0, min(count, limit))
+
+
+def settle_output(runs: Collection[str]) -> Script[None]:
+    """Output of ended attempts is no longer pending once its last line has arrived.
+
+    A worker sends in order and goes on only after an answer: the last line comes last.
+    """
+    if runs:
+        yield query("settle_run_output", ids=runs)
+        yield query("settle_attempt_output", ids=runs)
+
+
+def tear_output(sessions: Collection[str]) -> Script[None]:
+    """Output that is still on workers whose sessions are over will not come.
+
+    The transaction has locked the runs that it belongs to.
+    """
+    yield query("tear_run_output", sessions=sessions)
+    yield query("tear_attempt_output", sessions=sessions)
+
+
+def chunks(run: RunId, attempt: int) -> Script[list[StoredChunk]]:
+    rows = yield query("select_chunks", run=run, attempt=attempt)
+    return [
+        StoredChunk(
+            ChunkMeta(
+                r["number"], r["first_line"], r["lines"], r["bytes"], r["first_at"], r["last_at"]
+            ),
+            r["key"],
+        )
+        for r in rows
+    ]
+
+
+def inline_output(run: RunId, attempt: int) -> Script[bytes]:
+    rows = yield query("select_inline_output", run=run, attempt=attempt)
+    return (rows[0]["output"] or b"") if rows else b""

@@ -134,3 +134,114 @@ WHERE id = :id AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
 -- A run that waits stands in another line.
 UPDATE run SET priority = :priority, chain = :chain
 WHERE id = :id AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
+
+-- name: select_events
+-- Events past a position.
+SELECT * FROM event WHERE seq > :after ORDER BY seq LIMIT :limit;
+
+-- name: select_events_of
+-- Events past a position that name one of these.
+SELECT * FROM event WHERE seq > :after
+    AND EXISTS (SELECT 1 FROM json_each(event.ids) AS named WHERE named.value = ANY(:ids))
+ORDER BY seq LIMIT :limit;
+
+-- name: select_names
+-- How people call the jobs of these runs, and these jobs, carts and workers.
+SELECT id, job AS name FROM run WHERE id = ANY(:ids)
+UNION ALL SELECT id, name FROM job WHERE id = ANY(:ids)
+UNION ALL SELECT id, name FROM cart WHERE id = ANY(:ids)
+UNION ALL SELECT id, worker AS name FROM session WHERE id = ANY(:ids);
+
+-- name: last_event
+-- The end of the history.
+-- postgres: WHERE seq < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 16
+SELECT max(seq) AS seq FROM event;
+
+-- name: count_active
+-- What is not final, by state and pool.
+SELECT state, pool, count(*) AS count FROM active_run GROUP BY state, pool;
+
+-- name: oldest_queued
+-- Since when the oldest run of each pool waits for a worker.
+SELECT pool, min(queued_at) AS queued_at FROM run WHERE state = 'QUEUED' GROUP BY pool;
+
+-- name: select_tallies
+-- How many runs of each job ended in each state.
+SELECT job, state, count FROM tally;
+
+-- name: select_start_delays
+-- How late runs had started.
+SELECT pool, up_to, count, seconds FROM start_delay ORDER BY pool, up_to;
+
+-- name: count_sessions
+-- Workers by presence and pool.
+SELECT pool, alive, count(*) AS count FROM session WHERE alive = 1 GROUP BY pool, alive;
+
+-- name: set_meta
+-- A fact about the store itself.
+INSERT INTO meta (key, value) VALUES (:key, :value)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: printing_fences
+-- Attempts whose output a session may still send: those it holds, and ended ones that left some.
+SELECT id, attempt FROM run
+WHERE id = ANY(:ids) AND coalesce(session, '') = :session
+    AND (state IN ('CLAIMED', 'PROCESSING') OR coalesce(output_state, '') = 'pending')
+UNION SELECT run_id, number FROM attempt
+WHERE run_id = ANY(:ids) AND coalesce(session, '') = :session
+    AND coalesce(output_state, '') = 'pending';
+
+-- name: insert_chunk
+-- A chunk of output that is in the blob store.
+-- many: run text, attempt integer, number integer, session text, first_line bigint, lines bigint,
+-- many: bytes bigint, first_at bigint, last_at bigint, key text
+INSERT INTO output_chunk (run_id, attempt, number, session, first_line, lines, bytes, first_at, last_at, key)
+VALUES (:run, :attempt, :number, :session, :first_line, :lines, :bytes, :first_at, :last_at, :key)
+ON CONFLICT DO NOTHING;
+
+-- name: select_chunks
+-- Where the output of an attempt lies.
+SELECT * FROM output_chunk WHERE run_id = :run AND attempt = :attempt ORDER BY number;
+
+-- name: select_inline_output
+-- Small output, kept beside its attempt.
+SELECT output FROM attempt WHERE run_id = :run AND number = :attempt
+UNION ALL SELECT output FROM run WHERE id = :run AND attempt = :attempt;
+
+-- name: settle_run_output
+-- The output of ended attempts has arrived up to its last line. What was cut on the way is told.
+UPDATE run SET output_state = 'stored', output_bytes = arrived.bytes, output_lines = arrived.lines,
+    truncated = CASE WHEN arrived.lines < run.output_lines THEN 1 ELSE run.truncated END
+FROM (SELECT run_id, attempt, sum(bytes) AS bytes, sum(lines) AS lines,
+        max(first_line + lines) AS reached
+    FROM output_chunk WHERE run_id = ANY(:ids) GROUP BY run_id, attempt) AS arrived
+WHERE run.id = arrived.run_id AND run.attempt = arrived.attempt
+    AND coalesce(run.output_state, '') = 'pending' AND arrived.reached >= run.output_lines;
+
+-- name: settle_attempt_output
+-- The same for attempts that were followed by another.
+UPDATE attempt SET output_state = 'stored', output_bytes = arrived.bytes, output_lines = arrived.lines,
+    truncated = CASE WHEN arrived.lines < attempt.output_lines THEN 1 ELSE attempt.truncated END
+FROM (SELECT run_id, attempt AS number, sum(bytes) AS bytes, sum(lines) AS lines,
+        max(first_line + lines) AS reached
+    FROM output_chunk WHERE run_id = ANY(:ids) GROUP BY run_id, attempt) AS arrived
+WHERE attempt.run_id = arrived.run_id AND attempt.number = arrived.number
+    AND coalesce(attempt.output_state, '') = 'pending' AND arrived.reached >= attempt.output_lines;
+
+-- name: tear_run_output
+-- Nobody will send the rest of the output of these runs any more.
+UPDATE run SET output_state = 'torn',
+    output_bytes = (SELECT coalesce(sum(bytes), 0) FROM output_chunk
+        WHERE run_id = run.id AND attempt = run.attempt),
+    output_lines = (SELECT coalesce(sum(lines), 0) FROM output_chunk
+        WHERE run_id = run.id AND attempt = run.attempt)
+WHERE session = ANY(:sessions) AND output_state = 'pending';
+
+-- name: tear_attempt_output
+-- The same for attempts that were followed by another.
+UPDATE attempt SET output_state = 'torn',
+    output_bytes = (SELECT coalesce(sum(bytes), 0) FROM output_chunk
+        WHERE output_chunk.run_id = attempt.run_id AND output_chunk.attempt = attempt.number),
+    output_lines = (SELECT coalesce(sum(lines), 0) FROM output_chunk
+        WHERE output_chunk.run_id = attempt.run_id AND output_chunk.attempt = attempt.number)
+WHERE session = ANY(:sessions) AND output_state = 'pending';

@@ -18,9 +18,9 @@ from rota.domain.states import RunState
 from rota.ports.records import Heartbeat, Renewal, Session
 from rota.ports.work import Fence, Hello, Start, StartAnswer
 from rota.store.ends import LEFT, MISLAID, VANISHED, Loss, forget_lone_shapes, lose
-from rota.store.output import tear_output
-from rota.store.pools import used_by
+from rota.store.memory import used_by
 from rota.store.rows import duration, session_from, to_json
+from rota.store.runs import tear_output
 from rota.store.script import Many, Row, Script, lock, query
 from rota.store.tx import Tx
 

@@ -34,7 +34,6 @@ from rota.store import (
     backfills,
     calendars,
     cart_commands,
-    cart_templates,
     cart_views,
     carts,
     claims,
@@ -42,12 +41,10 @@ from rota.store import (
     ends,
     firing,
     forecasts,
-    history,
     jobs,
     key_releases,
     limits,
     order,
-    output,
     releases,
     runs,
     schedules,
@@ -57,12 +54,21 @@ from rota.store import (
     tokens,
     waits,
 )
-from rota.store.drivers import Driver, Urgency
+from rota.store.cart_views import due, find, next_due, pass_over
 from rota.store.gates import LockGates, lock_free_gates, lock_gates, lock_when_read
-from rota.store.handle import Handle, Publish, read, read_at, tell_nobody, write
-from rota.store.joining import AnswerAll, Joining
+from rota.store.handle import AnswerAll, Handle, Joining, Publish, read, read_at, tell_nobody, write
 from rota.store.memory import Memory
-from rota.store.script import Script
+from rota.store.runs import (
+    add_chunks,
+    check,
+    chunks,
+    counts,
+    events,
+    inline_output,
+    names,
+    open_outputs,
+)
+from rota.store.script import Driver, Script, Urgency
 from rota.store.sessions import Reaping, Silent
 from rota.store.tx import Tx
 
@@ -303,10 +309,10 @@ class SqlStore(Handle):
 
     create_cart = write(cart_commands.create)
     add_items = write(cart_commands.add_items)
-    due_templates = read_at(cart_templates.due, Urgency.CLAIM)
-    pass_template = write(cart_templates.pass_over)
-    next_template_due = read(cart_templates.next_due, Urgency.CLAIM)
-    templates = read(cart_templates.find)
+    due_templates = read_at(due, Urgency.CLAIM)
+    pass_template = write(pass_over)
+    next_template_due = read(next_due, Urgency.CLAIM)
+    templates = read(find)
     items = read(cart_views.items)
     versions_of_items = read(cart_views.versions)
     waves = read(cart_views.waves)
@@ -342,10 +348,10 @@ class SqlStore(Handle):
 
     # --- output
 
-    open_outputs = read(output.open_outputs, Urgency.FINISH)
-    add_chunks = write(output.add_chunks, Urgency.FINISH)
-    chunks = read(output.chunks)
-    inline_output = read(output.inline_output)
+    open_outputs = read(open_outputs, Urgency.FINISH)
+    add_chunks = write(add_chunks, Urgency.FINISH)
+    chunks = read(chunks)
+    inline_output = read(inline_output)
 
     # --- sessions
 
@@ -423,10 +429,10 @@ class SqlStore(Handle):
 
     # --- the whole
 
-    events = read(history.events)
-    names = read(history.names)
-    counts = read(history.counts)
-    check = write(history.check)
+    events = read(events)
+    names = read(names)
+    counts = read(counts)
+    check = write(check)
 
     async def now(self) -> datetime:
         return await self._clock.ask(None, None)

@@ -2,18 +2,292 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
 
-from rota.domain.errors import Conflict
-from rota.domain.ids import BackfillId, RunId, micros
+from rota.domain.errors import Conflict, NotFound
+from rota.domain.gates import QUEUED, Admission
+from rota.domain.ids import BackfillId, CartId, RunId, micros
+from rota.domain.job import RunRules
+from rota.domain.key_gates import rank_of, reasons_of
+from rota.domain.keys import Asker, Demands, Shortage
+from rota.domain.order import DEFAULT_EXPECTED_SECONDS, LEAST_CHARGED_SECONDS, share_key
+from rota.domain.run import Trigger
+from rota.domain.states import RunState, is_final
 from rota.ports.records import Idempotency, NewRun, Submitted, SubmittedRun
-from rota.store.drafts import Draft, insert_drafts
-from rota.store.gates import lock_gates_to_submit
-from rota.store.rows import from_json, run_from, to_json
-from rota.store.script import Script, query
+from rota.store.chains import ChainKey, known_chain
+from rota.store.gates import Gatekeeper, lock_gates_to_submit
+from rota.store.keys import Ask, ForAll, admit, declared_for_all, promise, wanted_by
+from rota.store.limits import refuse_beyond_quota
+from rota.store.memory import PoolShape, Ref, VersionRules
+from rota.store.releases import apply_side_effects
+from rota.store.rows import from_json, reasons_to, run_from, to_json
+from rota.store.script import Many, Row, Script, query
 from rota.store.tx import Tx
+from rota.store.waits import earliest, end_of_wait
+
+_FOR_LATER = Admission(RunState.SCHEDULED)
+_BY_THE_JOB = frozenset({Trigger.SCHEDULE, Trigger.AFTER})  # nobody asks for these one by one
+_ON_DEMAND = frozenset({Trigger.MANUAL, Trigger.RETRY, Trigger.BACKFILL})
+_PatternKey: TypeAlias = tuple[str, int, int | None, str]  # job, version, priority, user
+
+
+class Draft(NamedTuple):
+    """A run about to be inserted. A tuple, as thousands are made in one transaction."""
+
+    id: RunId
+    job_id: str
+    job_version: int
+    trigger: Trigger
+    due_at: int
+    release_at: int
+    created_by: str
+    priority: int | None = None
+    inputs: str | None = None
+    retry_of: str | None = None
+    backfill: BackfillId | None = None
+    reasons: str | None = None  # why it is for later
+    is_caught_up: bool = False
+    cart: CartId | None = None
+    item: str | None = None  # its key in the cart
+    follows: RunId | None = None  # the run whose completion it answers
+    previous_due: int | None = None  # the due time before its own
+
+
+class _Pattern(NamedTuple):
+    """The part that runs of one user, job version and priority have in common."""
+
+    version: VersionRules
+    chain: ChainKey
+    expected: float
+    user: str
+    takes_keys: bool
+
+
+class _Entry(NamedTuple):
+    draft: Draft
+    pattern: _Pattern
+    admission: Admission
+    demands: Demands | None  # what it takes of shared keys; None: nothing
+    eligible_at: int | None = None  # when the key it waits for can be had; None: nobody knows
+
+
+def insert_drafts(tx: Tx, drafts: Sequence[Draft], *, actor: str = "") -> Script[None]:
+    """Pass new runs through the gates and insert them, in the name of who asked for each.
+
+    Or of `actor`, without whom nothing may be among them that takes the place of another run.
+    """
+    if not drafts:
+        return
+    gatekeeper = Gatekeeper()
+    backfills = {draft.backfill for draft in drafts if draft.backfill is not None}
+    yield from gatekeeper.load(tx.now, {draft.job_id for draft in drafts}, backfills=backfills)
+    refs = {(draft.job_id, draft.job_version) for draft in drafts}
+    versions = yield from tx.rules.load(refs, gatekeeper.jobs.values())
+    for_all = yield from declared_for_all(gatekeeper.jobs)
+    keys = [_key(draft, gatekeeper.jobs) for draft in drafts]
+    patterns = {key: _pattern(key, versions, gatekeeper.jobs, for_all) for key in set(keys)}
+    entries = [
+        _Entry(draft, pattern, _admit(tx.now, draft, gatekeeper), _demands(draft, pattern, for_all))
+        for draft, pattern in zip(drafts, map(patterns.__getitem__, keys), strict=True)
+    ]
+    # Locks the keys of quotas: the gates of these jobs are locked, and no others may be any more.
+    if for_all:
+        yield from refuse_beyond_quota(_submitted(entries), for_all)
+    entries = yield from _ask_for_workers(tx, entries)
+    entries = yield from _ask_for_keys(tx, entries)
+    shapes = {pattern.version.shape for pattern in patterns.values()}
+    yield Many("insert_shape", [(shape,) for shape in sorted(shapes)], exactly=False)
+    yield Many("insert_run", [_row(tx.now, entry, gatekeeper) for entry in entries])
+    yield from promise([_ask(tx.now, entry) for entry in entries if _may_take_keys(entry)])
+    _enter_chains(tx, entries)
+    yield from _tell(tx, entries, actor)
+    yield from apply_side_effects(tx, gatekeeper, actor)
+
+
+def _ask_for_workers(tx: Tx, entries: Sequence[_Entry]) -> Script[list[_Entry]]:
+    """Block runs that no worker could ever take, until one comes that could."""
+    going = {_pool_shape(entry) for entry in entries if entry.admission.state is RunState.QUEUED}
+    unfit = yield from tx.memory.crews.unfit(tx.now, going)
+    if not unfit:
+        return list(entries)
+    return [
+        entry._replace(admission=unfit[_pool_shape(entry)])
+        if entry.admission.state is RunState.QUEUED and _pool_shape(entry) in unfit
+        else entry
+        for entry in entries
+    ]
+
+
+def _pool_shape(entry: _Entry) -> PoolShape:
+    return entry.pattern.chain.pool, entry.pattern.version.shape
+
+
+def _enter_chains(tx: Tx, entries: Sequence[_Entry]) -> None:
+    for entry in entries:
+        if entry.admission.state is RunState.QUEUED:
+            tx.effects.queued(entry.pattern.chain, entry.draft.id)
+    tx.effects.times |= any(e.admission.state is RunState.SCHEDULED for e in entries)
+
+
+def _key(draft: Draft, jobs: Mapping[str, Row]) -> _PatternKey:
+    user = draft.created_by
+    if draft.trigger in _BY_THE_JOB and draft.job_id in jobs:
+        user = jobs[draft.job_id]["created_by"]
+    return draft.job_id, draft.job_version, draft.priority, user
+
+
+def _pattern(
+    key: _PatternKey,
+    versions: Mapping[Ref, VersionRules],
+    jobs: Mapping[str, Row],
+    for_all: ForAll,
+) -> _Pattern:
+    job, number, priority, user = key
+    version = versions.get((job, number))
+    if version is None or jobs[job]["deleted_at"] is not None:
+        raise NotFound(f"no job {job} of version {number}", code="job_not_found")
+    rules = version.rules
+    share = share_key(rules.project, user, rules.share)
+    chain = known_chain(rules.pool, rules.priority if priority is None else priority, share)
+    expected = _expected_seconds(rules, jobs[job]["expected_seconds"])
+    return _Pattern(version, chain, expected, user, version.takes_keys or rules.project in for_all)
+
+
+def _expected_seconds(rules: RunRules, average: float | None) -> float:
+    if average is not None:
+        return max(average, LEAST_CHARGED_SECONDS)
+    if rules.expect is not None:
+        return max(rules.expect.total_seconds(), LEAST_CHARGED_SECONDS)
+    return DEFAULT_EXPECTED_SECONDS
+
+
+def _admit(now: int, draft: Draft, gatekeeper: Gatekeeper) -> Admission:
+    is_due = draft.release_at <= now
+    if is_due and gatekeeper.lets_any_go(draft.job_id, draft.trigger):
+        return QUEUED
+    run = gatekeeper.new_run(draft.id, draft.trigger, draft.backfill, draft.is_caught_up)
+    if is_due:
+        return gatekeeper.admit(draft.job_id, run, draft.previous_due)
+    if draft.due_at <= now:
+        gatekeeper.remember(draft.job_id, run, RunState.SCHEDULED)
+    return _FOR_LATER
+
+
+def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
+    """Values for `insert_run`, in its order."""
+    draft, pattern, admission = entry.draft, entry.pattern, entry.admission
+    version, chain = pattern.version, pattern.chain
+    rules, state = version.rules, admission.state
+    is_punctual = draft.backfill is None  # what is long past cannot be late
+    deadline_at = _after(draft.due_at, version.deadline) if is_punctual else None
+    late_at = _after(draft.release_at, version.objective) if is_punctual else None
+    late_drop_at = late_at if rules.drops_late(draft.trigger) else None
+    counts = gatekeeper.counts_at_gate(draft.job_id, draft.trigger, state)
+    return (
+        draft.id,
+        rules.project,
+        draft.job_id,
+        rules.name,
+        draft.job_version,
+        draft.trigger,
+        state,
+        admission.cause,
+        draft.due_at,
+        draft.release_at,
+        draft.release_at if state is RunState.SCHEDULED else entry.eligible_at,
+        deadline_at,
+        late_at,
+        earliest(late_drop_at, end_of_wait(draft.release_at, admission)),
+        chain.priority,
+        chain.pool,
+        chain.id,
+        version.shape,
+        rules.delivery,
+        rules.retry.attempts,
+        pattern.expected,
+        admission.blocked_on or None,
+        draft.reasons if admission is _FOR_LATER else reasons_to(admission.reasons),
+        draft.inputs,
+        draft.created_by,
+        now,
+        now if state is RunState.QUEUED else None,
+        now if is_final(state) else None,
+        draft.retry_of,
+        draft.job_id if counts else None,
+        draft.backfill,
+        int(draft.is_caught_up),
+        draft.cart,
+        draft.item,
+        draft.follows,
+        draft.previous_due,
+        None if entry.demands is None else to_json(entry.demands),
+        version.timeout,
+    )
+
+
+def _after(instant: int, span: int | None) -> int | None:
+    return None if span is None else instant + span
+
+
+def _demands(draft: Draft, pattern: _Pattern, for_all: ForAll) -> Demands | None:
+    if not pattern.takes_keys:
+        return None
+    rules = pattern.version.rules
+    given = from_json(draft.inputs) if rules.exclusive_by else None
+    return wanted_by(Asker(rules, pattern.user, given or {}), for_all)
+
+
+def _submitted(entries: Sequence[_Entry]) -> Counter[str]:
+    """How many runs somebody asks for, by project."""
+    asked = [entry for entry in entries if entry.draft.trigger in _ON_DEMAND]
+    return Counter(entry.pattern.version.rules.project for entry in asked)
+
+
+def _ask_for_keys(tx: Tx, entries: list[_Entry]) -> Script[list[_Entry]]:
+    """Block runs that are short of a shared key."""
+    asks = [_ask(tx.now, entry, age) for age, entry in enumerate(entries) if _may_take_keys(entry)]
+    if not asks:
+        return entries
+    short = yield from admit(tx.now, asks)
+    tx.effects.keys |= bool(short)
+    return [_short_of(entry, short.get(entry.draft.id)) for entry in entries]
+
+
+def _short_of(entry: _Entry, short: Sequence[Shortage] | None) -> _Entry:
+    if short is None:
+        return entry
+    key, reasons = short[0].key, reasons_of(short)
+    blocked = replace(entry.admission, state=RunState.BLOCKED, blocked_on=key, reasons=reasons)
+    return entry._replace(admission=blocked, eligible_at=short[0].eligible_at)
+
+
+def _may_take_keys(entry: _Entry) -> bool:
+    return entry.demands is not None and entry.admission.state is RunState.QUEUED
+
+
+def _ask(now: int, entry: _Entry, age: int = 0) -> Ask:
+    """Runs that have no number yet are younger than all others."""
+    rank = rank_of(entry.pattern.chain.priority, now, sys.maxsize // 2 + age)
+    return Ask(entry.draft.id, entry.demands or {}, rank)
+
+
+def _tell(tx: Tx, entries: Sequence[_Entry], actor: str) -> Script[None]:
+    """Events and tallies of what was inserted."""
+    groups: dict[tuple[RunState, str, str], list[_Entry]] = defaultdict(list)
+    for entry in entries:
+        by = actor or entry.draft.created_by
+        groups[entry.admission.state, entry.admission.cause, by].append(entry)
+    for (state, cause, by), group in groups.items():
+        ids = [entry.draft.id for entry in group]
+        if is_final(state):
+            yield tx.record("run.finished", ids, actor=by, state=state, cause=cause)
+            tx.effects.ends.update((entry.pattern.version.rules.name, state) for entry in group)
+        else:
+            yield tx.record(f"run.{state.lower()}", ids, actor=by)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

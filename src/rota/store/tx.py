@@ -3,20 +3,26 @@
 A script that writes is given a `Tx` of its own for each try: a transaction that is retried keeps
 nothing of the try that failed. Its effects are written as the last thing before the commit, as they
 lock rows that all jobs share, and published by the store's handle after it.
+
+Where carts take part in the steps of runs.
+
+A run may be of a cart. Scripts about runs, their ends and their gates do not know what a cart is:
+they call the hooks of this module, with the ids that runs carry in their column `cart`. `carts.py`
+registers what happens there. Without it, no run is of anything.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
+from rota.domain.gates import Admission
 from rota.domain.ids import SessionId
 from rota.ports.queue import MAX_NAMED, Wakes
 from rota.store.chains import ChainChanges, ChainKey
-from rota.store.memory import Memory, RulesBook
-from rota.store.pools import add_up
+from rota.store.memory import Memory, RulesBook, add_up
 from rota.store.rows import to_json
 from rota.store.script import Many, Script, query
 
@@ -126,3 +132,57 @@ def concluded(tx: Tx, script: Script[T]) -> Script[T]:
     answer = yield from script
     yield from tx.effects.conclude()
     return answer
+
+
+class CartHooks:
+    """Hook points; by default nothing happens at them."""
+
+    def lock_carts(self, runs: Sequence[str]) -> Script[list[str]]:
+        """Lock the carts of these runs, whose bad ends are about to be counted; returns their ids.
+
+        Before gates and runs are locked: see the order of locks in `script.py`.
+        """
+        yield from ()
+        return []
+
+    def runs_ended(self, tx: Tx, carts: list[str], gates: Collection[str]) -> Script[None]:
+        """Runs of these carts, which are locked, have ended.
+
+        Failures are judged in the transaction in which they happened, before anything new can
+        start. `gates` are those that the transaction has locked.
+        """
+        yield from ()
+
+    def share_gates(self, carts: Collection[str]) -> Script[None]:
+        """Let no cart of these be paused or resumed until the transaction ends."""
+        yield from ()
+
+    def closed_gates(self, carts: Collection[str]) -> Script[Mapping[str, Admission]]:
+        """Admissions for runs of those carts that are paused or ending."""
+        yield from ()
+        return {}
+
+
+_registered = CartHooks()
+
+
+def register(hooks: CartHooks) -> None:
+    """Have these called from now on."""
+    global _registered
+    _registered = hooks
+
+
+def lock_carts(runs: Sequence[str]) -> Script[list[str]]:
+    return _registered.lock_carts(runs)
+
+
+def runs_ended(tx: Tx, carts: list[str], gates: Collection[str]) -> Script[None]:
+    return _registered.runs_ended(tx, carts, gates)
+
+
+def share_gates(carts: Collection[str]) -> Script[None]:
+    return _registered.share_gates(carts)
+
+
+def closed_gates(carts: Collection[str]) -> Script[Mapping[str, Admission]]:
+    return _registered.closed_gates(carts)

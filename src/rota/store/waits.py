@@ -14,7 +14,7 @@ from rota.domain.run import Trigger
 from rota.domain.states import LEASED_STATES, WAITING_STATES, Cause, RunState
 from rota.store.chains import chain_of
 from rota.store.keys import admit, ask_of, promise, wait_for_keys
-from rota.store.pools import Crews, PoolShape
+from rota.store.memory import Crews, PoolShape
 from rota.store.rows import reasons_to
 from rota.store.script import Many, Row, Rows, Script, query
 from rota.store.tx import Tx

@@ -30,13 +30,13 @@ from rota.domain.schedule import Timetable
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import JobSpec
 from rota.domain.states import FINAL_STATES, RunState
-from rota.operations.timetables import timetable
+from rota.operations.specs import timetable
 from rota.sdk.answers import Batch, LogLine, LogWindow, Progress, Run, RunDetail
 from rota.sdk.app import App
 from rota.sdk.context import Context, Identity, StepReport
 from rota.sdk.errors import NotFound
+from rota.sdk.exchange import to_plain
 from rota.sdk.functions import JobFunction
-from rota.sdk.values import to_plain
 
 
 @dataclass(slots=True, eq=False)

@@ -16,8 +16,7 @@ import structlog
 from rota.domain.errors import NotFound, RotaError, Unavailable
 from rota.domain.lease import RENEWALS_PER_LEASE, guard_margin, renewal_interval
 from rota.ports.clock import Clock
-from rota.ports.link import WorkerLink
-from rota.ports.work import Cancel, Dispatch, Hello, Outcome, Start, Watch, Welcome
+from rota.ports.work import Cancel, Dispatch, Hello, Outcome, Start, Watch, Welcome, WorkerLink
 from rota.worker.attempts import Attempts, Held
 
 log = structlog.get_logger()

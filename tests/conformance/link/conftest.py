@@ -16,7 +16,7 @@ from rota.link.grpc_server import WorkersService
 from rota.link.local import LocalLink, LocalLinkServer
 from rota.operations.engine import Engine
 from rota.operations.tokens import authenticate_worker, create_worker_token
-from rota.ports.link import WorkerDesk, WorkerLink
+from rota.ports.work import WorkerDesk, WorkerLink
 from rota.queue.local import LocalIdleWorkers
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.gateway.rpc.server import serve

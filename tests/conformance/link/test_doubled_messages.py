@@ -13,7 +13,6 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import JobType
 from rota.domain.states import RunState
 from rota.ports.executor import Assignment
-from rota.ports.link import WorkerLink
 from rota.ports.work import (
     Beat,
     BeatAnswer,
@@ -27,6 +26,7 @@ from rota.ports.work import (
     Start,
     StartAnswer,
     Welcome,
+    WorkerLink,
 )
 from rota.worker.attempts import Attempts
 from rota.worker.session import WorkerSession

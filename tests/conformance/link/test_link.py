@@ -16,7 +16,6 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, Overlap
 from rota.domain.states import RunState
 from rota.operations.runs import cancel
-from rota.ports.link import WorkerLink
 from rota.ports.work import (
     MAX_AMOUNT,
     MAX_NUMBER,
@@ -32,6 +31,7 @@ from rota.ports.work import (
     StepOutcome,
     Welcome,
     Work,
+    WorkerLink,
 )
 from testkit.builders import hello, outcome
 from tests.conformance.link.conftest import Shop

@@ -11,7 +11,7 @@ from itertools import cycle, islice
 import pytest
 
 from rota.domain.carts.definition import CartRules, Order, Share
-from rota.domain.carts.states import FINAL_ITEM_STATES, CartState, ItemState
+from rota.domain.carts.facts import FINAL_ITEM_STATES, CartState, ItemState
 from rota.domain.errors import Conflict
 from rota.domain.ids import CartId, JobId, SessionId
 from rota.ports.carts import CancelCart, Cart, Command, PauseCart, ResumeCart, RetryItems, Selection

@@ -9,7 +9,7 @@ import pytest
 
 from rota.domain.carts.commands import Approver
 from rota.domain.carts.definition import Between, CartRules
-from rota.domain.carts.states import CartState, ItemState
+from rota.domain.carts.facts import CartState, ItemState
 from rota.domain.errors import Conflict, Denied
 from rota.domain.ids import CartId, JobId, SessionId
 from rota.domain.states import RunState

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from rota.domain.carts.definition import CartRules, OnBreach
+from rota.domain.carts.facts import CartState, ItemState
 from rota.domain.carts.intake import NewItem
-from rota.domain.carts.states import CartState, ItemState
 from rota.domain.errors import NotFound
 from rota.domain.ids import SHARD_COUNT, JobId, RunId, SessionId, shard_of
 from rota.domain.spec import Delivery

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rota.domain.carts.definition import CartRules, OnBreach, Order, Scope, Share
-from rota.domain.carts.states import CartState, ItemState
+from rota.domain.carts.facts import CartState, ItemState
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, SessionId
 from rota.ports.carts import PauseCart, ResumeCart, RetryItems, Selection

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rota.domain.carts.definition import CartRules
-from rota.domain.carts.states import CartState
+from rota.domain.carts.facts import CartState
 from rota.domain.errors import Conflict
 from rota.domain.ids import CartId, JobId
 from rota.ports.carts import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.domain.carts.definition import CartRules, Order
-from rota.domain.carts.states import FAILED_ITEM_STATES, FINAL_ITEM_STATES, ItemState
+from rota.domain.carts.facts import FAILED_ITEM_STATES, FINAL_ITEM_STATES, ItemState
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId
 from rota.domain.spec import Delivery

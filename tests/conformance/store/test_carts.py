@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rota.domain.carts.definition import Between, CartRules, OnBreach, Order, Share
-from rota.domain.carts.states import FAILED_ITEM_STATES, CartState, ItemState
+from rota.domain.carts.facts import FAILED_ITEM_STATES, CartState, ItemState
 from rota.domain.errors import Conflict
 from rota.domain.ids import SHARD_COUNT, CartId, JobId, RunId, SessionId
 from rota.domain.run import Trigger

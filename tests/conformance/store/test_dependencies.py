@@ -15,9 +15,8 @@ from rota.domain.spec import Late, Overlap
 from rota.domain.states import RunState
 from rota.ports.records import RemovedJob, RunQuery
 from rota.store.dependencies import follow as follow_ends
-from rota.store.drivers import Urgency
 from rota.store.gates import lock_gates
-from rota.store.script import Script
+from rota.store.script import Script, Urgency
 from rota.store.store import SqlStore
 from rota.store.tx import Tx
 from testkit.builders import MINUTE, Scene

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota.domain.carts.states import CartState
+from rota.domain.carts.facts import CartState
 from rota.domain.ids import RunId, SessionId
 from rota.domain.resources import SLOTS, UNIT
 from rota.domain.run import AttemptResult

@@ -11,10 +11,9 @@ import pytest
 from rota.domain.errors import Unavailable
 from rota.runtime.doctor import Finding, Verdict, look_at_queue, look_at_store
 from rota.runtime.settings import Settings
-from rota.store.drivers import Urgency
 from rota.store.postgres import driver
 from rota.store.postgres.opening import PostgresStore, open_postgres
-from rota.store.script import Script, lock
+from rota.store.script import Script, Urgency, lock
 from testkit.builders import Scene
 from testkit.clock import FakeTicker
 from testkit.servers.pgbouncer import PgBouncer

@@ -10,12 +10,11 @@ import asyncpg
 import pytest
 
 from rota.domain.errors import Conflict, Invalid, Unavailable
-from rota.store.drivers import Urgency
 from rota.store.postgres import connections, driver
 from rota.store.postgres.connections import PoolSizes, connect_settings
 from rota.store.postgres.driver import PostgresDriver
 from rota.store.postgres.opening import open_postgres
-from rota.store.script import LookAgain, Many, Script, lock
+from rota.store.script import LookAgain, Many, Script, Urgency, lock
 from rota.store.store import SqlStore
 from testkit.builders import Scene
 from testkit.clock import FakeTicker

@@ -9,8 +9,8 @@ import pytest
 from rota.domain.ids import SessionId
 from rota.domain.spec import Overlap
 from rota.ports.work import Work
-from rota.store.drivers import Urgency
 from rota.store.postgres import driver
+from rota.store.script import Urgency
 from rota.store.store import SqlStore
 from testkit.builders import Scene
 from testkit.servers.postgres import PostgresServer

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from rota.store.postgres.driver import BEGIN_READ, BEGIN_WRITE, Prepared
-from rota.store.statements import statements_of
+from rota.store.script import statements_of
 from testkit.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio

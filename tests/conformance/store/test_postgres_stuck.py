@@ -14,11 +14,9 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
 from rota.ports.records import NewToken, Role
-from rota.store.drivers import Urgency
 from rota.store.postgres.connections import application_name
 from rota.store.postgres.driver import PostgresDriver, Prepared
-from rota.store.script import Rows, Script, query
-from rota.store.statements import Statement
+from rota.store.script import Rows, Script, Statement, Urgency, query
 from rota.store.store import SqlStore
 from testkit.builders import Scene, firing_of, outcome
 from testkit.servers.postgres import PostgresServer

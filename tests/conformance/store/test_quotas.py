@@ -8,15 +8,15 @@ from datetime import timedelta
 
 import pytest
 
-from rota.domain.carts.states import CartState, WaitReason
+from rota.domain.carts.facts import CartState, WaitReason
 from rota.domain.errors import Conflict
 from rota.domain.ids import SHARD_COUNT, JobId, SessionId, micros
 from rota.domain.keys import KeyKind, Quota
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Retry
 from rota.domain.states import WAITING_STATES, RunState
-from rota.ports.limits import ProjectCounts
 from rota.ports.records import RemovedJob, RunQuery
+from rota.ports.store import ProjectCounts
 from testkit.builders import Scene
 from testkit.cart_scenes import PARALLEL, CartScene
 

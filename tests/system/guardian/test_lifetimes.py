@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from rota.guardian import NamespaceWish, guardian_command
-from rota.guardian.exits import ExitCode
+from rota.guardian.options import ExitCode
 from tests.system.guardian.guarded import Guarded, boottime, eventually
 
 Guard = Callable[..., Guarded]

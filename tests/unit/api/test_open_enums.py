@@ -13,7 +13,7 @@ from rota.api import tokens as token_answers
 from rota.domain.backfill import SkipCause
 from rota.domain.calendars import Inside
 from rota.domain.carts.definition import OnBreach, Order, Scope
-from rota.domain.carts.states import FINAL_CART_STATES, CartState, ItemState, WaitReason
+from rota.domain.carts.facts import FINAL_CART_STATES, CartState, ItemState, WaitReason
 from rota.domain.forecast.ahead import Source
 from rota.domain.keys import Each, Sharing
 from rota.domain.output import Stream

@@ -25,7 +25,7 @@ from rota.ports.records import Role
 from rota.ports.work import Hello, Outcome, Start, StepOutcome, Work
 from rota.queue.local import LocalIdleWorkers
 from rota.server.gateway.app import create_app
-from rota.server.gateway.settings import GatewaySettings
+from rota.server.gateway.parameters import GatewaySettings
 from testkit.new_stores import local_queue, open_new_sqlite
 
 T = TypeVar("T")

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from rota.api.carts import CartDetail
-from rota.cli.cart_watching import ProgressDisplay, progress_line
 from rota.cli.terminal import Terminal
-from rota.sdk.exchange import read_as
-from rota.sdk.values import to_json
+from rota.cli.watching import ProgressDisplay, progress_line
+from rota.sdk.exchange import read_as, to_json
 from tests.unit.cli.console import Console
 from tests.unit.sdk.answering import Answering, AnsweringServer, document, problem
 

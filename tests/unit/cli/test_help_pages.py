@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cyclopts import App
 
-from rota.cli.commands import COMMANDS
+from rota.cli.main import COMMANDS
 from rota.cli.program import build
 from tests.unit.cli.console import Console
 

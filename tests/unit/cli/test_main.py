@@ -8,7 +8,7 @@ from shlex import quote
 import pytest
 
 from rota import __version__
-from rota.cli.commands import COMMANDS, Command
+from rota.cli.main import COMMANDS, Command
 from tests.unit.cli.console import Console
 
 HEAVY = {"cyclopts", "rich", "msgspec", "yaml", "asyncio", "http.client", "dataclasses"}

@@ -4,8 +4,7 @@ import io
 
 import pytest
 
-from rota.cli.exits import CommandFailed
-from rota.cli.terminal import Terminal
+from rota.cli.terminal import CommandFailed, Terminal
 
 
 class Keyboard(io.StringIO):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rota
-from rota.cli.exits import Exit
+from rota.cli.terminal import Exit
 from rota.domain.states import FINAL_STATES, RunEvent, RunState
 from tests.unit.docs.pages import PAGES, ROOT, inline_code, name_of, rows
 from tools.generate_docs import BLOCK, BLOCKS, WIDTH, renewed

@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota.domain.dependencies import Upstream, missing
-from rota.domain.gates import ActiveRun, JobRules, admit
+from rota.domain.gates import ActiveRun, JobRules, Upstream, admit, missing
 from rota.domain.ids import JobId, RunId
 from rota.domain.run import Trigger
 from rota.domain.spec import Overlap

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from rota.domain.portable import MAX_DEPTH, why_not_portable
+from rota.domain.run import MAX_DEPTH, why_not_portable
 
 
 def nested(levels: int) -> object:

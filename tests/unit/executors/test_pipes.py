@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rota.domain.output import Stream
-from rota.executors.pipes import open_pipes
+from rota.executors.work_folder import open_pipes
 
 pytestmark = pytest.mark.anyio
 

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from rota.guardian import NamespaceWish, namespace
-from rota.guardian.exits import ExitCode, Over
 from rota.guardian.namespace import Mode
+from rota.guardian.options import ExitCode, Over
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota.domain.carts.definition import Order, Share
-from rota.domain.carts.states import FAILED_ITEM_STATES, CartState, ItemState
+from rota.domain.carts.facts import FAILED_ITEM_STATES, CartState, ItemState
 from rota.domain.errors import Conflict, Invalid
 from rota.operations import carts as operations
 from rota.operations.cart_changes import plan_rollback, rollback

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rota.domain.carts.commands import Approver
-from rota.domain.carts.states import FAILED_ITEM_STATES
+from rota.domain.carts.facts import FAILED_ITEM_STATES
 from rota.domain.errors import Conflict, Invalid
 from rota.operations import cart_changes
 from rota.operations.cart_changes import CartChange

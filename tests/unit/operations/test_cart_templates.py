@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.domain.carts.states import CartState
+from rota.domain.carts.facts import CartState
 from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.operations.calendars import delete_calendar
 from rota.operations.cart_templates import (

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rota.domain.carts.definition import CartRules, Order, Scope
+from rota.domain.carts.facts import CartState
 from rota.domain.carts.intake import NewItem
-from rota.domain.carts.states import CartState
 from rota.domain.ids import CartId, new_cart_id
 from rota.domain.spec import Delivery
 from rota.operations import cart_templates

@@ -8,7 +8,7 @@ import pytest
 
 from rota.domain.forecast.ahead import Setting
 from rota.domain.forecast.forecast import Forecast
-from rota.operations.kept_forecast import KeptForecast
+from rota.operations.engine import KeptForecast
 from testkit.clock import START
 
 pytestmark = pytest.mark.anyio

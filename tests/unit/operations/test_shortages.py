@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rota.domain.forecast.forecast import Saturation
-from rota.operations.kept_forecast import ShortagesAhead
+from rota.operations.engine import ShortagesAhead
 from testkit.clock import START
 
 SECOND = timedelta(seconds=1)

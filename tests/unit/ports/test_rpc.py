@@ -13,7 +13,7 @@ from rota.domain.errors import (
     StaleTransition,
     Unavailable,
 )
-from rota.ports.link import RPC_STATUS, bearer_in, rpc_status_of
+from rota.ports.work import RPC_STATUS, bearer_in, rpc_status_of
 
 
 @pytest.mark.parametrize(

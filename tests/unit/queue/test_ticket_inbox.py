@@ -13,8 +13,8 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from rota.domain.ids import new_run_id
+from rota.queue.nats import TicketInbox, TicketStream
 from rota.queue.nats_connection import NatsConnection
-from rota.queue.nats_tickets import TicketInbox, TicketStream
 from testkit.clock import START
 
 pytestmark = pytest.mark.anyio

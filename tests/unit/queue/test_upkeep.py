@@ -14,9 +14,8 @@ from nats.aio.client import Client
 from structlog.testing import capture_logs
 
 from rota.queue.local import keep_up
-from rota.queue.nats import NatsQueue
+from rota.queue.nats import NatsQueue, TicketStream
 from rota.queue.nats_connection import NatsConnection, Subjects
-from rota.queue.nats_tickets import TicketStream
 from rota.queue.notify import open_notify
 
 pytestmark = pytest.mark.anyio

@@ -24,9 +24,7 @@ def test_any_other_missing_module_is_a_bug_of_ours() -> None:
 
 
 def test_server_on_sqlite_loads_no_driver_of_a_cluster() -> None:
-    program = (
-        "import rota.runtime.foreground, rota.runtime.worker_process, sys; print(*sys.modules)"
-    )
+    program = "import rota.runtime.server, rota.runtime.worker_process, sys; print(*sys.modules)"
     printed = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     ).stdout

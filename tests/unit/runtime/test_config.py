@@ -12,7 +12,8 @@ from rota.executors.shell import told_by_rota
 from rota.guardian.processes import MARKER_VARIABLE
 from rota.ports.executor import Assignment
 from rota.ports.work import Work
-from rota.runtime import config, setting_values
+from rota.runtime import config
+from rota.runtime import settings as setting_values
 from rota.runtime.settings import MEANINGS, Settings
 
 

@@ -17,11 +17,11 @@ from rota.sdk import exchange
 from rota.sdk.client import Client
 from rota.sdk.events import event_stream
 from rota.sdk.exchange import Call
-from rota.sdk.output import log_stream
+from rota.sdk.runs import log_stream
 from rota.sdk.verbs import Verb
 from rota.server.gateway.app import create_app
 from rota.server.gateway.openapi import openapi_document
-from rota.server.gateway.settings import GatewaySettings
+from rota.server.gateway.parameters import GatewaySettings
 
 CALLS: list[Call[Any]] = [
     Client.list_jobs(name="a*", limit=1, cursor="c"),

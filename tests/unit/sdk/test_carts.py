@@ -11,8 +11,7 @@ import pytest
 from rota import AsyncClient, Client, Invalid
 from rota.api.carts import CartPlan, ordinal
 from rota.sdk.carts import Item
-from rota.sdk.exchange import Call, read_as
-from rota.sdk.values import to_json
+from rota.sdk.exchange import Call, read_as, to_json
 from tests.unit.sdk.answering import Answering, document
 
 CART = {"id": "c_1", "name": "upgrade", "state": "RUNNING", "items": 3}

@@ -9,7 +9,7 @@ import pytest
 
 import rota
 from rota.sdk.context import Context
-from rota.sdk.parameters import Parameters
+from rota.sdk.functions import Parameters
 
 if TYPE_CHECKING:
     from rota.sdk.answers import Job

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rota.store.postgres.connections import _CACHED_STATEMENTS
+from rota.store.script import Statement, expanded, load, shared_statements, statements_of
 from rota.store.sqlite.opening import migrate
-from rota.store.statements import Statement, expanded, load, shared_statements, statements_of
 
 STORE = resources.files("rota.store")
 SHARED = shared_statements()

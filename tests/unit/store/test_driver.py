@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from rota.domain.errors import Conflict, RotaError, StaleTransition, Unavailable
-from rota.store.drivers import Driver, Urgency
-from rota.store.script import MakeScript, Many, Row, Script, query
+from rota.store.script import Driver, MakeScript, Many, Row, Script, Urgency, query
 from rota.store.sqlite.connection import connect
 from rota.store.sqlite.driver import InlineSqliteDriver, SqliteDriver
 from rota.store.sqlite.opening import migrate

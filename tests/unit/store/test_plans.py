@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from rota.store.script import Statement, shared_statements
 from rota.store.sqlite.connection import connect
 from rota.store.sqlite.driver import in_sqlite, in_sqlite_for_one
 from rota.store.sqlite.opening import migrate
-from rota.store.statements import Statement, shared_statements
 
 STATEMENTS = shared_statements()
 # They list history from its newest end and stop at their limit.

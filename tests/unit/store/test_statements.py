@@ -8,7 +8,7 @@ from importlib import resources
 import pytest
 
 from rota.domain.states import INITIAL_STATES, LEASED_STATES, TRANSITIONS, WAITING_STATES, RunState
-from rota.store.statements import Statement, shared_statements
+from rota.store.script import Statement, shared_statements
 
 STEPS = {(before, after) for (before, _), after in TRANSITIONS.items()}
 STATEMENTS = shared_statements()

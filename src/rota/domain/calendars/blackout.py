@@ -24,12 +24,11 @@ from rota.domain.calendars.windows import (
     ordinal_of,
     whole_days,
 )
-from rota.domain.errors import Problem
+from rota.domain.errors import Problem, quoted
 from rota.domain.ids import instant, micros
-from rota.domain.schedule.local_times import CLOCK_MARGIN
 from rota.domain.schedule.sources import SECOND_MICROS
+from rota.domain.schedule.zoned_cron import CLOCK_MARGIN
 from rota.domain.schedule.zones import LAST_SECOND, Zone
-from rota.domain.wording import quoted
 
 _COUNTRY = re.compile(r"[A-Z]{2}", re.ASCII)
 

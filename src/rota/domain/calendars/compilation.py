@@ -19,13 +19,12 @@ from rota.domain.calendars.windows import (
     Recurring,
     Window,
 )
-from rota.domain.errors import Invalid, Problem
+from rota.domain.errors import Invalid, Problem, quoted
 from rota.domain.ids import instant
-from rota.domain.schedule.local_times import DAY_SECONDS
 from rota.domain.schedule.sources import SECOND_MICROS
 from rota.domain.schedule.words import date_words
+from rota.domain.schedule.zoned_cron import DAY_SECONDS
 from rota.domain.schedule.zones import Zone, load_zone
-from rota.domain.wording import quoted
 
 MAX_WINDOWS = 100
 

@@ -17,12 +17,12 @@ from rota.domain.calendars.windows import (
     Stretch,
     Window,
 )
+from rota.domain.errors import quoted
 from rota.domain.ids import micros
 from rota.domain.schedule.cron import DAY, number, upper
 from rota.domain.schedule.days import DayRule, Days, DayTerm, FromEnd, Weekdays, dates_of
-from rota.domain.schedule.local_times import DAY_SECONDS
 from rota.domain.schedule.sources import SECOND_MICROS
-from rota.domain.wording import quoted
+from rota.domain.schedule.zoned_cron import DAY_SECONDS
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 9998  # one short of the end, so that any zone's offset still fits
 _LONGEST_DATE = len("2026-12-24")

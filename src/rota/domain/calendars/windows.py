@@ -1,4 +1,9 @@
-"""A calendar as written, and its windows understood: spans on local clocks, placed in UTC."""
+"""A calendar as written, and its windows understood: spans on local clocks, placed in UTC.
+
+Stretches of time: where a span on local clocks lies in UTC, and the union of many.
+
+Both local time and UTC are counted in whole seconds since 1970.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from rota.domain.schedule.days import DayRule, dates_of
-from rota.domain.schedule.local_times import CLOCK_MARGIN, DAY_SECONDS, EPOCH_DAY
+from rota.domain.schedule.zoned_cron import CLOCK_MARGIN, DAY_SECONDS, EPOCH_DAY
 from rota.domain.schedule.zones import LAST_SECOND, Zone
 
 

@@ -10,8 +10,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from rota.domain.carts.definition import Between, OnBreach
-from rota.domain.carts.facts import CartFacts, failures_of, is_breached, limit
-from rota.domain.carts.states import CartState, PauseReason, WaitReason
+from rota.domain.carts.facts import (
+    CartFacts,
+    CartState,
+    PauseReason,
+    WaitReason,
+    failures_of,
+    is_breached,
+    limit,
+)
 from rota.domain.errors import Conflict, Denied
 from rota.domain.states import RunState, is_final
 

@@ -1,6 +1,10 @@
 """How a cart is to go: its order, what may fail, what stands between its waves.
 
 And templates: carts as applied, the rules and items that each submission begins with.
+
+A cart as applied: the rules and items that each submission of it begins with.
+
+Instances come from `rota.domain.jobfile` only; whoever holds one may trust every field.
 """
 
 from __future__ import annotations

@@ -16,14 +16,13 @@ from itertools import chain
 from typing import Any, NoReturn
 
 from rota.domain.carts.definition import MAX_ITEMS, CartItem, CartTemplate, ItemsFile
-from rota.domain.errors import Invalid, Problem
+from rota.domain.errors import Invalid, Problem, did_you_mean, quoted
 from rota.domain.jobfile.cart_fields import ITEM
 from rota.domain.jobfile.carts import build_item, fitted
 from rota.domain.jobfile.kinds import INVALID
-from rota.domain.jobfile.report import At, Report
-from rota.domain.jobfile.vocabulary import VARIABLE
+from rota.domain.jobfile.sections import VARIABLE
+from rota.domain.jobfile.text import At, Report
 from rota.domain.spec import JobSpec
-from rota.domain.wording import did_you_mean, quoted
 
 MAX_REPORTED = 100
 

@@ -10,8 +10,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rota.domain.carts.definition import OnBreach
-from rota.domain.carts.facts import CartFacts, is_breached, window
-from rota.domain.carts.states import CANCELLING, CartState, PauseReason, WaitReason
+from rota.domain.carts.facts import (
+    CANCELLING,
+    CartFacts,
+    CartState,
+    PauseReason,
+    WaitReason,
+    is_breached,
+    window,
+)
 from rota.domain.states import RunState, is_final
 
 _LOOKS_FOR_ROOM = timedelta(seconds=1)  # how often

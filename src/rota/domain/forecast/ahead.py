@@ -1,4 +1,7 @@
-"""What is known of the time ahead: jobs, how long their runs take, and who could take them."""
+"""What is known of the time ahead: jobs, how long their runs take, and who could take them.
+
+Instants are seconds since the forecast was made, so that what is under way began below 0.
+"""
 
 from __future__ import annotations
 

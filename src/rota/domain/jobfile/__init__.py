@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from rota.domain.jobfile.carts import CartEntry, cart_document, read_cart
 from rota.domain.jobfile.export import json_schema, reference, to_block, to_yaml
-from rota.domain.jobfile.inputs import parse_input_sets, parse_inputs
 from rota.domain.jobfile.read import JobEntry, JobFile, read_file, read_job
+from rota.domain.jobfile.rules import parse_input_sets, parse_inputs
 
 __all__ = [
     "CartEntry",

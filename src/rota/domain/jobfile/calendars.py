@@ -9,14 +9,11 @@ from typing import Any
 from rota.domain.calendars import Calendar, Holidays, Inside, compile_calendar
 from rota.domain.calendars.compilation import MAX_WINDOWS
 from rota.domain.calendars.grammar import MAX_LENGTH
-from rota.domain.errors import Invalid, Problem
+from rota.domain.errors import Invalid, Problem, did_you_mean, quoted
 from rota.domain.jobfile.build import Document
 from rota.domain.jobfile.kinds import INVALID, Choice, Rejected, Text, Zone
-from rota.domain.jobfile.report import At, Report
-from rota.domain.jobfile.sections import Field, ListOf, Section
-from rota.domain.jobfile.text import Place, parse_text
-from rota.domain.jobfile.vocabulary import NAME
-from rota.domain.wording import did_you_mean, quoted
+from rota.domain.jobfile.sections import NAME, Field, ListOf, Section
+from rota.domain.jobfile.text import At, Place, Report, parse_text
 
 MAX_CALENDARS = 1_000
 MAX_CALENDARS_OF_JOB = 10

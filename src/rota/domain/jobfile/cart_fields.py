@@ -17,6 +17,7 @@ from rota.domain.carts.definition import (
     Order,
     Scope,
 )
+from rota.domain.errors import quoted, shown
 from rota.domain.jobfile.build import Document
 from rota.domain.jobfile.calendars import MAX_CALENDARS_OF_JOB
 from rota.domain.jobfile.kinds import (
@@ -31,13 +32,23 @@ from rota.domain.jobfile.kinds import (
     Text,
     Zone,
 )
-from rota.domain.jobfile.report import At, refuse_repeated
 from rota.domain.jobfile.rules import check_schedule
-from rota.domain.jobfile.sections import Either, Field, ListOf, MapOf, Section
+from rota.domain.jobfile.sections import (
+    LABELS,
+    NAME,
+    PROSE,
+    SCHEDULE,
+    VARIABLE,
+    Either,
+    Field,
+    InputValue,
+    ListOf,
+    MapOf,
+    Section,
+)
 from rota.domain.jobfile.slips import BETWEEN_ADVICE, CART_ADVICE, FAILURES_ADVICE, ITEM_ADVICE
-from rota.domain.jobfile.vocabulary import LABELS, NAME, PROSE, SCHEDULE, VARIABLE, InputValue
+from rota.domain.jobfile.text import At, refuse_repeated
 from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
-from rota.domain.wording import quoted, shown
 
 MAX_CARTS = 1_000
 MAX_GROUP_SIZES = 1_000

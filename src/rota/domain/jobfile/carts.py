@@ -22,15 +22,13 @@ from rota.domain.carts.definition import (
     Share,
     parse_share,
 )
-from rota.domain.errors import Problem
+from rota.domain.errors import Problem, did_you_mean, quoted
 from rota.domain.jobfile.build import Document, build_schedule
 from rota.domain.jobfile.cart_fields import CART, check_cart
-from rota.domain.jobfile.inputs import check_inputs
-from rota.domain.jobfile.report import At, Report, dotted
-from rota.domain.jobfile.text import Place
+from rota.domain.jobfile.rules import check_inputs
+from rota.domain.jobfile.text import At, Place, Report, dotted
 from rota.domain.quantities import format_duration, parse_duration
 from rota.domain.spec import JobSpec
-from rota.domain.wording import did_you_mean, quoted
 
 _SCHEDULE = ("schedule", "timezone")
 

@@ -9,10 +9,9 @@ from rota.domain.jobfile.build import Document
 from rota.domain.jobfile.demands import MOST_TOKENS
 from rota.domain.jobfile.kinds import INVALID, Choice, Duration, Integer
 from rota.domain.jobfile.parts import SHORTEST
-from rota.domain.jobfile.report import At, refuse_repeated
-from rota.domain.jobfile.sections import Field, ListOf, Section
+from rota.domain.jobfile.sections import NAME, Field, ListOf, Section
 from rota.domain.jobfile.slips import LIMIT_ADVICE, RESOURCE_ADVICE
-from rota.domain.jobfile.vocabulary import NAME
+from rota.domain.jobfile.text import At, refuse_repeated
 from rota.domain.keys import READERS, Each, Limit, Resource, Sharing
 from rota.domain.quantities import format_duration, parse_duration
 from rota.domain.resources import NAMES_OF_WORKERS

@@ -9,17 +9,16 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
+from rota.domain.errors import did_you_mean
 from rota.domain.jobfile.kinds import Duration, Integer, Refused, Scalar, Schema
-from rota.domain.jobfile.report import At
-from rota.domain.jobfile.sections import Field, ListOf, MapOf, Section
+from rota.domain.jobfile.sections import NAME, VARIABLE, Field, ListOf, MapOf, Section
 from rota.domain.jobfile.slips import AFTER_ADVICE, TAKEN_LIMIT_ADVICE
-from rota.domain.jobfile.vocabulary import NAME, VARIABLE
+from rota.domain.jobfile.text import At
 from rota.domain.keys import READERS
 from rota.domain.quantities import PATTERN as SIZE
 from rota.domain.quantities import parse_duration
 from rota.domain.resources import MOST_UNITS, UNIT, parse_amount
 from rota.domain.spec import After
-from rota.domain.wording import did_you_mean
 
 MOST_TOKENS = 1_000_000
 

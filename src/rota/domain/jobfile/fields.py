@@ -24,9 +24,21 @@ from rota.domain.jobfile.parts import (
     STEP,
     WEEK,
 )
-from rota.domain.jobfile.sections import Field, ListOf, MapOf, Section
+from rota.domain.jobfile.sections import (
+    ENV,
+    LABELS,
+    LINE,
+    NAME,
+    NEEDS,
+    PROSE,
+    SCHEDULE,
+    VARIABLE,
+    Field,
+    ListOf,
+    MapOf,
+    Section,
+)
 from rota.domain.jobfile.slips import DEFAULTS_ADVICE, FILE_ADVICE, JOB_ADVICE
-from rota.domain.jobfile.vocabulary import ENV, LABELS, LINE, NAME, NEEDS, PROSE, SCHEDULE, VARIABLE
 from rota.domain.quantities import format_duration, format_size
 from rota.domain.spec import (
     DEFAULT_GRACE,

@@ -1,4 +1,8 @@
-"""The kinds of single values a job file has: how each is checked, described and put in a schema."""
+"""The kinds of single values a job file has: how each is checked, described and put in a schema.
+
+`check` reports to its position and returns `INVALID`, or returns the value as the document keeps
+it: JSON-able and in the file's own vocabulary. Turning `"1h"` into a `timedelta` comes later.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Protocol
 
-from rota.domain.jobfile.report import At
-from rota.domain.jobfile.text import MAX_INTEGER
+from rota.domain.errors import did_you_mean, listed, shown
+from rota.domain.jobfile.text import MAX_INTEGER, At
 from rota.domain.quantities import PATTERN, format_duration, format_size, parse_duration, parse_size
 from rota.domain.schedule.zones import load_zone
-from rota.domain.wording import did_you_mean, listed, shown
 
 Schema = dict[str, object]
 

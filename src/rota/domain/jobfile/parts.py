@@ -5,7 +5,20 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rota.domain.jobfile.kinds import Choice, Duration, Flag, Integer, Share
-from rota.domain.jobfile.sections import Field, ListOf, NotYet, Section
+from rota.domain.jobfile.sections import (
+    COMMAND,
+    ENV,
+    LINE,
+    PATH,
+    PROSE,
+    SHELL,
+    WORDS,
+    Field,
+    InputValue,
+    ListOf,
+    NotYet,
+    Section,
+)
 from rota.domain.jobfile.slips import (
     INPUT_ADVICE,
     MISFIRE_ADVICE,
@@ -13,7 +26,6 @@ from rota.domain.jobfile.slips import (
     SOURCE_ADVICE,
     STEP_ADVICE,
 )
-from rota.domain.jobfile.vocabulary import COMMAND, ENV, LINE, PATH, PROSE, SHELL, WORDS, InputValue
 from rota.domain.spec import Backoff, Fold, Gap, InputType, MisfirePolicy, StepCondition
 
 SHORTEST = timedelta(milliseconds=1)

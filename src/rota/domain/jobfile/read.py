@@ -21,10 +21,9 @@ from rota.domain.jobfile.carts import (
 from rota.domain.jobfile.declarations import Shared, build_declarations, check_declarations
 from rota.domain.jobfile.fields import FILE, JOB
 from rota.domain.jobfile.kinds import INVALID
-from rota.domain.jobfile.report import At, Report
 from rota.domain.jobfile.rules import check_job
 from rota.domain.jobfile.sections import MapOf, Section
-from rota.domain.jobfile.text import Place, parse_text
+from rota.domain.jobfile.text import At, Place, Report, parse_text
 from rota.domain.jobfile.uses import (
     Known,
     Use,

@@ -7,16 +7,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
-from rota.domain.dependencies import cycle_text, find_cycle
-from rota.domain.errors import Problem
+from rota.domain.errors import Problem, did_you_mean, quoted
+from rota.domain.gates import cycle_text, find_cycle
 from rota.domain.jobfile.demands import Access
-from rota.domain.jobfile.report import At, dotted
 from rota.domain.jobfile.rules import jobs_of_after
-from rota.domain.jobfile.text import Place
+from rota.domain.jobfile.text import At, Place, dotted
 from rota.domain.keys import Declaration, Limit, Resource, Sharing
 from rota.domain.resources import UNIT, USUAL_NAMES, Vector, fits, format_amount
 from rota.domain.spec import JobSpec
-from rota.domain.wording import did_you_mean, quoted
 
 
 @dataclass(frozen=True, slots=True)

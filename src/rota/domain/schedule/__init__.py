@@ -6,7 +6,6 @@ of runs, stores or the jobs whose schedules it is handed.
 
 from __future__ import annotations
 
-from rota.domain.schedule.compilation import compile_schedule, is_one_off
 from rota.domain.schedule.explanation import (
     ClockChange,
     DueTime,
@@ -25,7 +24,7 @@ from rota.domain.schedule.misfire import (
     pass_over,
 )
 from rota.domain.schedule.sources import Kind
-from rota.domain.schedule.timetable import Timetable
+from rota.domain.schedule.timetable import Timetable, compile_schedule, is_one_off
 from rota.domain.schedule.words import describe
 
 __all__ = [

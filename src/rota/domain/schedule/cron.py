@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from rota.domain.errors import quoted
 from rota.domain.ids import stable_fraction
 from rota.domain.schedule.days import (
     DayRule,
@@ -24,7 +25,6 @@ from rota.domain.schedule.days import (
     Weekdays,
     dates_of,
 )
-from rota.domain.wording import quoted
 
 Hash = Callable[[str], float]  # field name → a number in [0, 1) that never changes for a job
 

@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
-from rota.domain.errors import Problem
+from rota.domain.errors import Problem, quoted
 from rota.domain.ids import instant, micros
 from rota.domain.schedule import cron
-from rota.domain.schedule.compilation import compile_schedule, expression_path
 from rota.domain.schedule.cron import has_hash, parse_cron
 from rota.domain.schedule.expressions import Form, form_of, split_zone
 from rota.domain.schedule.sources import SECOND_MICROS, Kind
-from rota.domain.schedule.timetable import Timetable
+from rota.domain.schedule.timetable import Timetable, compile_schedule, expression_path
 from rota.domain.schedule.words import cron_words, describe
 from rota.domain.schedule.zoned_cron import ZonedCron
 from rota.domain.schedule.zones import LAST_SECOND, Period, Zone
 from rota.domain.spec import Fold, Schedule
-from rota.domain.wording import quoted
 
 _DAILY = "every day at "
 _FIELDS = (cron.MINUTE, cron.HOUR, cron.DAY, cron.MONTH, cron.WEEKDAY)

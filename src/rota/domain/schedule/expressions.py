@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import Enum, auto
 
+from rota.domain.errors import quoted
 from rota.domain.ids import micros
 from rota.domain.quantities import UNIT_WORDS, parse_duration, read_amount
 from rota.domain.schedule import cron
@@ -16,7 +17,6 @@ from rota.domain.schedule.sources import LAST_MICROS, SECOND_MICROS, Interval, O
 from rota.domain.schedule.zoned_cron import LONGEST_GAP, ZonedCron
 from rota.domain.schedule.zones import Zone, load_zone
 from rota.domain.spec import Dst, Gap
-from rota.domain.wording import quoted
 
 OUTSIDE = "outside the years 1970 to 9999"
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
+from rota.domain.errors import quoted
 from rota.domain.schedule import cron
 from rota.domain.schedule.cron import MAX_LENGTH, Cron, CronFields, cron_of
-from rota.domain.wording import quoted
 
 _FORMS = (
     'write it as rota cron explain would: "every day at 02:00", "at 09:00 on Monday to Friday",'

@@ -1,4 +1,9 @@
-"""Schedules in words. Where no neat phrase is surely right, the fields are spelled out."""
+"""Schedules in words. Where no neat phrase is surely right, the fields are spelled out.
+
+The times of day of a cron expression in words: `at 02:30`, `every 15 minutes`.
+
+Times are written as exactly as the expression: with seconds if it has a field for them.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from rota.domain.wording import quoted
+from rota.domain.errors import quoted
 
 LAST_SECOND = 253_402_300_799  # 9999-12-31 23:59:59
 

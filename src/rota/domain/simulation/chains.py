@@ -1,4 +1,10 @@
-"""The chains of one pool: which waiting run is served next."""
+"""The chains of one pool: which waiting run is served next.
+
+The lines of one pool: which waiting run is served next.
+
+The decisions are those of `rota.domain.order`. It ranks all lines for every claim; here the ranks
+are kept from one claim to the next, in heaps whose outdated members are dropped when they come up.
+"""
 
 from __future__ import annotations
 

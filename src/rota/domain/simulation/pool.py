@@ -1,4 +1,8 @@
-"""One pool: its chains, its workers with what is free, and the reservation of a large run."""
+"""One pool: its chains, its workers with what is free, and the reservation of a large run.
+
+After every event no waiting run fits any worker. So only a run that comes, and only a worker that
+gains room, must be looked at.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TypeAlias
 
-from rota.domain.placement import Held, Placement, Reservation, Verdict
 from rota.domain.resources import SLOTS, UNIT, Vector, best_fit, dominant_share, fits, total
-from rota.domain.shape import demand_of, unmet
+from rota.domain.shape import Held, Placement, Reservation, Verdict, demand_of, unmet
 from rota.domain.simulation.chains import Entry, Lines, Sort
 from rota.domain.simulation.model import SimRun, SimWorker
 

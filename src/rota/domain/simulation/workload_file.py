@@ -25,12 +25,10 @@ from rota.domain.jobfile.kinds import (
     Size,
     Text,
 )
-from rota.domain.jobfile.report import At, Report, refuse_repeated
 from rota.domain.jobfile.rules import check_schedule
-from rota.domain.jobfile.sections import Field, ListOf, MapOf, Section
-from rota.domain.jobfile.text import parse_text
+from rota.domain.jobfile.sections import LABELS, NAME, Field, ListOf, MapOf, Section
+from rota.domain.jobfile.text import At, Report, parse_text, refuse_repeated
 from rota.domain.jobfile.uses import Known, problems_of, uses_of
-from rota.domain.jobfile.vocabulary import LABELS, NAME
 from rota.domain.quantities import parse_duration, parse_size
 from rota.domain.resources import SLOTS, capacity_of
 from rota.domain.simulation.workload import (

@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from rota.sdk.context import Cancelled, Context, Identity, StepReport
+from rota.sdk.exchange import to_json
 from rota.sdk.functions import JobFunction
 from rota.sdk.host import wire
-from rota.sdk.values import to_json
 
 T = TypeVar("T")
 

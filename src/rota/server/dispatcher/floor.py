@@ -1,7 +1,4 @@
-"""The workers connected to this server: gives them work and takes their word.
-
-Implements `rota.ports.link.WorkerDesk`; how a worker is connected is an adapter's business.
-"""
+"""The workers connected to this server: claims for them, and takes their reports."""
 
 from __future__ import annotations
 

@@ -16,14 +16,13 @@ from starlette.middleware import Middleware
 from rota.domain.errors import RotaError
 from rota.operations.engine import Engine
 from rota.server import gateway
-from rota.server.gateway import health, problems
+from rota.server.gateway import pages, problems
 from rota.server.gateway.auth import API, Authentication, TrustedTokens, cookie_name
 from rota.server.gateway.cart_submissions import NDJSON
-from rota.server.gateway.health import Readiness
 from rota.server.gateway.metrics import Requests
 from rota.server.gateway.middleware import Access, BodyLimit, SecurityHeaders
-from rota.server.gateway.parameters import Router
-from rota.server.gateway.settings import GatewaySettings
+from rota.server.gateway.pages import Readiness
+from rota.server.gateway.parameters import GatewaySettings, Router
 from rota.server.gateway.tokens import FailedLogins
 
 _MEANINGFUL_ERRORS = (RotaError, RequestValidationError, HTTPException)
@@ -42,7 +41,7 @@ def create_app(
     """
     trusted = TrustedTokens(engine, settings.trust_tokens_for)
     requests = Requests()
-    routers = api_routers() if has_api else (health.router,)
+    routers = api_routers() if has_api else (pages.health_router,)
     app = FastAPI(
         routes=[route for router in routers for route in router.routes],
         openapi_url=None,  # FastAPI's own pages load scripts from elsewhere

@@ -28,9 +28,8 @@ from rota.domain.schedule.sources import LAST_MICROS
 from rota.operations import backfills
 from rota.operations.backfills import BackfillRequest
 from rota.ports.records import LedgerEntry
-from rota.server.gateway.answers import fill
 from rota.server.gateway.auth import API, Operator
-from rota.server.gateway.paging import Cursor, Limit, decode_cursor, encode_cursor, page
+from rota.server.gateway.filters import Cursor, Limit, decode_cursor, encode_cursor, page
 from rota.server.gateway.parameters import (
     Body,
     FromQuery,
@@ -47,6 +46,7 @@ from rota.server.gateway.parameters import (
     read_times,
     zone_of,
 )
+from rota.server.gateway.routing import fill
 
 router = api_router("jobs")
 _EVER = instant(0)

@@ -18,10 +18,9 @@ from rota.domain.jobfile.calendars import calendar_document
 from rota.operations.calendars import delete_calendar, etag_of, plan_calendar, save_calendar
 from rota.operations.differences import Change
 from rota.ports.records import JobQuery, StoredCalendar
-from rota.server.gateway.answers import fill
 from rota.server.gateway.auth import Editor
+from rota.server.gateway.filters import Cursor, Limit, decode_cursor, encode_cursor, page
 from rota.server.gateway.jobfiles import CALENDAR_BODY, SentCalendar
-from rota.server.gateway.paging import Cursor, Limit, decode_cursor, encode_cursor, page
 from rota.server.gateway.parameters import (
     FromQuery,
     IfMatch,
@@ -34,6 +33,7 @@ from rota.server.gateway.parameters import (
     read_times,
     unquote,
 )
+from rota.server.gateway.routing import fill
 
 router = api_router("calendars")
 

@@ -21,7 +21,6 @@ from rota.operations.cart_changes import (
 )
 from rota.operations.carts import approver, command
 from rota.ports.carts import ApproveCart, CancelCart, Commanded, PauseCart, ResumeCart, Selection
-from rota.server.gateway.answers import fill
 from rota.server.gateway.auth import API, Operator
 from rota.server.gateway.carts import PLAIN, ItemKey, cart_answer, cart_fields, cart_plan_answer
 from rota.server.gateway.parameters import (
@@ -33,6 +32,7 @@ from rota.server.gateway.parameters import (
     quote,
     require_match,
 )
+from rota.server.gateway.routing import fill
 
 MAX_CHANGES = 10_000  # of items in one request
 

@@ -22,13 +22,12 @@ from rota.domain.errors import Invalid, Problem
 from rota.domain.jobfile import read_cart
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM
 from rota.domain.jobfile.carts import build_item
-from rota.domain.jobfile.report import At, Report
+from rota.domain.jobfile.text import At, Report
 from rota.domain.schedule.expressions import read_absolute
 from rota.operations.carts import each
-from rota.server.gateway.answers import JSON
 from rota.server.gateway.middleware import media_type_in
 from rota.server.gateway.parameters import NAME
-from rota.server.gateway.strictness import parse_json
+from rota.server.gateway.routing import JSON, parse_json
 
 Line = tuple[int, bytes]  # its number from 1, and its text
 NDJSON = "application/x-ndjson"

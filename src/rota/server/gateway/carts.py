@@ -18,7 +18,7 @@ from rota.api import carts as api
 from rota.api.answers import Page
 from rota.api.events import Event
 from rota.domain.carts.definition import MAX_ORDER, CartRules, Share
-from rota.domain.carts.states import ItemState
+from rota.domain.carts.facts import ItemState
 from rota.domain.errors import Invalid, Problem
 from rota.domain.ids import instant, micros
 from rota.domain.quantities import format_duration
@@ -35,19 +35,20 @@ from rota.operations.cart_templates import (
 )
 from rota.operations.carts import CartPlan, CartRequest, CartView, view
 from rota.ports.carts import Cart, CartQuery, Item, ItemQuery, Template
-from rota.server.gateway.answers import fill
 from rota.server.gateway.auth import API, Editor, Operator
 from rota.server.gateway.cart_submissions import CART_BODY, SentTemplate, read_submission
 from rota.server.gateway.events import event_page
-from rota.server.gateway.filters import CartFilter, parse_cart_filter, states_named
-from rota.server.gateway.paging import (
+from rota.server.gateway.filters import (
     MAX_LIMIT,
+    CartFilter,
     Cursor,
     Limit,
     bad_cursor,
     decode_cursor,
     encode_cursor,
     page,
+    parse_cart_filter,
+    states_named,
 )
 from rota.server.gateway.parameters import (
     NAME,
@@ -62,6 +63,7 @@ from rota.server.gateway.parameters import (
     quote,
     require_match,
 )
+from rota.server.gateway.routing import fill
 
 PLAIN = r"^[^\x00]*$"  # text that every store can compare
 # An open item has the letter of its run.

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Header, Query
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from rota.api import events as api
 from rota.api.answers import Page
-from rota.domain.errors import Invalid
+from rota.domain.errors import Denied, Invalid
 from rota.operations.carts import find_cart
 from rota.operations.engine import Engine
-from rota.operations.following import follow_events
+from rota.operations.output import follow_events
 from rota.ports.records import Event
-from rota.server.gateway.answers import encode
-from rota.server.gateway.paging import (
+from rota.server.gateway.auth import Credential, TrustedTokens
+from rota.server.gateway.filters import (
     MAX_INTEGER,
     Cursor,
     Limit,
@@ -26,16 +28,81 @@ from rota.server.gateway.paging import (
     encode_cursor,
     page,
 )
-from rota.server.gateway.parameters import NAME, Project, Settings, UsedEngine, api_router
-from rota.server.gateway.settings import GatewaySettings
-from rota.server.gateway.sse import (
-    KEEP_ALIVE,
-    STREAM_RESPONSES,
-    EventStream,
-    frame,
-    still_allowed,
-    while_allowed,
+from rota.server.gateway.parameters import (
+    NAME,
+    GatewaySettings,
+    Project,
+    Settings,
+    UsedEngine,
+    api_router,
 )
+from rota.server.gateway.routing import encode
+
+KEEP_ALIVE = b": still here\n\n"
+_RECHECK_SECONDS = 5.0
+
+Frames = AsyncGenerator[bytes, None]
+
+
+def frame(data: bytes, *, event: str = "", event_id: str = "") -> bytes:
+    """One event. `data` is JSON, which has no raw line breaks."""
+    fields = {"id": event_id, "event": event}
+    head = "".join(f"{name}: {value}\n" for name, value in fields.items() if value)
+    return b"%bdata: %b\n\n" % (head.encode(), data)
+
+
+class EventStream(StreamingResponse):
+    """Sends frames as they come, and ends their source when the caller is gone."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, frames: Frames) -> None:
+        super().__init__(frames, headers={"X-Accel-Buffering": "no"})
+        self._frames = frames
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._frames.aclose()
+
+
+def still_allowed(request: Request) -> Callable[[], Awaitable[bool]]:
+    """A check, cheap to call often, whether a stream's caller has not lost the right to it."""
+    tokens: TrustedTokens = request.app.state.tokens
+    credential: Credential = request.state.credential
+    checked_at = time.monotonic()
+
+    async def check() -> bool:
+        nonlocal checked_at
+        if time.monotonic() - checked_at < _RECHECK_SECONDS:
+            return True
+        checked_at = time.monotonic()
+        try:
+            await tokens.caller(credential.secret)
+        except Denied:
+            return False
+        return True
+
+    return check
+
+
+async def while_allowed(frames: Frames, check: Callable[[], Awaitable[bool]]) -> Frames:
+    """The frames, until the right to see them ends."""
+    try:
+        async for each in frames:
+            if not await check():
+                return
+            yield each
+    finally:
+        await frames.aclose()
+
+
+# What OpenAPI says of a stream.
+STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "events", "content": {"text/event-stream": {}}}
+}
+
 
 router = api_router("events")
 _MOST_NAMED = 10  # of the ids of an event

@@ -1,4 +1,4 @@
-"""The filter grammar of lists: `state:failed job:nightly-* since:6h`.
+"""Lists: which entries are asked for, and in which parts they are given.
 
 Terms are separated by spaces and must all hold; quotes keep a value with spaces together, as in
 `since:"today 14:00"`. `state` takes several values, separated by commas; letters of either case
@@ -7,20 +7,24 @@ mean the same.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from rota.domain.carts.states import FINAL_CART_STATES, CartState
-from rota.domain.errors import Invalid, Problem
+from fastapi import Query
+
+from rota.api.answers import Answer, Page
+from rota.domain.carts.facts import FINAL_CART_STATES, CartState
+from rota.domain.errors import Invalid, Problem, did_you_mean, listed, quoted
 from rota.domain.ids import BackfillId, CartId
 from rota.domain.run import Trigger
 from rota.domain.schedule.expressions import Reading, read_instant
 from rota.domain.states import FINAL_STATES, RunState
-from rota.domain.wording import did_you_mean, listed, quoted
 
 Term = tuple[str, str]  # key and value
 ACTIVE_STATES = frozenset(RunState) - FINAL_STATES
@@ -194,3 +198,60 @@ _CART_READERS: Readers[CartFilter] = {
     "name": _name,
     "active": _active_carts,
 }
+
+
+T = TypeVar("T")
+A = TypeVar("A", bound=Answer)
+Position = TypeVar("Position", str, int)
+
+MAX_LIMIT = 1_000
+MAX_INTEGER = 2**63 - 1  # what every store can compare
+_MAX_CURSOR = 1_000
+
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="how many at most")]
+Cursor = Annotated[
+    str | None, Query(max_length=_MAX_CURSOR, description="`next_cursor` of the part before")
+]
+
+
+def encode_cursor(kind: str, position: str | int) -> str:
+    """A cursor of one kind of list; it fits no other."""
+    text = json.dumps([kind, position], separators=(",", ":"))
+    return urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode_cursor(kind: str, cursor: str | None, default: Position) -> Position:
+    """Where the list goes on; `default` without a cursor."""
+    if cursor is None:
+        return default
+    try:
+        data = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        given, position = json.loads(data)
+    except (ValueError, TypeError, RecursionError):
+        given, position = None, None
+    if given == kind and type(position) is type(default) and _is_usable(position):
+        return position
+    raise bad_cursor()
+
+
+def bad_cursor() -> Invalid:
+    return Invalid(
+        "this cursor does not belong to this list",
+        code="bad_cursor",
+        hint="use `next_cursor` as it came, or leave it out to begin anew",
+    )
+
+
+def _is_usable(position: str | int) -> bool:
+    if isinstance(position, int):
+        return 0 <= position <= MAX_INTEGER
+    return position.isprintable()  # lone surrogates are not
+
+
+def page(
+    found: Sequence[T], limit: int, answer: Callable[[T], A], cursor: Callable[[T], str]
+) -> Page[A]:
+    """A part of a list, made of one more than the part has room for, if there are more."""
+    part = found[:limit]
+    next_cursor = cursor(part[-1]) if len(found) > limit else None
+    return Page(items=tuple(map(answer, part)), next_cursor=next_cursor)

@@ -25,7 +25,6 @@ from rota.domain.resources import SLOTS
 from rota.domain.simulation.report import Report, report_document
 from rota.operations.forecasts import Load, Outlook, Question, look_ahead
 from rota.operations.simulations import Change, simulate_change
-from rota.server.gateway.answers import fill
 from rota.server.gateway.parameters import (
     NAME,
     Body,
@@ -40,6 +39,7 @@ from rota.server.gateway.parameters import (
     read_times,
     zone_given,
 )
+from rota.server.gateway.routing import fill
 
 router = api_router("forecast")
 simulation_router = api_router("simulations")

@@ -22,8 +22,7 @@ from rota.domain.jobfile import JobFile, read_file
 from rota.domain.jobfile.calendars import read_calendar
 from rota.operations import definitions
 from rota.operations.definitions import Plan
-from rota.operations.submissions import SubmittedJob, submit_file
-from rota.server.gateway.answers import fill, problem_answers
+from rota.operations.runs import SubmittedJob, submit_file
 from rota.server.gateway.auth import Editor
 from rota.server.gateway.cart_submissions import NDJSON, why_unreadable
 from rota.server.gateway.middleware import media_type_in
@@ -39,7 +38,7 @@ from rota.server.gateway.parameters import (
     require_match,
     unquote,
 )
-from rota.server.gateway.strictness import parse_json
+from rota.server.gateway.routing import fill, parse_json, problem_answers
 
 router = api_router("jobs")
 short_router = api_router("shortcuts")

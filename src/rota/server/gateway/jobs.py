@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import Depends, Query
 from pydantic import Field, model_validator
 from starlette.responses import Response
 
 from rota.api import jobs as api
 from rota.api.answers import Page
+from rota.api.jobs import ClockChange, SchedulePreview
 from rota.domain.errors import Invalid
 from rota.domain.job import Job
 from rota.domain.jobfile import read_job, to_yaml
 from rota.domain.lateness import Lateness
 from rota.domain.quantities import parse_duration
-from rota.domain.schedule import describe
-from rota.domain.spec import JobSpec
+from rota.domain.schedule import Explanation, describe, explain
+from rota.domain.schedule.explanation import MOST_EXPLAINED
+from rota.domain.spec import Dst, Fold, Gap, JobSpec, Schedule
 from rota.operations import definitions, pauses
 from rota.operations.engine import Engine
 from rota.operations.pauses import Moved
 from rota.operations.previews import Outlook, next_starts, outlook
-from rota.operations.status import lateness
-from rota.operations.timetables import timetable
+from rota.operations.specs import timetable
+from rota.operations.workers import lateness
 from rota.ports.records import JobQuery
-from rota.server.gateway.answers import fill
 from rota.server.gateway.auth import Editor, Operator
-from rota.server.gateway.paging import Cursor, Limit, decode_cursor, encode_cursor, page
+from rota.server.gateway.filters import Cursor, Limit, decode_cursor, encode_cursor, page
 from rota.server.gateway.parameters import (
+    NAME,
     Body,
     Duration,
+    FromQuery,
     IfMatch,
     NamedJob,
     Project,
@@ -43,8 +47,10 @@ from rota.server.gateway.parameters import (
     quote,
     read_times,
     require_match,
+    zone_named,
     zone_of,
 )
+from rota.server.gateway.routing import fill, problem_answers
 
 router = api_router("jobs")
 
@@ -295,3 +301,52 @@ async def list_upcoming(
 ) -> api.Upcoming:
     """The next due times of a job, as far as they are known."""
     return _upcoming_answer(job, await outlook(engine, job, count))
+
+
+schedule_router = api_router("schedules")
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """What a schedule's meaning depends on besides its text."""
+
+    timezone: Annotated[str, Query(max_length=100)] = "UTC"
+    gap: Annotated[Gap, Query(description="a time that does not exist")] = Gap.RUN_AFTER
+    fold: Annotated[Fold, Query(description="a time that comes twice")] = Fold.FIRST
+    job: Annotated[str | None, Query(pattern=NAME, description="the name that `H` depends on")] = (
+        None
+    )
+
+
+def preview_answer(explained: Explanation) -> SchedulePreview:
+    return fill(
+        SchedulePreview,
+        explained,
+        next=tuple(time.at for time in explained.next),
+        warnings=problem_answers(explained.warnings),
+        clock_changes=tuple(fill(ClockChange, it) for it in explained.clock_changes),
+    )
+
+
+@schedule_router.get("/schedule/preview")
+async def preview_schedule(
+    engine: UsedEngine,
+    project: Project,
+    expression: Annotated[list[str], Query(description="cron, interval or time; repeatable")],
+    setting: Annotated[_Setting, Depends()],
+    start: FromQuery = None,
+    count: Annotated[int, Query(ge=1, le=MOST_EXPLAINED)] = 5,
+) -> SchedulePreview:
+    """A schedule in words, and its next due times."""
+    now = await engine.store.now()
+    reading = looking_ahead(now, zone_named(setting.timezone))
+    [after] = read_times(reading, {"from": start}, code="malformed")
+    schedule = Schedule(tuple(expression), setting.timezone, Dst(setting.gap, setting.fold))
+    explained = await asyncio.to_thread(
+        explain,
+        schedule,
+        key="" if setting.job is None else f"{project}/{setting.job}",
+        after=after or now,
+        count=count,
+    )
+    return preview_answer(explained)

@@ -44,12 +44,12 @@ from rota.operations.limits import (
     save_declaration,
     set_weight,
 )
-from rota.ports.limits import KeyUse, ProjectCounts
-from rota.server.gateway import paging
-from rota.server.gateway.answers import fill
+from rota.ports.store import KeyUse, ProjectCounts
+from rota.server.gateway import filters
 from rota.server.gateway.auth import Admin, Editor
-from rota.server.gateway.paging import Cursor, decode_cursor, encode_cursor, page
+from rota.server.gateway.filters import Cursor, decode_cursor, encode_cursor, page
 from rota.server.gateway.parameters import NAME, Body, Duration, Project, UsedEngine, api_router
+from rota.server.gateway.routing import fill
 
 D = TypeVar("D", Limit, Resource)
 A = TypeVar("A", bound=Answer)
@@ -244,7 +244,7 @@ async def _declare(
 
 @router.get("/limits")
 async def list_limits(
-    engine: UsedEngine, project: Project, limit: paging.Limit = 100, cursor: Cursor = None
+    engine: UsedEngine, project: Project, limit: filters.Limit = 100, cursor: Cursor = None
 ) -> Page[api.Limit]:
     """Rate limits by name, with the tokens that are there."""
     return await _list_declared(engine, Limit, limit_answer, project, cursor=cursor, limit=limit)
@@ -281,7 +281,7 @@ async def delete_limit(
 
 @resource_router.get("/resources")
 async def list_resources(
-    engine: UsedEngine, project: Project, limit: paging.Limit = 100, cursor: Cursor = None
+    engine: UsedEngine, project: Project, limit: filters.Limit = 100, cursor: Cursor = None
 ) -> Page[api.Resource]:
     """Named resources by name, and the runs that hold them."""
     return await _list_declared(

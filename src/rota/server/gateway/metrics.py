@@ -18,7 +18,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from rota.domain.carts.states import ItemState
+from rota.domain.carts.facts import ItemState
 from rota.domain.lateness import DELAY_BOUNDS
 from rota.ports.carts import Cart
 from rota.ports.records import Counts

@@ -10,12 +10,11 @@ from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from rota.api.problems import ProblemReport
+from rota.api.answers import ProblemReport
 from rota.ports.records import Role
-from rota.server.gateway.answers import JSON, describe
 from rota.server.gateway.auth import OPEN, REQUEST_HEADER, Needs
-from rota.server.gateway.settings import GatewaySettings
-from rota.server.gateway.strictness import StrictRoute
+from rota.server.gateway.parameters import GatewaySettings
+from rota.server.gateway.routing import JSON, StrictRoute, describe
 
 _RANK = {role: rank for rank, role in enumerate(Role)}
 _ABOUT = (

@@ -17,13 +17,15 @@ from rota.domain.run import OutputSummary, Run
 from rota.domain.states import is_final
 from rota.operations import output
 from rota.operations.engine import Engine
-from rota.operations.following import AttemptBegan, AttemptPrinted, Followed, follow_run
-from rota.operations.output import OutputLine, OutputWindow
-from rota.server.gateway.answers import encode, fill
-from rota.server.gateway.paging import MAX_INTEGER, MAX_LIMIT, Limit
-from rota.server.gateway.parameters import NamedRun, UsedEngine, api_router
-from rota.server.gateway.runs import run_answer
-from rota.server.gateway.sse import (
+from rota.operations.output import (
+    AttemptBegan,
+    AttemptPrinted,
+    Followed,
+    OutputLine,
+    OutputWindow,
+    follow_run,
+)
+from rota.server.gateway.events import (
     KEEP_ALIVE,
     STREAM_RESPONSES,
     EventStream,
@@ -31,6 +33,10 @@ from rota.server.gateway.sse import (
     still_allowed,
     while_allowed,
 )
+from rota.server.gateway.filters import MAX_INTEGER, MAX_LIMIT, Limit
+from rota.server.gateway.parameters import NamedRun, UsedEngine, api_router
+from rota.server.gateway.routing import encode, fill
+from rota.server.gateway.runs import run_answer
 
 router = api_router("runs")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

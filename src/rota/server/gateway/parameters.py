@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, params
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
+from rota import __version__
 from rota.domain.errors import Conflict, Invalid, Problem
 from rota.domain.job import Job
 from rota.domain.quantities import format_duration, parse_duration
@@ -25,8 +27,20 @@ from rota.ports.carts import Cart
 from rota.ports.records import StoredCalendar
 from rota.server.gateway.auth import API
 from rota.server.gateway.problems import MEDIA_TYPE
-from rota.server.gateway.settings import GatewaySettings
-from rota.server.gateway.strictness import StrictRoute
+from rota.server.gateway.routing import StrictRoute
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    base_url: str = "http://127.0.0.1:7700"  # where people reach this server
+    version: str = __version__  # told in the OpenAPI document and on the start page
+    secure_cookies: bool = False  # True behind TLS: cookies never travel in the clear
+    max_body_bytes: int = 4 * 1024 * 1024  # a larger request is refused
+    max_cart_bytes: int = 64 * 1024 * 1024  # the same for items that come line by line
+    failed_logins: int = 10  # of one address within `failed_logins_per`, then it has to wait
+    failed_logins_per: timedelta = timedelta(minutes=1)
+    trust_tokens_for: timedelta = timedelta(seconds=1)  # before the store is asked again
+
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 _PROBLEM: dict[str, Any] = {

@@ -10,16 +10,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rota.api.problems import ProblemReport
-from rota.domain.errors import Invalid, NotFound, Problem, RotaError, Unavailable, codes_of
-from rota.domain.jobfile.vocabulary import NAME
-from rota.domain.wording import quoted
-from rota.server.gateway.answers import encode, problem_answers
+from rota.api.answers import ProblemReport
+from rota.domain.errors import Invalid, NotFound, Problem, RotaError, Unavailable, codes_of, quoted
+from rota.domain.jobfile.sections import NAME
+from rota.server.gateway.routing import encode, problem_answers
 
 MEDIA_TYPE = "application/problem+json"
 
 # A code that is not here has the status of its error's class, whose code is. Those of gRPC are in
-# `rota.ports.link`.
+# `rota.ports.work`.
 STATUS: Mapping[str, int] = {
     "malformed": 400,
     "unknown_parameter": 400,

@@ -20,21 +20,20 @@ from rota.domain.states import RunState
 from rota.operations import runs, why
 from rota.operations.carts import find_cart
 from rota.operations.engine import Engine
-from rota.operations.runs import hold, let_go, set_priority
-from rota.operations.submissions import trigger_batch
+from rota.operations.runs import hold, let_go, set_priority, trigger_batch
 from rota.operations.why import Explanation, in_short, see_run, see_runs
 from rota.ports.records import RunQuery
-from rota.server.gateway.answers import fill
 from rota.server.gateway.auth import API, Operator
 from rota.server.gateway.events import event_page
-from rota.server.gateway.filters import RunFilter, parse_filter
-from rota.server.gateway.paging import (
+from rota.server.gateway.filters import (
     MAX_INTEGER,
     Cursor,
     Limit,
+    RunFilter,
     decode_cursor,
     encode_cursor,
     page,
+    parse_filter,
 )
 from rota.server.gateway.parameters import (
     Body,
@@ -55,6 +54,7 @@ from rota.server.gateway.parameters import (
     zone_given,
     zone_of,
 )
+from rota.server.gateway.routing import fill
 
 MAX_BATCH = 10_000
 _RESOLUTIONS = {

@@ -17,9 +17,9 @@ from rota.domain.run import Run
 from rota.operations.engine import Engine
 from rota.operations.previews import next_starts
 from rota.ports.records import RunQuery
+from rota.server.gateway.filters import MAX_LIMIT, Cursor, Limit
 from rota.server.gateway.jobs import job_answer
 from rota.server.gateway.output import show_log
-from rota.server.gateway.paging import MAX_LIMIT, Cursor, Limit
 from rota.server.gateway.parameters import PastJob, UsedEngine, api_router
 from rota.server.gateway.runs import list_history, run_answer
 

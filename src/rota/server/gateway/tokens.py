@@ -21,17 +21,17 @@ from rota.operations import tokens
 from rota.operations.engine import Engine
 from rota.operations.tokens import SESSION_LIFETIME, Caller, log_in, log_out
 from rota.ports.records import Role
-from rota.server.gateway.answers import fill
 from rota.server.gateway.auth import API, Admin, ShownCredential, Tokens, Viewer, cookie_name
 from rota.server.gateway.parameters import (
     Body,
     Duration,
+    GatewaySettings,
     Settings,
     UsedEngine,
     api_router,
     open_router,
 )
-from rota.server.gateway.settings import GatewaySettings
+from rota.server.gateway.routing import fill
 
 _MAX_ADDRESSES = 10_000
 

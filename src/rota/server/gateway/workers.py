@@ -15,11 +15,11 @@ from rota.domain.resources import Vector, format_amount
 from rota.domain.shards import Server
 from rota.operations import workers
 from rota.operations.engine import Engine
-from rota.operations.status import ClusterStatus, cluster_status
+from rota.operations.workers import ClusterStatus, cluster_status
 from rota.ports.records import Session
-from rota.server.gateway.answers import fill
 from rota.server.gateway.auth import Operator
 from rota.server.gateway.parameters import UsedEngine, api_router
+from rota.server.gateway.routing import fill
 
 WorkerName = Annotated[str, Path(max_length=200, description="name of a worker")]
 

@@ -10,18 +10,17 @@ import structlog
 
 from rota.domain.calendars import end_of_blackout
 from rota.domain.carts.definition import CartTemplate
-from rota.domain.carts.states import FINAL_CART_STATES, CartState
+from rota.domain.carts.facts import FINAL_CART_STATES, CartState
 from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.jobfile import read_cart
 from rota.domain.schedule import DueRange, pass_over
 from rota.operations.cart_templates import submit_due
 from rota.operations.engine import Engine
-from rota.operations.timetables import cart_timetable
+from rota.operations.specs import cart_timetable
 from rota.ports.carts import CartLook, CartQuery, DueTemplate, MissedCarts, Template
 from rota.ports.queue import CARTS
-from rota.server.scheduler.blackouts import Blackouts
-from rota.server.scheduler.pacing import at_each_wake, until_next
-from rota.server.scheduler.shards import HeldShards
+from rota.server.scheduler.shards import HeldShards, at_each_wake, until_next
+from rota.server.scheduler.timekeeper import Blackouts
 
 _LONGEST_CLOSED = timedelta(seconds=10)  # by calendars, until they are looked at again
 

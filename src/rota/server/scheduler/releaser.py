@@ -9,8 +9,7 @@ from rota.operations import firing, pauses
 from rota.operations.engine import Engine
 from rota.ports.clock import Clock
 from rota.ports.queue import FOLLOWED, KEYS, TIMES, WORKERS
-from rota.server.scheduler.pacing import at_each_wake
-from rota.server.scheduler.shards import HeldShards
+from rota.server.scheduler.shards import HeldShards, at_each_wake
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""The shards of this server, as its own clock lets it believe."""
+"""A server's presence, its share of the shards, and the pace of its loops."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import datetime, timedelta
 
 import structlog
@@ -13,7 +13,7 @@ from rota.domain.lease import guard_margin, renewal_interval
 from rota.domain.shards import LEADING_SHARD
 from rota.operations.engine import Engine
 from rota.ports.clock import Clock
-from rota.ports.queue import SHARDS
+from rota.ports.queue import SHARDS, Queue
 from rota.ports.records import Holding, NewServer, Ownership
 
 
@@ -156,3 +156,32 @@ class ShardKeeper:
 
 def _left(expires_at: datetime, holding: Holding) -> timedelta:
     return expires_at - holding.now + _AFTER_AN_END
+
+
+async def at_each_wake(
+    queue: Queue,
+    topic: str,
+    run_once: Callable[[], Awaitable[object]],
+    pause: Callable[[], timedelta],
+) -> None:
+    """For ever: do it, then wait for the topic, for as long as `pause` says by then at most."""
+    listener = queue.listen(topic)
+    try:
+        while True:
+            await run_once()
+            await listener.wait(pause())
+    finally:
+        listener.close()
+
+
+def until_next(
+    next_at: datetime | None, looked_at: datetime, now: datetime, most: timedelta
+) -> timedelta:
+    """How long to wait after a look, if something is due next at this time.
+
+    What was due at the look already, and still is, is another server's or cannot be read. What
+    fell due since then is ours.
+    """
+    if next_at is None or next_at <= looked_at:
+        return most
+    return min(most, max(next_at - now, timedelta(0)))

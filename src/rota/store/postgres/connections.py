@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 
 from rota.domain.errors import Conflict, HeldTooLong, Invalid, RotaError, Unavailable
-from rota.store.drivers import Urgency
+from rota.store.script import Urgency
 
 Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
 NOW = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"  # microseconds

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import asyncpg
 
 from rota.domain.errors import RotaError, StaleTransition, Unavailable
-from rota.store.drivers import OnCommit, Ticker, Urgency, no_effects
 from rota.store.postgres.connections import (
     DRIVER_ERRORS,
     NOW,
@@ -24,8 +23,22 @@ from rota.store.postgres.connections import (
     translated,
     undo,
 )
-from rota.store.script import Lock, LookAgain, MakeScript, Many, Query, Rows, Script, Step
-from rota.store.statements import Statement, statements_of
+from rota.store.script import (
+    Lock,
+    LookAgain,
+    MakeScript,
+    Many,
+    OnCommit,
+    Query,
+    Rows,
+    Script,
+    Statement,
+    Step,
+    Ticker,
+    Urgency,
+    no_effects,
+    statements_of,
+)
 
 T = TypeVar("T")
 _LIST = re.compile(r"= ANY\(:(\w+)\)")

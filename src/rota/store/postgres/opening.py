@@ -10,7 +10,6 @@ import asyncpg
 from rota.domain.errors import Conflict, Invalid, RotaError, Unavailable
 from rota.domain.ids import ServerId
 from rota.ports.records import Holding, NewServer
-from rota.store.drivers import StoreInspection, Ticker, Urgency
 from rota.store.memory import Memory
 from rota.store.postgres.connections import (
     DRIVER_ERRORS,
@@ -24,7 +23,7 @@ from rota.store.postgres.connections import (
     translated,
 )
 from rota.store.postgres.driver import PostgresDriver
-from rota.store.script import Script, query
+from rota.store.script import Script, StoreInspection, Ticker, Urgency, query
 from rota.store.store import SqlStore
 from rota.store.tx import Tx
 

@@ -4,3 +4,8 @@ INSERT INTO idempotency (key, digest, answer, created_at)
 SELECT key, digest, answer, :now
 FROM json_to_recordset(CAST(:answers AS TEXT)::json) AS new (key text, digest text, answer text) ORDER BY key
 ON CONFLICT (key) DO NOTHING RETURNING key;
+
+-- name: insert_shape
+-- A demand on workers.
+INSERT INTO shape (id) SELECT DISTINCT id FROM unnest(:id::text[]) AS new (id) ORDER BY id
+ON CONFLICT DO NOTHING;

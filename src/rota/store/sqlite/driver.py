@@ -23,10 +23,22 @@ from typing import Any, TypeVar
 import msgspec
 
 from rota.domain.errors import StaleTransition, Unavailable
-from rota.store.drivers import OnCommit, Ticker, Urgency, no_effects
-from rota.store.script import Lock, MakeScript, Query, Row, Rows, Script, Step
+from rota.store.script import (
+    Lock,
+    MakeScript,
+    OnCommit,
+    Query,
+    Row,
+    Rows,
+    Script,
+    Statement,
+    Step,
+    Ticker,
+    Urgency,
+    no_effects,
+    shared_statements,
+)
 from rota.store.sqlite.connection import connect, translated
-from rota.store.statements import Statement, shared_statements
 
 T = TypeVar("T")
 _LIST = re.compile(r"= ANY\(:(\w+)\)")

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 
 from rota.domain.errors import Conflict, NotFound, Unavailable
-from rota.store.drivers import StoreInspection, Ticker
+from rota.store.script import StoreInspection, Ticker
 from rota.store.sqlite.connection import connect, translated
 from rota.store.sqlite.driver import SqliteDriver
 from rota.store.store import SqlStore

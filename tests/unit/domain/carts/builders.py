@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rota.domain.carts.definition import Between, CartRules, Failures, OnBreach, Scope, parse_share
-from rota.domain.carts.facts import CartFacts
-from rota.domain.carts.states import CartState
+from rota.domain.carts.facts import CartFacts, CartState
 
 NOW = datetime(2026, 6, 1, 22, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -9,8 +9,7 @@ import pytest
 from rota.domain.carts import commands
 from rota.domain.carts.commands import NOBODY, Approver
 from rota.domain.carts.definition import Between, OnBreach, Scope
-from rota.domain.carts.facts import CartFacts
-from rota.domain.carts.states import FINAL_CART_STATES, CartState, PauseReason, WaitReason
+from rota.domain.carts.facts import FINAL_CART_STATES, CartFacts, CartState, PauseReason, WaitReason
 from rota.domain.errors import Conflict, Denied, RotaError
 from rota.domain.states import RunState
 from tests.unit.domain.carts.builders import MINUTE, NOW, between_waves, cart, failures

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.domain.carts.states import (
+from rota.domain.carts.facts import (
     FINAL_CART_STATES,
     FINAL_ITEM_STATES,
     CartState,

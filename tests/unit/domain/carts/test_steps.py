@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from rota.domain.carts.definition import Between, OnBreach, Scope
-from rota.domain.carts.facts import CartFacts
-from rota.domain.carts.states import (
+from rota.domain.carts.facts import (
     CANCELLING,
     FINAL_CART_STATES,
+    CartFacts,
     CartState,
     PauseReason,
     WaitReason,

@@ -21,9 +21,8 @@ from rota.domain.jobfile.calendars import (
     read_calendar,
     unknown_calendars,
 )
-from rota.domain.jobfile.report import At, Report
 from rota.domain.jobfile.sections import Section
-from rota.domain.jobfile.text import Place, parse_text
+from rota.domain.jobfile.text import At, Place, Report, parse_text
 
 FILE = Section("", (CALENDARS,))
 ROWS = (*CALENDAR.fields, *HOLIDAYS.fields, CALENDARS, CALENDARS_OF_JOB)

@@ -25,7 +25,7 @@ from rota.domain.errors import Invalid
 from rota.domain.jobfile import cart_document, json_schema, read_cart
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, CARTS, FAILURES, ITEM, ITEMS_FROM
 from rota.domain.jobfile.carts import Referred, unknown_references
-from rota.domain.jobfile.report import At, Report
+from rota.domain.jobfile.text import At, Report
 from rota.domain.spec import Misfire, Schedule
 from rota.ports.records import Role
 from tests.unit.domain.jobfile.jobfiles import cart, errors_in, file_of, job, problems_in, read

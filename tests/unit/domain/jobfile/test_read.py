@@ -10,7 +10,7 @@ import pytest
 from rota.domain.calendars import Calendar, Inside
 from rota.domain.errors import Invalid
 from rota.domain.jobfile import read_file, read_job
-from rota.domain.jobfile.report import MAX_PROBLEMS
+from rota.domain.jobfile.text import MAX_PROBLEMS
 from rota.domain.spec import Dst, Gap, InputType, Misfire, Retry, Step
 from tests.unit.domain.jobfile.jobfiles import (
     by_message,

@@ -16,9 +16,9 @@ from rota.domain.jobfile.declarations import LIMIT, RESOURCE
 from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB
 from rota.domain.jobfile.parts import INPUT, MISFIRE, RETRY, SOURCE, STEP
-from rota.domain.jobfile.report import At, Report
 from rota.domain.jobfile.sections import Section
 from rota.domain.jobfile.slips import FILE_ADVICE
+from rota.domain.jobfile.text import At, Report
 from tests.unit.domain.jobfile.jobfiles import cart, errors_of, problems_in, read, spec_of
 
 OF_JOBS = (DEFAULTS, JOB, STEP, INPUT, RETRY, MISFIRE, SOURCE, AFTER, RATE_LIMIT, LIMIT, RESOURCE)

@@ -13,8 +13,7 @@ import pytest
 from rota.domain.errors import Invalid
 from rota.domain.keys import Counted, Rate
 from rota.domain.simulation import SimRun
-from rota.domain.simulation.replay import simulate_workload
-from rota.domain.simulation.report import Report
+from rota.domain.simulation.report import Report, simulate_workload
 from rota.domain.simulation.workload import Lognormal, Period, arrivals, sample_of
 from rota.domain.simulation.workload_file import read_workload
 

@@ -18,7 +18,7 @@ from rota.api.events import Event
 from rota.api.runs import RunDetail
 from rota.domain.states import RunState
 from rota.server import gateway
-from rota.server.gateway.answers import describe, encode, fill
+from rota.server.gateway.routing import describe, encode, fill
 from tests.unit.server.gateway.served import Served, job
 
 MODULES = [

@@ -13,7 +13,7 @@ from rota.ports.records import Role
 from rota.server.gateway.app import api_routers
 from rota.server.gateway.auth import OPEN, TrustedTokens
 from rota.server.gateway.openapi import role_of
-from rota.server.gateway.strictness import StrictRoute
+from rota.server.gateway.routing import StrictRoute
 from tests.unit.server.gateway.served import Served
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ import pytest
 
 from rota.ports.records import Role
 from rota.server.gateway.cart_submissions import numbered_lines
-from rota.server.gateway.settings import GatewaySettings
+from rota.server.gateway.parameters import GatewaySettings
 from tests.unit.server.gateway.cart_scenes import (
     NDJSON,
     CartScene,

@@ -11,7 +11,7 @@ import pytest
 
 from rota.ports.carts import ItemQuery
 from rota.ports.records import Role
-from rota.server.gateway.settings import GatewaySettings
+from rota.server.gateway.parameters import GatewaySettings
 from tests.unit.server.gateway.cart_scenes import CartScene
 from tests.unit.server.gateway.served import YAML, Served, job, serving_gateway
 

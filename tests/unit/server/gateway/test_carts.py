@@ -13,7 +13,7 @@ from rota.ports.records import Role
 from rota.server.gateway import carts as routes
 from rota.server.gateway import metrics
 from rota.server.gateway.carts import cells_answer
-from rota.server.gateway.paging import encode_cursor
+from rota.server.gateway.filters import encode_cursor
 from tests.unit.server.gateway.cart_scenes import CartScene, cart, item, refusal
 from tests.unit.server.gateway.served import Served
 from tests.unit.server.gateway.streaming import streaming

@@ -4,7 +4,7 @@ import pytest
 
 from rota.ports.queue import EVENTS
 from rota.ports.records import Role
-from rota.server.gateway import sse
+from rota.server.gateway import events
 from tests.unit.server.gateway.served import Served, job
 from tests.unit.server.gateway.streaming import streaming
 
@@ -79,7 +79,7 @@ async def test_a_stream_without_a_position_tells_only_what_is_to_come(served: Se
 async def test_a_stream_ends_when_its_token_is_revoked(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse, "_RECHECK_SECONDS", 0.0)
+    monkeypatch.setattr(events, "_RECHECK_SECONDS", 0.0)
     listed = (await served.get("tokens")).json()["items"]
     [viewer] = [token["id"] for token in listed if token["role"] == Role.VIEWER]
 

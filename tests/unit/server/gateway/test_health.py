@@ -6,8 +6,8 @@ from rota.domain.errors import Unavailable
 from rota.ports.records import Role
 from rota.server.gateway import metrics
 from rota.server.gateway.app import create_app
-from rota.server.gateway.health import Readiness
-from rota.server.gateway.settings import GatewaySettings
+from rota.server.gateway.pages import Readiness
+from rota.server.gateway.parameters import GatewaySettings
 from tests.unit.server.gateway.served import Served, job
 
 pytestmark = pytest.mark.anyio

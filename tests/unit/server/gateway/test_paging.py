@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.domain.errors import Invalid
-from rota.server.gateway.paging import MAX_INTEGER, decode_cursor, encode_cursor
+from rota.server.gateway.filters import MAX_INTEGER, decode_cursor, encode_cursor
 
 
 @given(st.text(st.characters(categories=["L", "N"])))

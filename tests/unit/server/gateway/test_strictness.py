@@ -14,7 +14,7 @@ from rota.domain.errors import (
 )
 from rota.ports.records import Role
 from rota.server.gateway.problems import answer, status_of
-from rota.server.gateway.strictness import parse_json
+from rota.server.gateway.routing import parse_json
 from tests.unit.server.gateway.served import YAML, Served, job, job_file
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import pytest
 from rota.domain.errors import Unavailable
 from rota.operations.tokens import authenticate_worker, create_login_link_secret
 from rota.ports.records import Role
-from rota.server.gateway.settings import GatewaySettings
+from rota.server.gateway.parameters import GatewaySettings
 from rota.server.gateway.tokens import FailedLogins
 from tests.unit.server.gateway.served import Served, serving_gateway
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rota.domain.carts.definition import Between, CartRules, Order
-from rota.domain.carts.states import CartState
+from rota.domain.carts.facts import CartState
 from rota.operations.carts import view
 from rota.ports.queue import CARTS
 from rota.server.scheduler.carts import CartKeeper

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rota.domain.carts.states import CartState
+from rota.domain.carts.facts import CartState
 from rota.operations.cart_templates import TemplateRequest, submit_template
 from rota.ports.carts import Cart, CartQuery, NewTemplate, Template, TemplateChanges
 from rota.server.scheduler.carts import CartKeeper, DueTemplates, DueTemplatesConfig

@@ -6,7 +6,7 @@ import pytest
 
 from rota.domain.ids import SessionId
 from rota.domain.states import RunState
-from rota.server.scheduler.lease_reaper import LeaseReaper
+from rota.server.scheduler.watches import LeaseReaper
 from rota.store import sessions
 from testkit.clock import FakeClock, FakeTicker
 from tests.unit.server.scheduler.timeline import Timeline

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota.server.scheduler.pacing import until_next
+from rota.server.scheduler.shards import until_next
 
 LOOK = datetime(2030, 1, 1, tzinfo=UTC)
 MOMENT = timedelta(milliseconds=1)

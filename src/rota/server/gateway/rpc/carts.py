@@ -27,11 +27,10 @@ from rota.ports.records import Role
 from rota.server.gateway.auth import TrustedTokens
 from rota.server.gateway.carts import cart_cursor, cart_query, cells_answer, item_cursor, item_query
 from rota.server.gateway.filters import parse_cart_filter
-from rota.server.gateway.parameters import looking_back, require_match
-from rota.server.gateway.rpc import requests
+from rota.server.gateway.parameters import GatewaySettings, looking_back, require_match
+from rota.server.gateway.rpc import messages
 from rota.server.gateway.rpc.messages import cart_message, item_message, plan_message, view_message
 from rota.server.gateway.rpc.server import needs
-from rota.server.gateway.settings import GatewaySettings
 
 _MAX_FILTER = 2_000
 
@@ -49,15 +48,15 @@ class CartsService(CartsServicer):
         add_CartsServicer_to_server(self, server)
 
     @needs(Role.OPERATOR)
-    async def SubmitCart(self, request: requests.Parts, caller: Caller) -> pb.SubmitCartResponse:
-        wanted, items = await requests.submission(request, self._settings.max_cart_bytes)
+    async def SubmitCart(self, request: messages.Parts, caller: Caller) -> pb.SubmitCartResponse:
+        wanted, items = await messages.submission(request, self._settings.max_cart_bytes)
         async with aclosing(items):
             cart = await carts.submit(self._engine, wanted, items, actor=caller.name)
         return pb.SubmitCartResponse(cart=cart_message(cart))
 
     @needs(Role.OPERATOR)
-    async def PlanCart(self, request: requests.Parts, _: Caller) -> pb.PlanCartResponse:
-        wanted, items = await requests.submission(request, self._settings.max_cart_bytes)
+    async def PlanCart(self, request: messages.Parts, _: Caller) -> pb.PlanCartResponse:
+        wanted, items = await messages.submission(request, self._settings.max_cart_bytes)
         async with aclosing(items):
             return plan_message(await carts.plan(self._engine, wanted, items))
 
@@ -69,9 +68,9 @@ class CartsService(CartsServicer):
     @needs(Role.VIEWER)
     async def ListCarts(self, request: pb.ListCartsRequest, _: Caller) -> pb.ListCartsResponse:
         if len(request.where) > _MAX_FILTER:
-            raise requests.malformed(f"where: {_MAX_FILTER:,} characters at most")
-        size = requests.size_of(request.page_size, "page_size")
-        project = requests.project_of(request.project)
+            raise messages.malformed(f"where: {_MAX_FILTER:,} characters at most")
+        size = messages.size_of(request.page_size, "page_size")
+        project = messages.project_of(request.project)
         store = self._engine.store
         wanted = parse_cart_filter(request.where, (), looking_back(await store.now(), None))
         if wanted.states is not None and not wanted.states:
@@ -85,14 +84,14 @@ class CartsService(CartsServicer):
 
     @needs(Role.VIEWER)
     async def ListItems(self, request: pb.ListItemsRequest, _: Caller) -> pb.ListItemsResponse:
-        size = requests.size_of(request.page_size, "page_size")
+        size = messages.size_of(request.page_size, "page_size")
         cart = await self._cart(request.project, request.cart)
         query = item_query(
             cart,
-            states=requests.states_of(request.states),
+            states=messages.states_of(request.states),
             wave=request.wave if request.HasField("wave") else None,
-            cause=await cause_meant(self._engine, cart, requests.cause_of(request.cause)),
-            keys=requests.keys_of(request.keys),
+            cause=await cause_meant(self._engine, cart, messages.cause_of(request.cause)),
+            keys=messages.keys_of(request.keys),
             cursor=request.page_token or None,
             limit=size,
         )
@@ -119,7 +118,7 @@ class CartsService(CartsServicer):
     async def ResumeCart(
         self, request: pb.ResumeCartRequest, caller: Caller
     ) -> pb.ResumeCartResponse:
-        written = requests.allowance_of(request.allow)
+        written = messages.allowance_of(request.allow)
         what = ResumeCart(None if written is None else cart_changes.allowance(written))
         done = await self._command(request.project, request.cart, what, caller)
         return pb.ResumeCartResponse(cart=cart_message(done.cart))
@@ -143,7 +142,7 @@ class CartsService(CartsServicer):
 
     @needs(Role.OPERATOR)
     async def RetryCart(self, request: pb.RetryCartRequest, caller: Caller) -> pb.RetryCartResponse:
-        selection = requests.selection_of(request)
+        selection = messages.selection_of(request)
         cart = await self._cart(request.project, request.cart)
         done = await cart_changes.retry(self._engine, cart, selection, actor=caller.name)
         return pb.RetryCartResponse(cart=cart_message(done.cart), items=done.items)
@@ -153,7 +152,7 @@ class CartsService(CartsServicer):
         cart = await self._cart(request.project, request.cart)
         if request.version:
             require_match(str(request.version), str(cart.version))
-        change = requests.change_of(request)
+        change = messages.change_of(request)
         by = carts.approver(caller.name, caller.role)
         done = await cart_changes.edit(self._engine, cart, change, by=by)
         return pb.EditCartResponse(cart=cart_message(done.cart))
@@ -163,5 +162,5 @@ class CartsService(CartsServicer):
         return await carts.command(self._engine, found, what, actor=caller.name)
 
     async def _cart(self, project: str, cart: str) -> Cart:
-        name = requests.reference(cart, "cart")
-        return await carts.find_cart(self._engine, name, project=requests.project_of(project))
+        name = messages.reference(cart, "cart")
+        return await carts.find_cart(self._engine, name, project=messages.project_of(project))

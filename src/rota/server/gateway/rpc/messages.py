@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -15,20 +17,27 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from rota.api import runs as api
 from rota.api.answers import Answer
 from rota.contracts import carts_pb2, client_pb2
+from rota.domain.carts.definition import CartItem
+from rota.domain.carts.facts import ItemState
 from rota.domain.errors import Invalid, RotaError
 from rota.domain.forecast.ahead import RunAhead
 from rota.domain.forecast.forecast import NOTICED_SECONDS, Forecast, shortage_of
 from rota.domain.job import Job
-from rota.domain.jobfile import to_yaml
-from rota.domain.quantities import parse_duration
-from rota.operations.carts import CartPlan, CartView
+from rota.domain.jobfile import JobFile, read_file, to_yaml
+from rota.domain.quantities import format_duration, parse_duration
+from rota.domain.spec import DEFAULT_PROJECT
+from rota.operations.cart_changes import SELECTED, CartChange, ItemChange
+from rota.operations.carts import CartPlan, CartRequest, CartView
 from rota.operations.forecasts import UpcomingJob
-from rota.operations.timetables import words_if_readable
-from rota.ports.carts import Cart, Item
+from rota.operations.specs import words_if_readable
+from rota.ports.carts import Cart, Item, Selection
 from rota.ports.records import Event
+from rota.server.gateway.cart_submissions import ItemCheck, read_header
 from rota.server.gateway.carts import cart_answer, cart_plan_answer, detail_answer, item_answer
+from rota.server.gateway.filters import MAX_LIMIT
 from rota.server.gateway.jobs import job_answer
 from rota.server.gateway.problems import MAX_DETAIL
+from rota.server.gateway.routing import parse_json
 
 M = TypeVar("M")
 _MAX_FAULTS = 20  # trailing metadata has room for a few kilobytes
@@ -171,3 +180,264 @@ def _predicted(forecast: Forecast, run: RunAhead) -> client_pb2.PredictedStart:
         start_at=timestamp(start_at) if start_at else None,
         waits_for=shortage_of(run) if run.wait > NOTICED_SECONDS else "",
     )
+
+
+_PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_KEY = re.compile(r"[\x21-\x7e]{0,200}")
+_MAX_REFERENCE = 200
+_USUAL_SIZE = 100  # of a page
+SET = "api"  # of jobs that come without a file's name
+_SELECTED = {
+    carts_pb2.RETRY_SELECTION_UNSPECIFIED: "failed",
+    carts_pb2.RETRY_SELECTION_FAILED: "failed",
+    carts_pb2.RETRY_SELECTION_FAILED_AND_SKIPPED: "failed+skipped",
+    carts_pb2.RETRY_SELECTION_ALL: "all",
+}
+_MAX_CAUSE = 1_000
+Parts = AsyncIterator[carts_pb2.SubmitCartRequest]
+
+
+def project_of(project: str) -> str:
+    """The project that is meant."""
+    if project and not _PROJECT.fullmatch(project):
+        raise malformed("project: letters, digits, '.', '_' and '-' are allowed")
+    return project or DEFAULT_PROJECT
+
+
+def reference(value: str, what: str) -> str:
+    """A name or an id."""
+    if not value or len(value) > _MAX_REFERENCE or not value.isprintable():
+        raise malformed(f"{what}: a name or an id is needed")
+    return value
+
+
+def idempotency_key(key: str) -> str:
+    if not _KEY.fullmatch(key):
+        raise malformed("idempotency_key: at most 200 visible ASCII characters are allowed")
+    return key
+
+
+def page_size(page: client_pb2.Page) -> int:
+    return size_of(page.size, "page.size")
+
+
+def size_of(size: int, what: str) -> int:
+    """How many a page has at most."""
+    if size > MAX_LIMIT:
+        raise malformed(f"{what}: {MAX_LIMIT:,} at most")
+    return size or _USUAL_SIZE
+
+
+def inputs_of(text: str) -> Mapping[str, Any]:
+    """Inputs from JSON; none from nothing."""
+    try:
+        inputs = parse_json(text.encode()) if text else {}
+    except (ValueError, RecursionError) as error:
+        raise malformed(f"inputs_json: {error}") from error
+    if not isinstance(inputs, dict):
+        raise malformed("inputs_json: an object is needed")
+    return inputs
+
+
+def instant_of(message: Timestamp, what: str) -> datetime:
+    try:
+        instant: datetime = message.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
+        raise malformed(f"{what}: not a time between the years 1 and 9999") from error
+    return instant
+
+
+async def file_of(text: str, project: str, limit: int, set_name: str) -> JobFile:
+    """The jobs of a file."""
+    if len(text.encode()) > limit:
+        raise Invalid(f"a job file may have {limit:,} bytes", code="too_large")
+    # A big file takes seconds to read, and leases are renewed on this loop.
+    return await asyncio.to_thread(read_file, text, name=set_name, project=project)
+
+
+def drafted(draft: client_pb2.JobDraft) -> str:
+    """The job file that a draft stands for; reading it finds what is wrong with it."""
+    job: dict[str, Any] = {"name": draft.name}
+    if draft.schedule:
+        job["schedule"] = list(draft.schedule)
+    if draft.timezone:
+        job["timezone"] = draft.timezone
+    match draft.code.WhichOneof("code"):
+        case "script":
+            job["steps"] = [{"run": step} for step in draft.code.script.steps]
+            if draft.code.script.path:
+                job["source"] = {"path": draft.code.script.path}
+        case "function":
+            job |= {"type": "python", "function": draft.code.function}
+        case _:
+            raise malformed("job.code: a script or a function is needed")
+    return json.dumps({"jobs": [job]})
+
+
+def malformed(message: str) -> Invalid:
+    return Invalid(message, code="malformed")
+
+
+async def submission(
+    parts: Parts, max_bytes: int
+) -> tuple[CartRequest, AsyncGenerator[CartItem, None]]:
+    """The cart of a stream, and its items while they come."""
+    first = await anext(parts, None)
+    if first is None or first.WhichOneof("part") != "header":
+        raise malformed("the first message has to be the header")
+    header = read_header(_header(first.header))
+    request = CartRequest(
+        template=header.template,
+        count=header.count,
+        project=project_of(first.header.project),
+        starts_at=header.starts_at,
+        idempotency_key=idempotency_key(first.header.idempotency_key),
+    )
+    return request, _items(parts, header.count, max_bytes)
+
+
+async def _items(parts: Parts, count: int, max_bytes: int) -> AsyncGenerator[CartItem, None]:
+    check = ItemCheck(count)
+    size = 0
+    async for part in parts:
+        if part.WhichOneof("part") != "items":
+            raise malformed("items have to follow the header")
+        size += part.ByteSize()
+        if size > max_bytes:
+            raise Invalid(f"the items have more than {max_bytes:,} bytes", code="too_large")
+        # Thousands of them take a while, and leases are renewed on this loop.
+        items = await asyncio.to_thread(check.items, map(_entry, part.items.items))
+        if not check.problems:
+            for item in items:
+                yield item
+    check.finish()
+
+
+def _header(header: carts_pb2.CartHeader) -> dict[str, Any]:
+    """The header as a job file would have it."""
+    document = {
+        "name": header.name,
+        "job": header.job,
+        "order": header.order,
+        "group_size": [_quantity(size) for size in header.group_size],
+        "max_parallel": header.max_parallel if header.HasField("max_parallel") else None,
+        "failures": _failures(header.failures),
+        "between": _between(header.between),
+        "calendars": list(header.calendars),
+        "rollback": header.rollback,
+        "priority": header.priority if header.HasField("priority") else None,
+        "description": header.description,
+        "labels": dict(header.labels),
+    }
+    if header.HasField("starts_at"):
+        starts_at = instant_of(header.starts_at, "starts_at")
+        document["starts_at"] = starts_at.isoformat()
+    return _written(document) | {"count": header.count}
+
+
+def _entry(item: carts_pb2.CartItem) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "key": item.key,
+        "with": inputs_of(item.inputs_json),
+        "job": item.job,
+    }
+    if item.HasField("order"):
+        entry["order"] = item.order
+    return _written(entry)
+
+
+def _failures(failures: carts_pb2.CartFailures) -> dict[str, Any]:
+    document = {
+        "allow": _quantity(failures.allow),
+        "of": failures.of,
+        "then": failures.then,
+        "strict": failures.strict if failures.HasField("strict") else None,
+    }
+    return _written(document)
+
+
+def _between(between: carts_pb2.CartBetween) -> dict[str, Any]:
+    document = {"check": between.check, "approve": between.approve}
+    if between.HasField("wait"):
+        document["wait"] = _span(between.wait)
+    return _written(document)
+
+
+def _span(message: Duration) -> str:
+    try:
+        span: timedelta = message.ToTimedelta()
+    except (ValueError, OverflowError) as error:
+        raise malformed(f"between.wait: {error}") from error
+    if span < timedelta(0):
+        raise malformed("between.wait: must not be negative")
+    return format_duration(span)
+
+
+def _quantity(text: str) -> int | str | None:
+    """A number of items, or a share as written; None: nothing is."""
+    if text.isascii() and text.isdecimal() and len(text) <= 9:
+        return int(text)
+    return text or None
+
+
+def _written(fields: dict[str, Any]) -> dict[str, Any]:
+    """What was said: a message has no other way to leave something out."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+
+
+def selection_of(request: carts_pb2.RetryCartRequest) -> Selection:
+    """Which items run once more."""
+    word = _SELECTED.get(request.select)
+    if word is None:
+        raise malformed("select: FAILED, FAILED_AND_SKIPPED or ALL is needed")
+    return Selection(
+        states=SELECTED[word],
+        from_wave=request.from_wave or None,
+        keys=keys_of(request.keys) or None,
+        cause=cause_of(request.cause),
+    )
+
+
+def change_of(request: carts_pb2.EditCartRequest) -> CartChange:
+    """What is to be different."""
+    return CartChange(
+        max_parallel=request.max_parallel or None,
+        failures=_failures(request.failures),
+        between=_between(request.between),
+        items=[_item_change(item) for item in request.items],
+    )
+
+
+def _item_change(item: carts_pb2.ItemChange) -> ItemChange:
+    [key] = keys_of([item.key])
+    return ItemChange(
+        key=key,
+        order=item.order if item.HasField("order") else None,
+        inputs=inputs_of(item.inputs_json) if item.inputs_json else None,
+        skip=item.skip,
+    )
+
+
+def allowance_of(text: str) -> int | str | None:
+    """How many may fail, as the job file has it; None: it is left out."""
+    return _quantity(text)
+
+
+def keys_of(keys: Iterable[str]) -> list[str]:
+    return [reference(key, "key") for key in keys]
+
+
+def cause_of(cause: str) -> str | None:
+    """None: any."""
+    if len(cause) > _MAX_CAUSE or "\0" in cause:
+        raise malformed("cause: that of a failure group is needed")
+    return cause or None
+
+
+def states_of(states: Iterable[carts_pb2.ItemState]) -> list[str]:
+    """The states by their names."""
+    known = {carts_pb2.ItemState.Value(f"ITEM_STATE_{state}"): state for state in ItemState}
+    try:
+        return [known[state] for state in states]
+    except KeyError as error:
+        raise malformed("states: there is no such state of an item") from error

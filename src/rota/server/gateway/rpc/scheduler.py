@@ -18,15 +18,15 @@ from rota.domain.jobfile import JobFile
 from rota.domain.states import RunState
 from rota.operations import definitions, runs
 from rota.operations.engine import Engine
-from rota.operations.following import follow_events
 from rota.operations.forecasts import upcoming_jobs
-from rota.operations.submissions import submit_file
+from rota.operations.output import follow_events
+from rota.operations.runs import submit_file
 from rota.operations.tokens import Caller
 from rota.ports.records import JobQuery, Role, RunQuery
 from rota.server.gateway.auth import TrustedTokens
-from rota.server.gateway.paging import MAX_INTEGER, decode_cursor, encode_cursor
-from rota.server.gateway.parameters import require_match
-from rota.server.gateway.rpc import requests
+from rota.server.gateway.filters import MAX_INTEGER, decode_cursor, encode_cursor
+from rota.server.gateway.parameters import GatewaySettings, require_match
+from rota.server.gateway.rpc import messages
 from rota.server.gateway.rpc.messages import (
     delivery_value,
     event_message,
@@ -36,7 +36,6 @@ from rota.server.gateway.rpc.messages import (
 )
 from rota.server.gateway.rpc.server import Context, admitted, needs, note, refuse
 from rota.server.gateway.runs import run_answer, run_page
-from rota.server.gateway.settings import GatewaySettings
 
 _HORIZON = timedelta(minutes=5)
 _DUE = (RunState.BLOCKED, RunState.QUEUED)
@@ -68,11 +67,11 @@ class SchedulerService(SchedulerServicer):
             case "yaml":
                 text = request.yaml
             case "job":
-                text = requests.drafted(request.job)
+                text = messages.drafted(request.job)
             case _:
-                raise requests.malformed("a job or a job file is needed")
-        key = requests.idempotency_key(request.idempotency_key)
-        file = await self._file(text, requests.project_of(request.project))
+                raise messages.malformed("a job or a job file is needed")
+        key = messages.idempotency_key(request.idempotency_key)
+        file = await self._file(text, messages.project_of(request.project))
         submitted = await submit_file(
             self._engine, file, actor=user, is_admin=caller.is_admin, idempotency_key=key
         )
@@ -92,9 +91,9 @@ class SchedulerService(SchedulerServicer):
     async def RetrieveAllJobs(
         self, request: pb.RetrieveAllJobsRequest, caller: Caller
     ) -> pb.RetrieveAllJobsResponse:
-        size = requests.page_size(request.page)
+        size = messages.page_size(request.page)
         query = JobQuery(
-            project=requests.project_of(request.project),
+            project=messages.project_of(request.project),
             created_by=_user(request.user, caller),
             after_name=decode_cursor("jobs", request.page.token or None, ""),
             limit=size + 1,
@@ -111,7 +110,7 @@ class SchedulerService(SchedulerServicer):
         require_match(request.etag, job.digest)
         file = await self._file(request.yaml, job.project, job.set_name)
         if [(entry.spec.project, entry.name) for entry in file.jobs] != [(job.project, job.name)]:
-            raise requests.malformed(f"yaml: a file with the job {job.name} alone is needed")
+            raise messages.malformed(f"yaml: a file with the job {job.name} alone is needed")
         await definitions.apply(self._engine, file, actor=caller.name, is_admin=caller.is_admin)
         return pb.UpdateJobResponse(job=job_message(await self._job(job.project, job.id)))
 
@@ -130,7 +129,7 @@ class SchedulerService(SchedulerServicer):
     async def GetExecHistory(
         self, request: pb.GetExecHistoryRequest, _: Caller
     ) -> pb.GetExecHistoryResponse:
-        name, project = requests.reference(request.job, "job"), requests.project_of(request.project)
+        name, project = messages.reference(request.job, "job"), messages.project_of(request.project)
         job = await definitions.find_past_job(self._engine, name, project=project)
         found, more = await self._runs(request.page, project=job.project, job=job)
         return pb.GetExecHistoryResponse(runs=found, next_page_token=more)
@@ -139,13 +138,13 @@ class SchedulerService(SchedulerServicer):
     async def GetJobsInNext5Mins(
         self, request: pb.GetJobsInNext5MinsRequest, _: Caller
     ) -> pb.GetJobsInNext5MinsResponse:
-        project = requests.project_of(request.project)
+        project = messages.project_of(request.project)
         forecast, found = await upcoming_jobs(self._engine, project, _HORIZON)
         return pb.GetJobsInNext5MinsResponse(jobs=[upcoming_job(forecast, job) for job in found])
 
     @needs(Role.VIEWER)
     async def GetDueJobs(self, request: pb.GetDueJobsRequest, _: Caller) -> pb.GetDueJobsResponse:
-        project = requests.project_of(request.project)
+        project = messages.project_of(request.project)
         found, more = await self._runs(request.page, project=project, states=_DUE)
         return pb.GetDueJobsResponse(runs=found, next_page_token=more)
 
@@ -153,7 +152,7 @@ class SchedulerService(SchedulerServicer):
     async def GetRunningJobs(
         self, request: pb.GetRunningJobsRequest, _: Caller
     ) -> pb.GetRunningJobsResponse:
-        project = requests.project_of(request.project)
+        project = messages.project_of(request.project)
         found, more = await self._runs(request.page, project=project, states=_RUNNING)
         return pb.GetRunningJobsResponse(runs=found, next_page_token=more)
 
@@ -172,9 +171,9 @@ class SchedulerService(SchedulerServicer):
     ) -> pb.UpdateRunStatusResponse:
         state = _REPORTED.get(request.status)
         if state is None:
-            raise requests.malformed("status: COMPLETED, FAILED or RETRY is needed")
-        project = requests.project_of(request.project)
-        run_id = requests.reference(request.run, "run")
+            raise messages.malformed("status: COMPLETED, FAILED or RETRY is needed")
+        project = messages.project_of(request.project)
+        run_id = messages.reference(request.run, "run")
         run = await runs.find_run(self._engine, run_id, project=project)
         run = await runs.resolve(self._engine, run, state, actor=caller.name)
         return pb.UpdateRunStatusResponse(run=run_message(await run_answer(self._engine, run)))
@@ -195,12 +194,12 @@ class SchedulerService(SchedulerServicer):
                 await admitted(self.tokens, context, Role.VIEWER)  # the right to look may end
                 await context.write(pb.WatchResponse(events=map(event_message, events)))
 
-    async def _file(self, text: str, project: str, set_name: str = requests.SET) -> JobFile:
-        return await requests.file_of(text, project, self._settings.max_body_bytes, set_name)
+    async def _file(self, text: str, project: str, set_name: str = messages.SET) -> JobFile:
+        return await messages.file_of(text, project, self._settings.max_body_bytes, set_name)
 
     async def _job(self, project: str, job: str) -> Job:
-        name = requests.reference(job, "job")
-        return await definitions.find_job(self._engine, name, project=requests.project_of(project))
+        name = messages.reference(job, "job")
+        return await definitions.find_job(self._engine, name, project=messages.project_of(project))
 
     async def _runs(
         self,
@@ -217,7 +216,7 @@ class SchedulerService(SchedulerServicer):
             states=states,
             before_seq=decode_cursor("runs", page.token or None, MAX_INTEGER),
         )
-        found = await run_page(self._engine, query, requests.page_size(page))
+        found = await run_page(self._engine, query, messages.page_size(page))
         return [run_message(run) for run in found], found.next_cursor or ""
 
 
@@ -226,17 +225,17 @@ def _user(user: str, caller: Caller) -> str:
     if user in {"", caller.name}:
         return caller.name
     caller.require(Role.ADMIN)
-    return requests.reference(user, "user")
+    return messages.reference(user, "user")
 
 
 def _trigger_options(request: pb.TriggerJobRequest) -> runs.TriggerOptions:
     if request.priority > 9:
-        raise requests.malformed("priority: 0 to 9")
+        raise messages.malformed("priority: 0 to 9")
     return runs.TriggerOptions(
-        inputs=requests.inputs_of(request.inputs_json),
-        at=requests.instant_of(request.at, "at") if request.HasField("at") else None,
+        inputs=messages.inputs_of(request.inputs_json),
+        at=messages.instant_of(request.at, "at") if request.HasField("at") else None,
         priority=request.priority if request.HasField("priority") else None,
-        idempotency_key=requests.idempotency_key(request.idempotency_key),
+        idempotency_key=messages.idempotency_key(request.idempotency_key),
     )
 
 
@@ -244,5 +243,5 @@ def _position(request: pb.WatchRequest) -> int | None:
     if not request.HasField("after"):
         return None
     if request.after > MAX_INTEGER:
-        raise requests.malformed("after: not the position of an event")
+        raise messages.malformed("after: not the position of an event")
     return request.after

@@ -15,10 +15,10 @@ from rota.contracts import client_pb2 as pb
 from rota.contracts.carts_pb2_grpc import CartsStub
 from rota.contracts.client_pb2_grpc import SchedulerStub
 from rota.ports.records import Role
+from rota.server.gateway.parameters import GatewaySettings
 from rota.server.gateway.rpc.carts import CartsService
 from rota.server.gateway.rpc.scheduler import SchedulerService
 from rota.server.gateway.rpc.server import serve
-from rota.server.gateway.settings import GatewaySettings
 from tests.unit.server.gateway.served import Served, serving_gateway
 
 

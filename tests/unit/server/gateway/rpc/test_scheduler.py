@@ -11,7 +11,7 @@ import pytest
 
 from rota.contracts import client_pb2 as pb
 from rota.domain.states import RunState
-from rota.operations import following
+from rota.operations import output
 from rota.operations.tokens import create_token
 from rota.ports.records import Role
 from tests.unit.server.gateway.rpc.conftest import Calls, problem_of
@@ -397,7 +397,7 @@ async def read_all(stream: Any) -> None:
 async def test_a_watcher_whose_token_is_revoked_sees_no_more(
     calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "_SLOW_POLL", timedelta(milliseconds=5))
+    monkeypatch.setattr(output, "_SLOW_POLL", timedelta(milliseconds=5))
     store = calls.served.engine.store
     token_id, secret = await create_token(store, name="spy", role=Role.VIEWER, actor="test")
     calls.served.secrets[Role.VIEWER] = secret
