@@ -60,8 +60,9 @@ def request_run(job: str, request: Request, writing: Writing) -> Exit:
             would = f"would trigger job {found.name} ({found.status})"
             writing.rehearse(would, changes=found.enabled)
         triggered = ask(client, call)
-        if request.at is not None and _starts_at_once(triggered.value):
-            passed = f"{inert(request.at)} has passed: the run starts now"
+        at = request.at or "now"
+        if at.lower() != "now" and _starts_at_once(triggered.value):
+            passed = f"{inert(at)} has passed: the run starts now"
             writing.terminal().tell(f"{passed} · rota run cancel {triggered.value.id}")
         if request.watch:
             return watch(client, triggered.value.id, writing, timeout=request.timeout)

@@ -378,9 +378,11 @@ def test_triggering_at_a_time_that_has_passed_says_that_it_starts_now(
 
     past = rota("trigger", "tidy", "--at", "2020-01-01T00:00Z", "-o", "name")
     coming = rota("trigger", "tidy", "--at", "2099-01-01T00:00Z", "-o", "name")
+    present = rota("trigger", "tidy", "--at", "now", "-o", "name")
 
-    assert (past.code, coming.code) == (0, 0)
+    assert (past.code, coming.code, present.code) == (0, 0, 0)
     assert past.err == (
         f"2020-01-01T00:00Z has passed: the run starts now · rota run cancel {past.out}"
     )
     assert coming.err == ""
+    assert present.err == ""
