@@ -9,9 +9,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "rota"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "_pb2" not in path.name)
 LOCK_FILES = sorted((ROOT / "requirements").glob("*.txt"))
 LONGEST_MODULE = 600
+SHORTEST_CHAPTER = 60  # below that a module needs a second importer, or is one of these few
+MOST_MODULES = 330
+MOST_FRAGMENTS = 30
 
 
 def named_after_path(path: Path) -> str:
@@ -68,6 +71,33 @@ def test_no_module_has_outgrown_one_reading() -> None:
     lengths = {named_after_path(path): len(path.read_text().splitlines()) for path in MODULES}
 
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST_MODULE} == {}
+
+
+def test_the_house_has_rooms_and_not_drawers() -> None:
+    """Before a new module: is it read together with one that is there?"""
+    assert len(MODULES) <= MOST_MODULES
+    assert len(fragments()) <= MOST_FRAGMENTS, fragments()
+
+
+def fragments() -> list[str]:
+    """Short modules that only one other imports: sentences of its chapter."""
+    users: dict[str, set[Path]] = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for name in (node.module, *(f"{node.module}.{each.name}" for each in node.names)):
+                    users.setdefault(name, set()).add(path)
+    return [
+        named_after_path(path)
+        for path in MODULES
+        if path.name not in ("__init__.py", "__main__.py")
+        and len(path.read_text().splitlines()) < SHORTEST_CHAPTER
+        and len(users.get(module_of(path), ())) <= 1
+    ]
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:

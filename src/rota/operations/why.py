@@ -11,7 +11,7 @@ there are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -260,6 +260,21 @@ _SHOWN = 10
 _GOING = (RunState.CLAIMED, RunState.PROCESSING)
 
 
+Explainer = Callable[[Engine, Run, Place, Reason], Awaitable[Obstacle]]
+_EXPLAINERS: dict[str, Explainer] = {}  # by gate; a gate without one is told by its reason alone
+
+
+def explains(*gates: str) -> Callable[[Explainer], Explainer]:
+    """Register what looks further into these gates, as they stand now."""
+
+    def register(explainer: Explainer) -> Explainer:
+        _EXPLAINERS.update(dict.fromkeys(gates, explainer))
+        return explainer
+
+    return register
+
+
+@explains("overlap", "max_concurrency", "backfill")
 async def job_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) -> Obstacle:
     """A gate that other runs of the job, or of the backfill, keep closed."""
     of_backfill = run.backfill if reason.gate == "backfill" else None
@@ -275,6 +290,7 @@ async def job_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) -
     return Obstacle(reason, holders=tuple(holders), before=_before(place, reason))
 
 
+@explains("after")
 async def upstream_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) -> Obstacle:
     """The gate of a job that has to complete first."""
     name = reason.key.split("/", 1)[1]
@@ -508,13 +524,9 @@ async def _comes_later(engine: Engine, run: Run) -> bool:
 
 
 async def _obstacle_of(engine: Engine, run: Run, place: Place, reason: Reason) -> Obstacle:
-    match reason.gate:
-        case "overlap" | "max_concurrency" | "backfill":
-            return await job_obstacle(engine, run, place, reason)
-        case "after":
-            return await upstream_obstacle(engine, run, place, reason)
-        case _:
-            return Obstacle(reason)
+    """One gate that keeps the run, as it stands now."""
+    explainer = _EXPLAINERS.get(reason.gate)
+    return await explainer(engine, run, place, reason) if explainer else Obstacle(reason)
 
 
 async def _to_a_worker(
