@@ -1,6 +1,6 @@
-"""What tests of Rota are made of, public: fake clock, builders, conformance suites, fault harness.
+"""For tests of your own jobs: an app's functions run in the test itself, and time moves when told.
 
-May use every part but the CLI. Must not be imported by any of them.
+Public. May use every part but the CLI; must not be imported by any of them.
 """
 
 from __future__ import annotations
