@@ -57,7 +57,9 @@ def install(profile: str) -> None:
     if not read_record():
         venv.create(ENVIRONMENT, clear=True, symlinks=True, prompt="rota")
     RECORD.unlink(missing_ok=True)
-    pip("--require-hashes", *(f"--requirement={name}" for name in LOCK_FILES[profile]))
+    # Locks name all that is needed. With dependencies pip would resolve them once more, and in
+    # hash mode take `name[extra]` for another, unpinned requirement than `name`.
+    pip("--require-hashes", "--no-deps", *(f"--requirement={name}" for name in LOCK_FILES[profile]))
     pip("--no-deps", "--no-build-isolation", "--editable=.")
     record = {"root": str(ROOT), profile: fingerprint(profile)}
     RECORD.write_text(json.dumps(record), encoding="utf-8")

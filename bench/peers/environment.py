@@ -86,6 +86,15 @@ def _install() -> None:
     (_FOLDER / ".gitignore").write_text("*\n", encoding="ascii")
     # Neither environment has a pip of its own: the interpreter below both has.
     outer = f"{sys.base_prefix}/bin/python3.{sys.version_info.minor}"
-    pip = [outer, "-m", "pip", f"--python={_PYTHON}", "install", "-qq", "--require-hashes"]
+    pip = [
+        outer,
+        "-m",
+        "pip",
+        f"--python={_PYTHON}",
+        "install",
+        "-qq",
+        "--require-hashes",
+        "--no-deps",
+    ]
     subprocess.run([*pip, f"--requirement={_REQUIREMENTS}"], check=True)
     _RECORD.write_text(wanted, encoding="ascii")

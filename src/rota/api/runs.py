@@ -90,7 +90,7 @@ class Run(Answer, frozen=True, kw_only=True):
     priority: int = 5
     pool: str = ""
     delivery: Delivery = ""
-    attempt: int = 0  # number of the latest attempt; 0 before the first
+    attempt: int = 0  # number of the latest attempt: how often it was claimed; 0 before the first
     max_attempts: int = 1
     failures: int = 0
     losses: int = 0

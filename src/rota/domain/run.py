@@ -133,7 +133,7 @@ class Run:
     priority: int
     pool: str
     delivery: Delivery
-    attempt: int  # number of the latest attempt; 0 before the first
+    attempt: int  # number of the latest attempt: how often it was claimed; 0 before the first
     max_attempts: int
     failures: int
     losses: int

@@ -54,4 +54,9 @@ async def test_postgres_migrated_from_empty_has_the_schema_that_is_checked_in(
     found = await postgres_schema(address)
     await server.drop("empty_schema")
 
+    columns = [line.split()[1].split(".") for line in found.splitlines() if "column " in line[:7]]
+    of = {
+        table: {name for each, name in columns if each == table} for table in ("run", "active_run")
+    }
+    assert of["run"] == of["active_run"], "CREATE OR REPLACE the view: it keeps its columns"
     assert found.splitlines() == agreed("postgres.txt", found, pytestconfig).splitlines(), RENEW

@@ -36,6 +36,21 @@ def test_overrides_are_of_statements_that_exist() -> None:
     assert OVERRIDES.keys() - LOCKS - POSTGRES_ONLY <= SHARED.keys()
 
 
+UPDATES = sorted(name for name in WRITTEN.keys() & SHARED.keys() if " SET " in SHARED[name].text)
+
+
+def columns_set(text: str) -> set[str]:
+    while (flat := re.sub(r"\([^()]*\)", "", text)) != text:
+        text = flat
+    body = re.split(r"\b(?:FROM|WHERE|RETURNING)\b", text.split(" SET ", 1)[1])[0]
+    return {part.split("=")[0].strip() for part in body.split(",")}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_what_is_written_in_full_sets_the_same_columns(name: str) -> None:
+    assert columns_set(WRITTEN[name].text) == columns_set(SHARED[name].text)
+
+
 def test_a_connection_keeps_all_of_them_prepared() -> None:
     assert len(statements_of("postgres")) <= _CACHED_STATEMENTS
 
