@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextvars import copy_context
+from functools import partial
 from itertools import takewhile
 
 import pytest
@@ -34,7 +36,9 @@ def command_words(command: str) -> list[str] | None:
 def refusal(words: list[str]) -> str:
     """Why the command line is not understood; nothing is executed."""
     try:
-        build().parse_args(words, exit_on_error=False, print_error=False)
+        # In a context of its own, as in `main`: what is parsed chooses a time zone to print in.
+        parse = partial(build().parse_args, exit_on_error=False, print_error=False)
+        copy_context().run(parse, words)
     except Exception as error:  # noqa: BLE001 (whatever it is, it is the answer)
         return f"{' '.join(words)}: {error}"
     return ""

@@ -35,7 +35,7 @@ def create_app(
     *,
     has_api: bool = True,
 ) -> FastAPI:
-    """All routes over these engine, or only those for machines that watch.
+    """All routes over this engine, or only those for machines that watch.
 
     It starts nothing: whoever serves it decides when.
     """

@@ -107,6 +107,12 @@ async def show_run(run: str) -> RedirectResponse:
     return RedirectResponse(f"/api/v1/runs/{urllib.parse.quote(run, safe='')}", status_code=303)
 
 
+@front_router.get("/carts/{cart}", include_in_schema=False)
+async def show_cart(cart: str) -> RedirectResponse:
+    """Where links to a cart lead, until it has a page of its own."""
+    return RedirectResponse(f"/api/v1/carts/{urllib.parse.quote(cart, safe='')}", status_code=303)
+
+
 @front_router.get("/login", include_in_schema=False)
 async def follow_login_link(
     request: Request, settings: Settings, token: Annotated[str, Query(max_length=512)] = ""

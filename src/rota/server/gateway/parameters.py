@@ -158,7 +158,7 @@ def api_router(noun: str, *, is_busy: bool = False) -> Router:
 
 
 def open_router(noun: str, prefix: str = "") -> Router:
-    """Routes that see to their callers themselves, or take anyone's."""
+    """Routes outside of the API. They need a credential too, unless `auth.OPEN` has them."""
     return Router(noun, prefix=prefix)
 
 
