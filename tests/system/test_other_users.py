@@ -127,3 +127,16 @@ def test_worker_of_a_data_folder_with_a_long_path_meets_its_own_server(
     assert list(shared.rglob("*")) == before
     with pytest.raises(BlockingIOError):
         listener.accept()
+
+
+def test_modules_of_the_folder_that_a_user_stands_in_are_not_imported(
+    rota: RotaUp,
+) -> None:
+    """`rota up` is started in the folder above its home."""
+    (rota.home.parent / "structlog.py").write_text("raise SystemExit('imported')")
+
+    rota.stop()
+    rota.start()
+
+    apply(rota.client, job("hello", "true"))
+    assert settle(rota.client, rota.client.trigger("hello")).state == "COMPLETED"

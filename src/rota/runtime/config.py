@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
@@ -21,7 +22,10 @@ from rota.sdk.server import (
     PREFIX,
     SETTINGS_FILES,
     Connection,
+    Source,
     from_environment,
+    may_send,
+    may_vouch,
     read_settings_file,
     resolve,
 )
@@ -71,14 +75,37 @@ def load_with_origins(
         except ValueError as error:
             problems.append(Problem(f"{error}", path=f"{name} ({origin})"))
     settings = replace(Settings(), **values)
-    problems += _relations(settings)
+    origins = {name: origin for name, (_, origin) in found.items()}
+    problems += [*_relations(settings), *_withheld(origins)]
     if problems:
         raise Invalid("the settings are not usable", problems, code="bad_settings")
-    origins = {name: origin for name, (_, origin) in found.items()}
+    if not may_vouch(_source(origins.get("tls_ca")), _source(origins.get("server"))):
+        settings = replace(settings, tls_ca=None)
     return settings, [
         Origin(f.name, shown(f.name, getattr(settings, f.name)), origins.get(f.name, "default"))
         for f in fields(Settings)
     ]
+
+
+def _withheld(origins: Mapping[str, str]) -> Iterator[Problem]:
+    """A token of workers goes only to servers that as trusted a place names, as all tokens do."""
+    token, server = origins.get("worker_token"), origins.get("server")
+    if token and server and not may_send(_source(token), _source(server)):
+        yield Problem(
+            f"the worker_token of {token} is not sent to the server that {server} names",
+            path=server,
+            hint="name the server with --server or ROTA_SERVER",
+        )
+
+
+def _source(origin: str | None) -> Source:
+    """How trusted a place is; what nobody says is nobody's to change."""
+    if origin is None or origin == "flag":
+        return Source.ARGUMENT
+    for source, path in SETTINGS_FILES.items():
+        if origin == str(path.expanduser()):
+            return source
+    return Source.ENVIRONMENT
 
 
 def shown_with_origins(environ: Mapping[str, str] | None = None) -> list[Origin]:
@@ -159,6 +186,11 @@ def _file_layer(problems: list[Problem]) -> dict[str, tuple[Any, str]]:
         except (OSError, ValueError) as error:
             problems.append(Problem(f"cannot be read: {error}", path=str(path)))
             continue
+        if content and (owner := _foreign_owner(path)) is not None:
+            hint = "work in a folder of your own, or remove the file"
+            problem = f"is not used: uid {owner} owns it or may change it, and this is another user"
+            problems.append(Problem(problem, path=str(path.absolute()), hint=hint))
+            continue
         for name, value in content.items():
             if name in MEANINGS:
                 layer[name] = value, str(path)
@@ -166,6 +198,20 @@ def _file_layer(problems: list[Problem]) -> dict[str, tuple[Any, str]]:
                 hint = _nearest(name, MEANINGS)
                 problems.append(Problem(f'unknown setting "{name}"', path=str(path), hint=hint))
     return layer
+
+
+def _foreign_owner(path: Path) -> int | None:
+    """Which other user could have written a file of settings; None: nobody but us and root.
+
+    It names the store, and code that is imported: whoever writes it acts as who runs Rota.
+    """
+    for each in (path.absolute().parent, path):
+        found = each.stat()
+        if found.st_uid not in (os.geteuid(), 0):
+            return found.st_uid
+        if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+            return found.st_uid
+    return None
 
 
 def config_files() -> list[Path]:

@@ -199,6 +199,7 @@ def secure_home(home: Path) -> None:
     cannot be made.
     """
     _make_private(home)
+    _mend_modes(home, *(home / name for name in _KEPT))
     check_home(home)
 
 
@@ -208,6 +209,7 @@ def secure_worker_folder(home: Path, worker: str) -> Path:
     secure_home(home)
     _make_private(folder.parent)
     _make_private(folder)
+    _mend_modes(home, folder)
     _refuse_foreign(folder)
     return folder
 
@@ -249,6 +251,20 @@ def read_private(path: Path) -> str:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(descriptor, encoding="utf-8") as file:
         return file.read().strip()
+
+
+def _mend_modes(home: Path, *paths: Path) -> None:
+    """Take from others the right to change what is ours, in a folder that they cannot enter.
+
+    Earlier versions made some of it with whatever mode the umask allowed.
+    """
+    around = home.lstat()
+    if around.st_uid != os.geteuid() or around.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return
+    for path in paths:
+        found = path.lstat() if os.path.lexists(path) else None
+        if found and found.st_uid == os.geteuid() and not stat.S_ISLNK(found.st_mode):
+            path.chmod(stat.S_IMODE(found.st_mode) & ~_CHANGEABLE_BY_OTHERS)
 
 
 def _make_private(folder: Path) -> None:

@@ -269,7 +269,8 @@ class GuardedWorker:
 
     def _worker_command(self, ended_session: str) -> list[str]:
         settings = self._settings
-        command = [sys.executable, "-m", "rota.runtime.worker_process"]
+        # -P: modules of the folder that somebody just stands in are not ours.
+        command = [sys.executable, "-P", "-m", "rota.runtime.worker_process"]
         options = {
             "home": settings.home.absolute(),
             "worker_name": settings.name,

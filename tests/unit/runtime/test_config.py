@@ -233,3 +233,31 @@ def test_every_setting_has_a_meaning_and_a_reader() -> None:
     names = {field.name for field in fields(Settings)}
 
     assert names == set(MEANINGS) == set(setting_values.READERS)
+
+
+def test_token_of_workers_goes_to_no_server_of_a_less_trusted_place(tmp_path: Path) -> None:
+    (tmp_path / "rota.toml").write_text('server = "elsewhere:7701"\n')
+
+    [complaint] = complaints(ROTA_WORKER_TOKEN="secret")
+
+    assert "the worker_token of ROTA_WORKER_TOKEN is not sent to the server" in complaint
+    environ = {"ROTA_WORKER_TOKEN": "secret", "ROTA_SERVER": "here:7701"}
+    assert config.load(environ=environ).worker_token == "secret"
+
+
+def test_authorities_of_the_current_folder_do_not_vouch_for_other_servers(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("")
+    (tmp_path / "rota.toml").write_text('tls_ca = "ca.pem"\n')
+
+    environ = {"ROTA_WORKER_TOKEN": "secret", "ROTA_SERVER": "here:7701"}
+
+    assert config.load(environ=environ).tls_ca is None
+
+
+def test_settings_that_another_user_wrote_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "rota.toml").write_text('app = "evil:app"\n')
+    (tmp_path / "rota.toml").chmod(0o666)
+
+    [complaint] = complaints()
+
+    assert "is not used" in complaint

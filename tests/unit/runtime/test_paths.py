@@ -158,9 +158,19 @@ def test_folder_that_others_may_change_is_refused(home: Path, bits: int) -> None
 def test_file_that_others_may_change_is_refused(home: Path) -> None:
     token_file(home).touch()
     token_file(home).chmod(0o660)
+    home.chmod(0o755)
 
     with pytest.raises(Denied, match=r"local\.token"):
         secure_home(home)
+
+
+def test_what_an_umask_let_others_change_is_mended_where_they_cannot_come(home: Path) -> None:
+    (home / "workers").mkdir()
+    (home / "workers").chmod(0o775)
+
+    secure_home(home)
+
+    assert mode(home / "workers") == 0o755
 
 
 def test_blobs_may_lie_elsewhere_by_a_link_of_ours(home: Path, tmp_path: Path) -> None:

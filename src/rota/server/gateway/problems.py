@@ -134,6 +134,8 @@ def _message(error: Mapping[str, Any]) -> str:
         return f"unknown key {quoted(str(error['loc'][-1]))}"
     if error["type"] == "missing":
         return "is missing"
+    if error["type"] in ("dict_type", "model_attributes_type"):
+        return "must be an object"
     if error.get("ctx", {}).get("pattern") == f"^{NAME.pattern}$":
         return f"must be {NAME.words}"
     message = str(error["msg"]).removeprefix("Value error, ")
