@@ -39,13 +39,13 @@ def _ids(event: Event) -> list[str]:
 
 
 def _name(event: Event) -> str:
-    """What people call it: the job, the cart, the worker."""
+    """Return the name of the job, cart or worker."""
     names = [str(name) for name in event.data.get("names") or ()]
     return _some(names) or "–"
 
 
 def _about(event: Event) -> str:
-    """What it happened to: of many things the first."""
+    """Return the subject of an event: of many the first."""
     first, *others = short_ids(_ids(event))
     return f"{first} +{len(others):,}" if others else first
 
