@@ -66,7 +66,7 @@ class Guard:
         return await self._hello
 
     async def keep_watch(self, clock: Clock, silence: timedelta) -> None:
-        """Watch the guardian: one that does not answer could not enforce a lease either."""
+        """End everything if the guardian does not answer: it could not enforce a lease either."""
         while True:
             try:
                 async with asyncio.timeout(silence.total_seconds()):

@@ -290,7 +290,7 @@ class OutputSpool:
             self._memory_bytes -= parcel.size
 
     def enlist(self, outbox: Outbox) -> None:
-        """Schedule an outbox that has a new parcel."""
+        """Schedule an outbox that has a new parcel; above the total limit, cut the oldest ones."""
         self._outboxes.setdefault(outbox.fence, outbox)
         self._is_empty.clear()
         self.has_parcels.set()

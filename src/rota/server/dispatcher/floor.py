@@ -267,6 +267,8 @@ class Floor:
         room = desk.room(self._config.batch_size)
         if room is None:
             return Claimed([])
+        # Open before the claim commits: until its runs are ordered, a beat that does not name them
+        # must not take them back.
         with desk.claiming():
             claimed = await workers.claim(self._engine, room.session, room.slots, room.stream, runs)
             await self._dispatch(desk, claimed.works, room.slots)

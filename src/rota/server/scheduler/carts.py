@@ -126,7 +126,7 @@ class _Backlog:
 
 
 class DueTemplates:
-    """Answers due times of templates: one cart for the latest, a ledger entry for the others.
+    """Answers due times of templates: one cart for the latest, a record of the missed others.
 
     Each is answered once, whichever server does it: the answer moves the schedule on in the
     transaction that activates the cart. That may take long, so active carts have a loop of their
@@ -208,7 +208,7 @@ class DueTemplates:
             await self._miss(template, only, backlog.next_at, cause, _told(error))
 
     async def _is_live(self, template: Template) -> bool:
-        """Return whether the items are to be stored at all."""
+        """Return whether a cart of the template is live; then no items need be stored at all."""
         query = CartQuery(template.project, name=template.name, states=_LIVE, limit=1)
         return bool(await self._engine.store.carts(query))
 

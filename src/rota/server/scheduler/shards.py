@@ -82,8 +82,8 @@ _AFTER_AN_END = timedelta(milliseconds=20)  # how soon a lease that was not rene
 class ShardKeeper:
     """Renews this server's lease, acquires the shards that fall to it, and releases the others.
 
-    A shard that is released is announced, so that its next owner need not wait for its next
-    renewal; the lease of another server has to expire first.
+    A shard that is released or left behind is announced, so that its next owner need not wait for
+    its next renewal; the lease of another server has to expire first.
     """
 
     name = "shard-keeper"
@@ -132,7 +132,7 @@ class ShardKeeper:
 
     async def leave(self) -> None:
         """End the lease. Nothing may renew after this."""
-        self._held.hold({}, 0.0)
+        self._held.hold({}, 0.0)  # first: after the commit the shards may have other owners
         async with self._turn:
             await self._engine.store.leave_cluster(self._server.id)
         self._engine.queue.announce(SHARDS)

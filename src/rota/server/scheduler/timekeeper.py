@@ -348,6 +348,7 @@ class Timekeeper:
         store, config = self._engine.store, self._config
         now = await store.now()
         self._store_time = StoreTime(now, self._clock.monotonic())
+        # Before the store is read: what is fired meanwhile is newer than what the read returns.
         self._agenda.begin_look()
         self._rules.begin_look()
         due = await store.due_schedules(

@@ -149,7 +149,7 @@ async def refuse(context: Context, error: Exception) -> NoReturn:
 
 
 def note(method: str, caller: Caller | None, began: float, error: Exception | None = None) -> None:
-    """Log one line for a call; a warning only if the server is at fault."""
+    """Log one line for a call; above debug only if the server is at fault."""
     facts = {
         "method": method,
         "caller": caller.name if caller else None,
