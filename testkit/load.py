@@ -13,7 +13,7 @@ from rota.sdk.client import Client
 from rota.sdk.errors import Unavailable, Unreachable
 from rota.sdk.exchange import Call
 
-NO_ANSWER = 0  # where the status of an answer is told
+NO_ANSWER = 0  # in place of a status
 _PAUSE_SECONDS = 0.1
 _MOST_REQUESTS = 100_000  # of each in a crowd, if nobody ends it
 

@@ -96,7 +96,7 @@ class Proxy:
             self._fault, self._passed = fault, 0
             self._changed.set()
             self._changed = asyncio.Event()
-            self._cut_if_spent()  # nobody has tried anything yet: that is no disturbance
+            self._cut_if_spent()  # no connection was tried yet: this is not a disturbance
 
         asyncio.run_coroutine_threadsafe(apply(), self._loop).result()
 

@@ -73,7 +73,7 @@ class Witness:
         self._claimed: Counter[str] = Counter()  # the latest attempt at each run
         self._cancelled: dict[str, int] = {}  # and the latest attempt by then
         self._resolved: set[str] = set()  # runs that a person gave another attempt
-        self._held: set[str] = set()  # runs that go nowhere, as somebody was told
+        self._held: set[str] = set()  # runs that must not start, as somebody was told
         self._works: dict[str, Work] = {}  # the latest attempt at each run
         self._failures: Counter[str] = Counter()  # of each run, as far as servers know
         self._answers: set[str] = set()  # runs that answer one that has completed

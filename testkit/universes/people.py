@@ -28,7 +28,7 @@ class People:
         # So that its runs get in one another's way.
         self._favourite = self._random.choice(self._jobs)
         self.promised: list[RunId] = []  # in the order of their acknowledgement
-        self.resolved: set[RunId] = set()  # ended by a person's word
+        self.resolved: set[RunId] = set()  # resolved by a person
         self._held: list[Run] = []
 
     async def submit(self) -> None:

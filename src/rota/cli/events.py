@@ -17,7 +17,7 @@ from rota.sdk.answers import Event
 from rota.sdk.client import Client
 
 _MOST_NAMED = 3
-_LATEST = 20  # events shown when nobody says from where
+_LATEST = 20  # events shown without a position
 
 app = App(name="events", help="What happened, as it happens.")
 

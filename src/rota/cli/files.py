@@ -82,7 +82,7 @@ def _items(source: NamedText, folder: Path) -> Iterator[Mapping[str, object]]:
     from rota.runtime.cart_files import items_beside  # slow to import, and not for every file
     from rota.runtime.offline import Invalid
 
-    # What is wrong with the job file itself is told by the server.
+    # Problems of the job file itself are reported by the server.
     for found in items_beside(source.text, name=source.stem, folder=folder):
         try:
             yield from found.documents()

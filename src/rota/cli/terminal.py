@@ -291,5 +291,5 @@ def paged(terminal: Terminal) -> Iterator[IO[str]]:
     environment = {"LESS": _QUIT_IF_ONE_SCREEN, **os.environ}
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env=environment) as pager:
         assert pager.stdin is not None
-        with suppress(BrokenPipeError), pager.stdin:  # whoever has read enough may leave
+        with suppress(BrokenPipeError), pager.stdin:  # the reader may quit the pager early
             yield pager.stdin

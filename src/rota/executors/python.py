@@ -39,7 +39,7 @@ from rota.sdk.host.wire import (
 )
 
 _START_SECONDS = 60.0  # an app's imports may take their time
-_EXIT_SECONDS = 5.0  # between the host's last word and its end
+_EXIT_SECONDS = 5.0  # between the host's last message and its exit
 _WORKERS_OWN = "ROTA_GUARDIAN_"  # variables that name descriptors which only the worker has
 
 

@@ -150,7 +150,7 @@ class _Attempt:
     open_sink: Callable[[], OutputSink]
     started_at: int
     deadline: float | None  # monotonic; None: no timeout
-    stop: asyncio.Future[None]  # done: somebody cancelled it
+    stop: asyncio.Future[None]  # done: the attempt was cancelled
     gone_by: float | None = None  # monotonic: when its grace ends; None: nothing stopped it yet
     result: AttemptResult = AttemptResult.COMPLETED
     failure: Exit | None = None  # of the step that decided the result

@@ -94,7 +94,7 @@ class GrpcConnector:
             else:
                 self._has_connected = True
                 return link
-        raise Unavailable("; ".join(sorted(problems)))  # the same words, whoever came first
+        raise Unavailable("; ".join(sorted(problems)))  # the same message in any order of servers
 
     def _turn(self) -> None:
         self._servers.append(self._servers.pop(0))
@@ -211,7 +211,7 @@ class GrpcLink:
             problem = _translated(self.server, error)
         except (DecodeError, msgspec.MsgspecError) as error:
             problem = Unavailable(f"{self.server} sent what cannot be read: {error}")
-        except asyncio.CancelledError:  # gRPC's word for a stream that `close` cancelled
+        except asyncio.CancelledError:  # how gRPC reports a stream that `close` cancelled
             problem = Unavailable("this link was closed")
         self._broken = problem
         for future in self._waiting.values():

@@ -186,7 +186,7 @@ class TicketInbox:
         await self._pull(client, patience, wait.total_seconds() + _GRACE_SECONDS, found)
         if found and (waiting := found[0].metadata.num_pending):
             at_once = {"batch": min(waiting, _MERGED), "no_wait": True}
-            with suppress(*GONE):  # what was taken already is not asked for again
+            with suppress(*GONE):  # a failure must not lose the tickets taken so far
                 await self._pull(client, at_once, _GRACE_SECONDS, found)
         return _merged(found)
 

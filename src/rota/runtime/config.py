@@ -27,7 +27,7 @@ from rota.sdk.server import (
 )
 
 _CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
-_MAX_SERVER_LEASE = timedelta(minutes=5)  # nobody wants schedules to wait longer for a dead server
+_MAX_SERVER_LEASE = timedelta(minutes=5)  # schedules of a dead server wait this long
 # Not settings, but what Rota tells jobs and its own processes: `rota` may well be called by a job.
 _TOLD_BY_ROTA = frozenset(
     f"{PREFIX}{name}"

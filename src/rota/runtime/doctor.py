@@ -86,7 +86,7 @@ def look_at_token(environ: Mapping[str, str] | None = None) -> Iterator[Finding]
         refuse_withheld(resolve(environ=environ))
     except Denied as error:
         yield Finding("token", Verdict.PROBLEM, error.message, error.hint)
-    except (Invalid, Unreachable):  # said by whoever looks at the data folder
+    except (Invalid, Unreachable):  # reported by the check of the data folder
         return
 
 

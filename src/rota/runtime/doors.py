@@ -78,7 +78,7 @@ def bind(listen: str, variable: str = "ROTA_LISTEN") -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port_of(listen)))
-        listener.listen(_BACKLOG)  # whoever is told the address finds it open, if only to wait
+        listener.listen(_BACKLOG)  # clients that know the address can connect, and wait
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:

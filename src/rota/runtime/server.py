@@ -126,7 +126,7 @@ def _introduction(settings: Settings, url: str) -> NewServer:
 
 log = structlog.get_logger()
 
-_ARRIVING = timedelta(milliseconds=300)  # for what is on its way to workers when a server stops
+_ARRIVING = timedelta(milliseconds=300)  # for messages in transit to workers when a server stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class Server:
     async def run(self, on_ready: asyncio.Future[Running]) -> None:
         """Serve until stopped; `on_ready` is called when everything is up."""
         job_files = [read_job_file(path) for path in self._files]
-        # First the data, then the port: who starts it twice shall hear that it already runs.
+        # First the data, then the port: a second start must report that Rota already runs.
         store = await self._open_store()
         if store is None:
             return

@@ -174,7 +174,7 @@ class _Worker:
             deliverer = OutputDeliverer(self._attempts.spool, lambda c: session.link.output(c))
             delivering = group.create_task(deliverer.run())
             gc.collect()
-            gc.freeze()  # what there is now stays: searching it for garbage holds up what is due
+            gc.freeze()  # objects of the start stay: collecting them would only delay work
             await session.run()
             delivering.cancel()
         for executor in self._executors.values():

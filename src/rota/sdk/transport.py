@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PIECE = 64 * 1024
 _BROKEN = (OSError, http.client.HTTPException)
 
-_MISMATCH = "mismatch"  # the word of OpenSSL for names and addresses alike
+_MISMATCH = "mismatch"  # in OpenSSL's messages about names and addresses alike
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
 _HUNG_UP = ("without response", "without sending a response")
 

@@ -61,7 +61,7 @@ class Attempts:
         self._executors: Mapping[JobType, Executor] = {}
         self._specs: dict[tuple[str, int], JobSpec] = {}
         self._held: dict[Fence, Held] = {}
-        self._ended: dict[Fence, Held] = {}  # of those, what is to be reported
+        self._ended: dict[Fence, Held] = {}  # the held ones whose outcome is to be reported
         self._received = 0  # items of work, in this stream
         self._store_time = StoreTime(instant(0), clock.monotonic())
         self._finishing: set[asyncio.Task[None]] = set()

@@ -254,7 +254,7 @@ class WorkerSession:
                     log.warning("worker.fenced", runs=[fence.run for fence in answer.fenced])
                 continue
             self._attempts.has_news.clear()
-            with suppress(TimeoutError):  # what was put off is no news
+            with suppress(TimeoutError):  # outcomes that were put off do not set the event
                 async with asyncio.timeout(self._config.report_again.total_seconds()):
                     await self._attempts.has_news.wait()
 
@@ -290,7 +290,7 @@ class WorkerSession:
         except TimeoutError:
             self._attempts.interrupt()
             await self._until_empty()
-        self._attempts.spool.discard()  # once we have left, nobody takes it
+        self._attempts.spool.discard()  # after leaving, no server accepts it
         await link.leave()
         for loop in loops:
             loop.cancel()

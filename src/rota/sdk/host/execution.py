@@ -29,7 +29,7 @@ T = TypeVar("T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_TEXT = 2_000
 _LARGEST_OUTPUT = 1024 * 1024
-_MOST_PRINTED = 4 * 1024 * 1024  # bytes that may wait; whoever prints more has to wait too
+_MOST_PRINTED = 4 * 1024 * 1024  # bytes that may wait; functions that print more block
 
 current: ContextVar[Execution | None] = ContextVar("rota_execution", default=None)
 

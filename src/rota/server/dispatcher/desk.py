@@ -30,11 +30,11 @@ class Desk:
     has_backlog: bool = True  # the latest claim left runs behind, as far as is known
     takes_nothing: bool = False  # the worker stops, or is drained, or is not settled
     is_retiring: bool = False  # our server stops
-    is_held_up: bool = False  # the latest claim could not be made, which has been told
+    is_held_up: bool = False  # the latest claim waited too long for a lock, which was logged
     is_settled: bool = True  # whether it is known what its former connections left behind
     has_room: asyncio.Event = field(default_factory=asyncio.Event)
     taking_report: asyncio.Lock = field(default_factory=asyncio.Lock)
-    watched: set[str] = field(default_factory=set)  # runs that somebody follows, here or elsewhere
+    watched: set[str] = field(default_factory=set)  # runs that are followed, here or elsewhere
     _orders: asyncio.Queue[Order | None] = field(default_factory=asyncio.Queue)
     _is_sending: bool = False  # the order handed out last may not be written yet
     _is_closed: bool = False

@@ -255,7 +255,7 @@ class Floor:
     async def _is_useful(self, ticket: Ticket, desk: Desk, claimed: Claimed) -> bool:
         if not ticket.runs:
             return desk.has_backlog or desk.is_retiring
-        # Who is to have the runs that this claim left has been told: it needs no ticket.
+        # Workers for which this claim left runs were notified: they need no ticket.
         rest = set(ticket.runs) - {item.run for item in claimed.works} - claimed.left
         return bool(rest) and await workers.any_queued(self._engine, tuple(rest))
 
@@ -340,7 +340,7 @@ class Floor:
                 for session in await listener.wait(self._config.poll_interval):
                     desk = self._desks.get(session)
                     if desk is not None:
-                        with suppress(HeldTooLong, StaleStream):  # the next poll sees to both
+                        with suppress(HeldTooLong, StaleStream):  # the next poll handles both
                             await self._claim(desk)
         finally:
             listener.close()

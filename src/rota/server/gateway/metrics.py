@@ -25,7 +25,7 @@ from rota.ports.records import Counts
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 MAX_JOB_SERIES = 2_000
-MAX_CARTS = 200  # whose items are told
+MAX_CARTS = 200  # whose items are exported
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 

@@ -17,7 +17,7 @@ from rota.server.gateway.metrics import Requests
 from rota.server.gateway.problems import answer, status_of
 
 _TRACEPARENT = re.compile(rb"00-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
-_GONE = 499  # the caller left before it was answered; nobody sees this status but the log
+_GONE = 499  # the caller disconnected before the answer; only the log and metrics have this status
 _QUIET = frozenset({"/livez", "/readyz", "/metrics"})  # asked every few seconds by machines
 _log = structlog.get_logger("rota.server.gateway")
 _HEADERS = {

@@ -33,7 +33,7 @@ from rota.server.gateway.routing import StrictRoute
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
     base_url: str = "http://127.0.0.1:7700"  # where people reach this server
-    version: str = __version__  # told in the OpenAPI document and on the start page
+    version: str = __version__  # shown in the OpenAPI document and on the start page
     secure_cookies: bool = False  # True behind TLS: cookies never travel in the clear
     max_body_bytes: int = 4 * 1024 * 1024  # a larger request is refused
     max_cart_bytes: int = 64 * 1024 * 1024  # the same for items that come line by line

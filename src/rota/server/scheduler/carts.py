@@ -142,7 +142,7 @@ class DueTemplates:
         self._shards = shards
         self._config = config or DueTemplatesConfig()
         self._pause = timedelta(0)
-        self._unreadable: set[_Version] = set()  # that are due, and were told of
+        self._unreadable: set[_Version] = set()  # that are due, and were logged
 
     async def run(self) -> None:
         await at_each_wake(self._engine.queue, CARTS, self.run_once, lambda: self._pause)

@@ -71,7 +71,7 @@ _KEYS_AT_ONCE = 200  # transactions that need one of them wait until these are c
 class SweeperConfig:
     interval: timedelta = timedelta(seconds=5)
     batch_size: int = 1_000
-    forget_interval: timedelta = timedelta(hours=1)  # how often what is over is looked for
+    forget_interval: timedelta = timedelta(hours=1)  # how often old rows are deleted
     load_within: timedelta = timedelta(hours=1)  # a cart whose items stopped coming is forgotten
 
 

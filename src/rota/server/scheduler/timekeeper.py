@@ -102,7 +102,7 @@ class Agenda:
 
     def __init__(self) -> None:
         self._entries: dict[JobId, Upcoming] = {}
-        self._order: list[tuple[datetime, JobId]] = []  # a heap; may name what is not there now
+        self._order: list[tuple[datetime, JobId]] = []  # a heap; may have entries that were removed
         self._taken: set[JobId] = set()  # and not settled yet
         self._moved: set[JobId] = set()  # taken before the look ended
         self._read: set[JobId] = set()  # by the look that is under way
@@ -364,7 +364,7 @@ class Timekeeper:
             rules = self._rules.of(schedule)
             if rules is not None and not self._agenda.has(schedule, rules):
                 self._offer(schedule, rules)
-                if schedule.next_at > self._now():  # what is overdue is fired together
+                if schedule.next_at > self._now():  # overdue ones are fired in one batch
                     await self._yield_to_firings()
         await self._yield_to_firings()
 
@@ -411,7 +411,7 @@ class Timekeeper:
         self._agenda.settle(batch, self._following(batch, firings, fired))
         self._shards.lose(ownership, fired.lost_shards)
         if len(fired.accepted) < len(batch):
-            self._is_stale.set()  # somebody moved a schedule, or has it now
+            self._is_stale.set()  # a schedule was changed, or has another owner
 
     def _following(
         self, batch: list[Upcoming], firings: list[Firing], fired: Fired

@@ -27,7 +27,7 @@ _OPTIONS = (
     ("grpc.max_send_message_length", MAX_MESSAGE),
     ("grpc.max_metadata_size", 16 * 1024),
     ("grpc.so_reuseport", 0),  # a second server on the same port has to fail, not to share it
-    # A peer that vanished without a word is noticed, and peers may look after us just as often.
+    # Keepalive: a peer that vanished is noticed, and peers may ping this server just as often.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
