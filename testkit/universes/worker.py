@@ -174,20 +174,20 @@ class Worker(Node):
         self._network.request(connection, ask, partial(self._permitted, items), may_double=True)
 
     async def _permitted(self, items: dict[Fence, Held], answer: StartAnswer) -> None:
-        self._attempts.announced(answer.granted)
+        self._attempts.mark_announced(answer.granted)
         self._attempts.begin([items[fence] for fence in answer.granted])
         self._attempts.withdraw(answer.cancelled)
         self._attempts.forget(answer.refused)
         self._report()
 
     async def _announce(self) -> None:
-        starts = self._attempts.unannounced(_ANNOUNCE_SECONDS)
+        starts = self._attempts.starts_to_report(_ANNOUNCE_SECONDS)
         if starts and (connection := self._link) is not None:
             ask = partial(self._server(connection).permit, connection, starts)
             self._network.request(connection, ask, self._announced, may_double=True)
 
     async def _announced(self, answer: StartAnswer) -> None:
-        self._attempts.announced(answer.granted)
+        self._attempts.mark_announced(answer.granted)
         self._attempts.cancel(answer.cancelled)
 
     def _ended(self, fence: Fence, result: AttemptResult) -> None:

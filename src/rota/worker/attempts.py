@@ -302,7 +302,7 @@ class Attempts:
             outcomes.append(held.outcome)
         return outcomes
 
-    def sent(self, outcomes: Sequence[Outcome]) -> None:
+    def mark_sent(self, outcomes: Sequence[Outcome]) -> None:
         """Mark outcomes as being sent, until they are forgotten or put off, or the stream ends."""
         for outcome in outcomes:
             del self._ended[Fence(outcome.run, outcome.attempt)]
@@ -317,7 +317,7 @@ class Attempts:
                 held.report_at = report_at
                 self._ended[fence] = held
 
-    def unannounced(self, older_than: float) -> list[Start]:
+    def starts_to_report(self, older_than: float) -> list[Start]:
         """List starts of attempts that have run for so long; shorter ones only report their end."""
         limit = self._clock.monotonic() - older_than
         return [
@@ -329,7 +329,7 @@ class Attempts:
             and held.received_at < limit
         ]
 
-    def announced(self, fences: Sequence[Fence]) -> None:
+    def mark_announced(self, fences: Sequence[Fence]) -> None:
         for fence in fences:
             held = self._held.get(fence)
             if held is not None:

@@ -234,7 +234,7 @@ class WorkerSession:
         now = self._attempts.store_micros()
         items = {held.assignment.work.fence: held for held in guarded}
         answer = await link.start([Start(fence.run, fence.attempt, now) for fence in items])
-        self._attempts.announced(answer.granted)
+        self._attempts.mark_announced(answer.granted)
         self._attempts.begin([items[fence] for fence in answer.granted])
         self._attempts.withdraw(answer.cancelled)
         self._attempts.forget(answer.refused)
@@ -242,7 +242,7 @@ class WorkerSession:
     async def _report(self, link: WorkerLink) -> None:
         while True:
             if outcomes := self._next_report():
-                self._attempts.sent(outcomes)
+                self._attempts.mark_sent(outcomes)
                 self._under_way += len(outcomes)
                 await self._tell_progress(link)  # a report that has been accepted ends all writing
                 answer = await link.report(outcomes)
@@ -267,10 +267,10 @@ class WorkerSession:
         """Send what may wait a little: starts of longer attempts, progress, output that is due."""
         while True:
             await self._clock.sleep(self._config.tick)
-            starts = self._attempts.unannounced(self._config.announce_after.total_seconds())
+            starts = self._attempts.starts_to_report(self._config.announce_after.total_seconds())
             if starts:
                 answer = await link.start(starts)
-                self._attempts.announced(answer.granted)
+                self._attempts.mark_announced(answer.granted)
                 self._attempts.cancel(answer.cancelled)
             await self._tell_progress(link)
             self._attempts.post_due_output()

@@ -232,7 +232,7 @@ class OutputSpool:
             parcel.was_sent = True
         return Batch(items, chunks)
 
-    def delivered(self, batch: Batch, refused: Collection[Fence]) -> None:
+    def mark_delivered(self, batch: Batch, refused: Collection[Fence]) -> None:
         """Remove the parcels of a batch that a server answered."""
         if self.is_stalled:
             log.info("output.delivered_again")
@@ -243,7 +243,7 @@ class OutputSpool:
             else:
                 outbox.remove(parcel)
 
-    def stalled(self, error: str) -> None:
+    def mark_stalled(self, error: str) -> None:
         """Record that no server accepts output: attempts end without waiting for it."""
         if not self.is_stalled:
             log.warning("output.kept_here", error=error)
@@ -339,7 +339,7 @@ class OutputDeliverer:
                 await self.run_once()
                 pause = self._pacing.first_pause
             except (Unavailable, NotFound) as error:
-                self._spool.stalled(str(error))
+                self._spool.mark_stalled(str(error))
                 await self._wait(pause)
                 pause = min(2 * pause, self._pacing.longest_pause)
 
@@ -348,7 +348,7 @@ class OutputDeliverer:
         batch = self._spool.next_batch()
         if batch.chunks:
             answer = await self._send(batch.chunks)
-            self._spool.delivered(batch, answer.fenced)
+            self._spool.mark_delivered(batch, answer.fenced)
         return len(batch.chunks)
 
     async def _wait(self, pause: timedelta) -> None:
