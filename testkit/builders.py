@@ -1,4 +1,4 @@
-"""Short words for what tests hand to a store, with a sensible value for all they leave out."""
+"""Builders for what tests pass to a store, with a default for all that they leave out."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def new_job(
     calendars: Sequence[str] = (),
     **rules: Any,
 ) -> NewJob:
-    """A job, or the next version of one; `rules` are fields of `RunRules`."""
+    """Build a job, or the next version of one; `rules` are fields of `RunRules`."""
     return NewJob(
         id=job_id or new_job_id(),
         project="default",
@@ -82,13 +82,13 @@ def new_job(
 
 
 def new_calendar(name: str = "nights", *windows: str, expected_version: int = 0) -> NewCalendar:
-    """A calendar, or the next version of one."""
+    """Build a calendar, or the next version of one."""
     calendar = Calendar(name, windows or ("daily 22:00-06:00",))
     return NewCalendar("default", calendar, expected_version)
 
 
 def hello(worker: str = "worker", *, slots: int = 10, **fields: Any) -> Hello:
-    """A worker that introduces itself."""
+    """Build the hello of a worker."""
     return Hello(worker=worker, pool=fields.pop("pool", "default"), slots=slots, **fields)
 
 
@@ -99,19 +99,19 @@ def new_server(
     roles: tuple[str, ...] = (SCHEDULER,),
     **fields: Any,
 ) -> NewServer:
-    """A server that keeps time, and is named like its id."""
+    """Build a server with the scheduler role, named like its id."""
     return NewServer(ServerId(server), server, lease, roles, **fields)
 
 
 def outcome(
     fence: Fence | Work, result: str = AttemptResult.COMPLETED, *, at: int = 0, **fields: Any
 ) -> Outcome:
-    """How an attempt ended; `at` is its start and its end."""
+    """Build the outcome of an attempt; `at` is its start and its end."""
     return Outcome(fence.run, fence.attempt, result, at, at, **fields)
 
 
 def firing_of(job: Job, *due: datetime, next_at: datetime | None = None, **fields: Any) -> Firing:
-    """What a scheduler makes of a job that is due; without `due`, of its next due time."""
+    """Build the firing of a job that is due; without `due`, of its next due time."""
     assert job.next_at is not None
     return Firing(
         job_id=job.id,
@@ -127,7 +127,7 @@ def firing_of(job: Job, *due: datetime, next_at: datetime | None = None, **field
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A store with a clock to move, and what people, schedulers and workers do to it."""
+    """Store with a clock to move, and the actions of people, schedulers and workers on it."""
 
     store: Store
     clock: FakeTicker
@@ -187,7 +187,7 @@ class Scene:
         )
 
     async def trigger(self, job_id: JobId, count: int = 1, **fields: Any) -> list[RunId]:
-        """Ask for runs by hand."""
+        """Trigger runs by hand."""
         return list((await self.submit(job_id, count, **fields)).runs)
 
     async def backfill(
@@ -199,7 +199,7 @@ class Scene:
         key: Idempotency | None = None,
         **fields: Any,
     ) -> SubmittedBackfill:
-        """Ask for these due times of the past to run; `fields` are those of every run."""
+        """Backfill these due times of the past; `fields` are those of every run."""
         job = await self.show_job(job_id)
         backfill = Backfill(
             id=new_backfill_id(),
@@ -225,7 +225,7 @@ class Scene:
         return await self.store.submit_backfill(backfill, runs, key)
 
     async def backfilled(self, backfill: BackfillId) -> list[Run]:
-        """The runs of a backfill, in order of their due times."""
+        """List the runs of a backfill, in order of their due times."""
         runs = await self.store.runs(RunQuery(backfill=backfill, limit=1_000))
         return sorted(runs, key=lambda run: run.due_at)
 
@@ -237,11 +237,11 @@ class Scene:
         return await self.fire_all([firing_of(job, **fields)])
 
     async def fire_all(self, firings: Sequence[Firing]) -> Fired:
-        """Fire as the only server there is."""
+        """Fire as the only server."""
         return await self.store.fire(firings, await self.ownership())
 
     async def ownership(self, server: str = SERVER) -> Ownership:
-        """The shards of a server, which comes if it is not there."""
+        """Return the shards of a server, which registers if it has not yet."""
         holding = await self.store.keep_shards(ServerId(server), stopping=False)
         if not holding.alive:
             await self.store.join(new_server(server))
@@ -249,7 +249,7 @@ class Scene:
         return Ownership(ServerId(server), holding.shards)
 
     async def scheduled_run(self, job_id: JobId, *, every: timedelta = MINUTE) -> Run:
-        """Wait until a job is due, fire it, and return the run."""
+        """Advance until a job is due, fire it, and return the run."""
         job = await self.show_job(job_id)
         assert job.next_at is not None
         self.advance(max(job.next_at - self.clock.instant, timedelta(0)))
@@ -264,7 +264,7 @@ class Scene:
         return session.id
 
     async def vanish(self, session: SessionId) -> None:
-        """A worker is not heard of until its lease has ended, and is given up."""
+        """Advance until the lease of a silent worker has expired, and end its session."""
         [beats] = [s.beats for s in await self.store.sessions(alive_only=True) if s.id == session]
         self.advance(LEASE + MINUTE)
         await self.store.reap({session: beats})
@@ -275,7 +275,7 @@ class Scene:
         return (await self.store.claim(session, slots, stream, runs)).works
 
     async def start(self, session: SessionId, attempts: Iterable[Fence | Work]) -> StartAnswer:
-        """Ask for the permit to execute, or tell that it has begun."""
+        """Ask for the permit to execute, or report the start."""
         at = micros(self.clock.instant)
         return await self.store.start(session, [Start(f.run, f.attempt, at) for f in attempts])
 

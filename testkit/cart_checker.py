@@ -1,6 +1,6 @@
-"""Judges what the items of a cart wrote about themselves, knowing nothing of how Rota moves them.
+"""Checks what the items of a cart wrote about themselves, knowing nothing of how Rota moves them.
 
-`testkit.checker` judges the attempts of each run; this looks at runs of one cart together.
+`testkit.checker` checks the attempts of each run; this looks at runs of one cart together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class CartFinding:
 
 @dataclass(frozen=True, slots=True)
 class ItemRun:
-    """A run of an item, as somebody asked for it."""
+    """Run of an item, as it was requested."""
 
     item: str
     wave: int
@@ -38,7 +38,7 @@ class ItemRun:
 
 @dataclass(frozen=True, slots=True)
 class _Life:
-    """A run as the evidence shows it, from its first mark to its last."""
+    """Lifetime of a run in the evidence, from its first mark to its last."""
 
     of: ItemRun
     first: float
@@ -48,7 +48,7 @@ class _Life:
 def check_cart(
     marks: Iterable[Mark], runs: Mapping[str, ItemRun], max_parallel: int | None = None
 ) -> list[CartFinding]:
-    """Everything wrong with the evidence of these runs; marks of others are left aside."""
+    """Find everything wrong with the evidence of these runs; marks of others are ignored."""
     own = [mark for mark in marks if mark.run in runs]
     lives = _lives(own, runs)
     findings = [*_judge_order(lives), *_judge_items(lives)]
@@ -71,7 +71,7 @@ def _judge_order(lives: Sequence[_Life]) -> Iterable[CartFinding]:
 
 
 def _judge_round(lives: Sequence[_Life]) -> Iterable[CartFinding]:
-    """Each life is held against the last to end of all lower waves."""
+    """Compare each run's start with the last end in all lower waves."""
     slowest: _Life | None = None
     for wave in sorted({life.of.wave for life in lives}):
         members = [life for life in lives if life.of.wave == wave]

@@ -20,26 +20,26 @@ SUBMITTER = "ann"
 
 
 def allowing(count: int | str, **fields: Any) -> Failures:
-    """So many failures are fine."""
+    """Allow so many failures."""
     share = Share(count) if isinstance(count, int) else Share(int(count.rstrip("%")), True)
     return Failures(share, **fields)
 
 
 @dataclass(frozen=True, slots=True)
 class CartScene:
-    """Submits carts and plays their worker."""
+    """Submits carts and acts as their worker."""
 
     scene: Scene
 
     async def submit(
         self, job: JobId, rules: CartRules | None = None, *, items: int = 3, **fields: Any
     ) -> CartId:
-        """A cart of items `item-0`, `item-1`, …; it has not begun yet."""
+        """Submit a cart of items `item-0`, `item-1`, …; it has not begun yet."""
         cart = await self.fill(job, rules or CartRules(), items=items, **fields)
         return await self.scene.store.submit_cart(cart)
 
     async def fill(self, job: JobId, rules: CartRules, *, items: int, **fields: Any) -> CartId:
-        """The same, before it is submitted. `waves` are their order numbers."""
+        """Create such a cart without submitting it. `waves` are the order numbers of its items."""
         waves: Sequence[int] | None = fields.pop("waves", None)
         numbers = waves or list(wave_of_each(rules.order, items, rules.group_sizes))
         version = (await self.scene.show_job(job)).version
@@ -52,7 +52,7 @@ class CartScene:
         return cart
 
     async def advance(self, cart: CartId, closed_until: datetime | None = None) -> Cart:
-        """Until it has nothing more to do by itself."""
+        """Advance a cart until it has nothing more to do by itself."""
         while (await self.scene.store.advance_cart(cart, closed_until)).has_more:
             pass
         return await self.show(cart)
@@ -77,7 +77,7 @@ class CartScene:
         failing: Sequence[str] = (),
         most: int = 1_000,
     ) -> list[str]:
-        """Do up to so many items that are queued; those named fail. Returns their keys."""
+        """Finish up to so many queued items; those named fail. Return their keys."""
         works = await self.scene.claim(session, most)
         for work in works:
             is_bad = work.item in failing
@@ -88,7 +88,7 @@ class CartScene:
     async def play(
         self, cart: CartId, session: SessionId, failing: Sequence[str] = ()
     ) -> tuple[Cart, list[list[str]]]:
-        """Until it ends or stands still; the keys that were in flight together, in order."""
+        """Work until the cart ends or stops; return it, and the keys in flight together."""
         flights: list[list[str]] = []
         while True:
             shown = await self.advance(cart)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate that vouches for itself: it is its own authority."""
+    """Self-signed certificate: it is its own authority."""
 
     certificate: Path
     key: Path
@@ -18,7 +18,7 @@ class Certificate:
 def make_certificate(
     folder: Path, name: str = "server", names: str = "IP:127.0.0.1,DNS:localhost"
 ) -> Certificate:
-    """A certificate for 127.0.0.1 and localhost or other names, good for a day."""
+    """Create a certificate for 127.0.0.1 and localhost or other names, valid for a day."""
     made = Certificate(folder / f"{name}.crt", folder / f"{name}.key")
     subprocess.run(
         [

@@ -1,4 +1,4 @@
-"""Judges evidence against what was promised, knowing nothing of how Rota keeps it.
+"""Checks evidence against what was promised, knowing nothing of how Rota keeps it.
 
 It looks only at what jobs wrote about themselves and at the list of what should have run.
 """
@@ -32,7 +32,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class _Life:
-    """An attempt as the evidence shows it."""
+    """Lifetime of an attempt in the evidence."""
 
     job: str
     attempt: int
@@ -48,7 +48,7 @@ def check(
     optional: Collection[str] = (),
     lost: Collection[str] = (),
 ) -> list[Finding]:
-    """Everything wrong with the evidence.
+    """Find everything wrong with the evidence.
 
     `required` runs must end well, `optional` ones may. Those that `lost` a worker may do so more
     than once: it can vanish between the end of an attempt and its report.
@@ -66,12 +66,12 @@ def check(
 
 
 def most_at_once(marks: Iterable[Mark]) -> int:
-    """How many attempts lived at the same time, at most; each surely lived between its marks."""
+    """Return the most attempts that ran at the same time; each surely ran between its marks."""
     return _most(marks, lambda life: 1)
 
 
 def most_in_use(marks: Iterable[Mark], sizes: Mapping[str, int]) -> int:
-    """How much attempts had at the same time, at most, each as much as its job needs.
+    """Return the most that attempts used at the same time, each as much as its job needs.
 
     Jobs without a size need nothing.
     """

@@ -1,4 +1,4 @@
-"""Clocks that move only when told."""
+"""Fake clocks that move only when told."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ START = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
 
 
 class FakeTicker:
-    """A store's clock in the hands of a test: microseconds since 1970."""
+    """Store's clock that a test moves: microseconds since 1970."""
 
     def __init__(self, start: datetime = START) -> None:
         self._micros = micros(start)
@@ -20,7 +20,7 @@ class FakeTicker:
 
     @property
     def instant(self) -> datetime:
-        """Now, as an instant."""
+        """Return the current instant."""
         return instant(self._micros)
 
     def advance(self, duration: timedelta) -> datetime:
@@ -32,7 +32,7 @@ class FakeTicker:
 
 
 class FakeClock:
-    """A node's clock that goes with a store's fake one. Sleeping moves both on."""
+    """Node's clock that follows a store's fake one. Sleeping moves both on."""
 
     def __init__(self, ticker: FakeTicker) -> None:
         self._ticker = ticker

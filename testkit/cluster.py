@@ -31,7 +31,7 @@ from testkit.waiting import eventually
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many of what."""
+    """Numbers of servers, workers and backends."""
 
     servers: int = 3
     workers: int = 4
@@ -43,7 +43,7 @@ _SMALL = Size()
 
 
 class Cluster:
-    """Everything in one folder, which the unprivileged user of PostgreSQL must be able to enter.
+    """Cluster in one folder, which the unprivileged user of PostgreSQL must be able to enter.
 
     `settings` are those of all servers and workers, as `ROTA_*` without the prefix.
     """
@@ -87,7 +87,7 @@ class Cluster:
 
     @property
     def engine(self) -> dict[str, str]:
-        """The addresses of store, queue and blobs, as settings of a server."""
+        """Return the addresses of store, queue and blobs, as settings of a server."""
         return {
             "store": self.postgres.address("rota"),
             "queue": self.nats.address,
@@ -95,7 +95,7 @@ class Cluster:
         }
 
     def client(self, server: int = 0) -> Client:
-        """Speaks to one of the servers, as an admin."""
+        """Return an admin's client of one of the servers."""
         url = self.servers[server].url
         if url not in self._clients:
             self._clients[url] = Client(url, self.token)
@@ -108,7 +108,7 @@ class Cluster:
         return run_rota(*words, environ=node.environ | told)
 
     def add_server(self, **settings: str) -> ServerNode:
-        """Another server, not started yet."""
+        """Add a server, not started yet."""
         name = f"server-{len(self.servers) + 1}"
         rest, grpc = free_ports(2)
         told = self.engine | self._settings | settings
@@ -118,7 +118,7 @@ class Cluster:
         return node
 
     def add_worker(self, **settings: str) -> WorkerNode:
-        """Another worker with a token of its own, not started yet."""
+        """Add a worker with a token of its own, not started yet."""
         name = f"worker-{len(self.workers) + 1}"
         _, secret = machine.create_for_worker(self._offline(), name, pool=None)
         told = {
@@ -132,7 +132,7 @@ class Cluster:
         return node
 
     def wait_until_shared(self) -> None:
-        """Until every shard has an owner, and all live servers have some."""
+        """Wait until every shard has an owner, and all live servers have some."""
         live = sum(server.is_running for server in self.servers)
 
         def is_shared() -> bool:
@@ -146,7 +146,7 @@ class Cluster:
         return next(n for n, server in enumerate(self.servers) if server.is_running)
 
     def _start_backends(self, until: ExitStack) -> None:
-        """All at once: each takes seconds, mostly of waiting."""
+        """Start all backends at once: each takes seconds, mostly of waiting."""
         parts: list[AbstractContextManager[Any]] = [self.postgres, self.nats, self.s3]
         with ThreadPoolExecutor(len(parts)) as threads:
             starts = [threads.submit(part.__enter__) for part in parts]

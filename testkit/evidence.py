@@ -1,4 +1,4 @@
-"""What jobs say about themselves, beside anything that Rota says about them.
+"""Evidence that jobs write about themselves, independent of what Rota reports.
 
 A job appends a line for its start, each beat of its life and its end, each with one write to a
 file opened for appending, with the boot time that all processes of the machine share.
@@ -24,7 +24,7 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One line of evidence."""
+    """Line of evidence."""
 
     job: str
     run: str
@@ -34,33 +34,33 @@ class Mark:
 
 
 class Evidence:
-    """The file that the jobs of one test write to."""
+    """File that the jobs of one test write to."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.touch()
 
     def script(self, *parts: str) -> str:
-        """A step that leaves a start and an end, with these lines of shell between."""
+        """Return a step that writes a start and an end, with these lines of shell between."""
         return "\n".join([self.definition(), "note start", *parts, "note end"])
 
     def beats(self, count: int, every: timedelta = timedelta(milliseconds=100)) -> str:
-        """Lines of shell for `script`: live on for so many beats."""
+        """Return lines of shell for `script`: live on for so many beats."""
         pause = every.total_seconds()
         return f"for _ in $(seq {count}); do note beat; sleep {pause}; done"
 
     def definition(self) -> str:
-        """A line of shell that defines `note EVENT`; what `script` begins with."""
+        """Return a line of shell that defines `note EVENT`; what `script` begins with."""
         line = '"$ROTA_JOB $ROTA_RUN_ID $ROTA_ATTEMPT $1 $up"'
         target = shlex.quote(str(self.path))
         return f"note() {{ read -r up _ </proc/uptime; echo {line} >>{target}; }}"
 
     def marks(self) -> list[Mark]:
-        """All that was written so far, in the order of writing."""
+        """Read all marks so far, in the order of writing."""
         return [_mark(line) for line in self.path.read_text().splitlines()]
 
     def started(self) -> list[tuple[str, int]]:
-        """Runs and attempts that began, in that order."""
+        """List runs and attempts that began, in that order."""
         return [(mark.run, mark.attempt) for mark in of_event(self.marks(), Event.START)]
 
     def ended(self) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""What stands in for the guardian where nothing has to be killed."""
+"""Stand-in for the guardian where nothing has to be killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that use servers all the time: one that submits runs, and a crowd."""
+"""Programs that use servers all the time: one that submits runs, and many clients."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rota.sdk.client import Client
 from rota.sdk.errors import Unavailable, Unreachable
 from rota.sdk.exchange import Call
 
-NO_ANSWER = 0  # where the status of an answer is told
+NO_ANSWER = 0  # in place of a status
 _PAUSE_SECONDS = 0.1
 _MOST_REQUESTS = 100_000  # of each in a crowd, if nobody ends it
 
 
 class Load:
-    """Triggers a job again and again; a submission that failed is repeated with the same key.
+    """Triggers a job again and again; a failed submission is repeated with the same key.
 
     So `submitted` has every run that was acknowledged, once each.
     """
@@ -61,7 +61,7 @@ class Load:
 
 
 class Crowd:
-    """So many clients of one server at once, each as fast as it is answered.
+    """Many clients of one server at once, each as fast as it is answered.
 
     `next_call` is given the number of a request among all of them.
     """

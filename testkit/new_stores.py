@@ -1,4 +1,4 @@
-"""New stores for tests, which all begin as a copy of one that was migrated once."""
+"""New stores for tests, copied from one that was migrated once."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ AnyQueue = TypeVar("AnyQueue", bound=Queue)
 
 
 async def open_new_sqlite(path: Path, *, clock: Ticker | None = None) -> SqliteStore:
-    """As `open_sqlite` where there is no file yet, in a tenth of the time."""
+    """Open a new SQLite store like `open_sqlite`, in a tenth of the time."""
     _copy_to(path)
     return await open_sqlite(path, clock=clock)
 
 
 def local_queue(store: Store) -> LocalQueue:
-    """A queue of this process, through which the store notifies others from now on."""
+    """Create a queue of this process, through which the store notifies others from now on."""
     return connected(store, LocalQueue())
 
 
 def connected(store: Store, queue: AnyQueue) -> AnyQueue:
-    """The same for a queue that there is."""
+    """Connect a queue, through which the store notifies others from now on."""
     assert isinstance(store, SqlStore)
     store.publish_with(partial(publish, queue))
     return queue

@@ -1,4 +1,4 @@
-"""Servers and workers of a cluster as real processes: started, stopped, stalled and killed."""
+"""Servers and workers of a cluster as real processes: started, stopped, suspended, killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORKER = b"rota.runtime.worker_process"
 
 
 class Node(ABC):
-    """One `rota` process with a data folder of its own, which keeps its settings over restarts."""
+    """`rota` process with a data folder of its own, which keeps its settings over restarts."""
 
     def __init__(
         self, name: str, home: Path, command: Sequence[str], environ: Mapping[str, str]
@@ -47,7 +47,7 @@ class Node(ABC):
         return self._process is not None and self._process.poll() is None
 
     def launch(self) -> None:
-        """Start it, and do not wait for anything."""
+        """Start it without waiting for anything."""
         self.home.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -62,40 +62,40 @@ class Node(ABC):
 
     @abstractmethod
     def wait_until_ready(self) -> None:
-        """Return once it does its work."""
+        """Wait until it is ready."""
 
     def start(self) -> None:
-        """Start it and wait until it does its work."""
+        """Start it and wait until it is ready."""
         self.launch()
         self.wait_until_ready()
 
     def stop(self, within: timedelta = PATIENCE) -> int:
-        """Ask it to end; its exit code. Nothing it ever started may be left then."""
+        """Stop it; return its exit code. No process that it ever started may be left then."""
         self.process.terminate()
         code = self.process.wait(within.total_seconds())
         assert not processes_of(self.home), f"processes outlived {self.name}"
         return code
 
     def restart(self) -> None:
-        """Planned: stop, start, ready."""
+        """Stop it, start it, and wait until it is ready."""
         self.stop()
         self.start()
 
     def kill(self) -> None:
-        """It dies without a warning; wait until nothing of it is left."""
+        """Kill it; wait until none of its processes is left."""
         self.process.kill()
         self.process.wait()
         eventually(lambda: not processes_of(self.home), otherwise=f"processes outlived {self.name}")
 
     def freeze(self) -> None:
-        """Stop it from running, with all its processes still there."""
+        """Suspend it, with all its processes still there."""
         self.process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
         self.process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """End everything of it, whatever state it is in."""
+        """Kill all its processes, whatever state it is in."""
         for pid in processes_of(self.home):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -106,7 +106,7 @@ class Node(ABC):
         return self.log.read_text() if self.log.exists() else ""
 
     def check_running(self) -> None:
-        """Fail with what it printed if it has ended."""
+        """Fail with its output if it has ended."""
         if not self.is_running:
             raise ChildProcessError(f"{self.name} ended:\n{self.printed()}")
 
@@ -158,12 +158,12 @@ class WorkerNode(Node):
 
     @property
     def guardian_pids(self) -> tuple[int, int]:
-        """The outer guardian process and the inner one."""
+        """Return the pids of the outer guardian process and the inner one."""
         [outer] = children_of(self.pid)
         return outer, children_of(outer)[0]
 
     @property
     def worker_pid(self) -> int:
-        """The process that serves, inside the guardian."""
+        """Return the pid of the worker process inside the guardian."""
         _, inner = self.guardian_pids
         return next(pid for pid in children_of(inner) if _WORKER in cmdline(pid))

@@ -1,4 +1,4 @@
-"""A real `rota up` in the hands of a test: started, stopped, killed, and looked at from outside."""
+"""A real `rota up` for tests: started, stopped, killed, and observed from outside."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class RotaUp:
 
     @property
     def client(self) -> Client:
-        """Connected to the server of the latest start."""
+        """Return a client of the server of the latest start."""
         assert self._client is not None, "not started"
         return self._client
 
     def launch(self) -> None:
-        """Start it, and do not wait for anything."""
+        """Start it without waiting for anything."""
         self._process = self._open(self._command)
 
     def start_worker(self, name: str, *options: str) -> subprocess.Popen[bytes]:
@@ -99,14 +99,14 @@ class RotaUp:
         return True
 
     def stop(self, request: signal.Signals = signal.SIGTERM, within: timedelta = PATIENCE) -> int:
-        """Ask it to stop; its exit code. Nothing it ever started may be left then."""
+        """Stop it; return its exit code. No process that it ever started may be left then."""
         self.process.send_signal(request)
         code = self.wait(within)
         assert not processes_of(self.home), "processes outlived the server"
         return code
 
     def kill(self) -> None:
-        """The server dies without a warning; wait until nothing of it is left."""
+        """Kill the server; wait until none of its processes is left."""
         self.process.kill()
         self.wait()
         eventually(
@@ -114,13 +114,13 @@ class RotaUp:
         )
 
     def wait(self, within: timedelta = PATIENCE) -> int:
-        """Its exit code, once it has ended."""
+        """Wait until it has ended; return its exit code."""
         code = self.process.wait(within.total_seconds())
         self._disconnect()
         return code
 
     def close(self) -> None:
-        """End everything, whatever state it is in."""
+        """Kill all its processes, whatever state it is in."""
         self._disconnect()
         for pid in processes_of(self.home):
             with suppress(ProcessLookupError):
@@ -136,7 +136,7 @@ class RotaUp:
             self._client = None
 
     def guardian_pids(self) -> tuple[int, int]:
-        """The outer guardian process and the inner one."""
+        """Return the pids of the outer guardian process and the inner one."""
         outer = next(pid for pid in children_of(self.process.pid) if _GUARDIAN in cmdline(pid))
         return outer, children_of(outer)[0]
 
@@ -153,7 +153,7 @@ class RotaUp:
 
 
 def environment(home: Path, **settings: str) -> dict[str, str]:
-    """A clean environment for Rota processes, with nothing of this user's own configuration."""
+    """Return a clean environment for Rota processes, without this user's configuration."""
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home.parent),
@@ -169,7 +169,7 @@ def environment(home: Path, **settings: str) -> dict[str, str]:
 def run_rota(
     *words: str, environ: Mapping[str, str], cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """A command to its end; it must not take long."""
+    """Run a command to its end; it must not take long."""
     return subprocess.run(
         [str(ROTA), *words],
         env=dict(environ),
@@ -183,7 +183,7 @@ def run_rota(
 
 
 def processes_of(trace: Path | str) -> list[int]:
-    """Living processes with this text in their environment, arguments or current folder.
+    """List living processes with this text in their environment, arguments or current folder.
 
     The processes of a data folder have its path there: Rota tells jobs where to leave results, and
     starts them in a folder of theirs. One that hides from that can be given a mark of its own.
@@ -199,7 +199,7 @@ def cmdline(pid: int) -> bytes:
 
 
 def children_of(pid: int) -> list[int]:
-    """In the order in which they were started."""
+    """List child processes in the order in which they were started."""
     with suppress(OSError):
         listed = Path(f"/proc/{pid}/task/{pid}/children").read_text()
         return [int(child) for child in listed.split()]

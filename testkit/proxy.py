@@ -1,4 +1,4 @@
-"""A TCP proxy between a client and a server, through which tests break their connection."""
+"""TCP proxy between a client and a server, through which tests break their connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """What happens to bytes on their way."""
+    """Effect on bytes in transit."""
 
     bytes_until_cut: int | None = None  # both ways together; None: any number may pass
     hangs: bool = False
@@ -26,10 +26,10 @@ class _Fault:
 
 
 class Proxy:
-    """Passes everything on until told otherwise. One fault at a time: the latest counts.
+    """Forwards everything until told otherwise. One fault at a time: the latest counts.
 
-    It lives in a thread of its own, so it serves processes and coroutines alike. What was told is
-    in force when the call returns, for open connections and for new ones.
+    It runs in a thread of its own, so it serves processes and coroutines alike. A fault is in force
+    when the call returns, for open connections and for new ones.
     """
 
     def __init__(self, target_port: int, target_host: str = _HOST) -> None:
@@ -84,11 +84,11 @@ class Proxy:
         self._begin(_Fault(hangs=True))
 
     def delay(self, time: timedelta) -> None:
-        """Let every piece wait."""
+        """Delay every piece."""
         self._begin(_Fault(delay=time))
 
     def heal(self) -> None:
-        """Pass everything on again; what hung goes on where it stopped."""
+        """Forward everything again; what hung goes on where it stopped."""
         self._begin(_Fault())
 
     def _begin(self, fault: _Fault) -> None:
@@ -96,7 +96,7 @@ class Proxy:
             self._fault, self._passed = fault, 0
             self._changed.set()
             self._changed = asyncio.Event()
-            self._cut_if_spent()  # nobody has tried anything yet: that is no disturbance
+            self._cut_if_spent()  # no connection was tried yet: this is not a disturbance
 
         asyncio.run_coroutine_threadsafe(apply(), self._loop).result()
 

@@ -1,4 +1,4 @@
-"""The schema of a store as text: what migrating from empty leads to, comparable line by line."""
+"""Schema of a store as text, after migrating from empty, comparable line by line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FROM pg_class WHERE relnamespace = 'public'::regnamespace AND reloptions IS NOT 
 
 
 def sqlite_schema(connection: sqlite3.Connection) -> str:
-    """Every table and index of a file, by name."""
+    """Return every table and index of a file, by name."""
     rows = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name")
     return "\n".join(f"{_one_line(sql)};" for (sql,) in rows) + "\n"
 
@@ -39,7 +39,7 @@ def _one_line(sql: str) -> str:
 
 
 async def postgres_schema(address: str) -> str:
-    """Every column, constraint, index and storage setting of a database."""
+    """Return every column, constraint, index and storage setting of a database."""
     connection = await asyncpg.connect(address)
     try:
         columns = await connection.fetch(_COLUMNS)

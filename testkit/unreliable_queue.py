@@ -1,4 +1,4 @@
-"""A queue at its worst: loses, doubles, delays and reorders what it is told."""
+"""Unreliable queue: loses, doubles, delays and reorders messages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _Delivery = Callable[[], None]
 class UnreliableQueue:
     """Implements `rota.ports.queue.Queue` in one process; the same seed misbehaves the same way.
 
-    Of all it is told it loses about `loss`; the rest comes once or twice, at once or at any later
-    call, in any order, and what is kept back when it closes never comes.
+    It loses about `loss` of all messages; the rest comes once or twice, at once or at any later
+    call, in any order, and what is pending when it closes never comes.
     """
 
     def __init__(self, seed: int, *, loss: float = 0.5) -> None:

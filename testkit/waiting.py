@@ -1,4 +1,4 @@
-"""Waiting for what other processes do, without guessing how long it takes them."""
+"""Waiting for other processes by polling, with a deadline instead of a guess."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOK_AGAIN_SECONDS = 0.02
 
 
 def eventually(claim: Callable[[], T], within: timedelta = PATIENCE, otherwise: str = "") -> T:
-    """The first true answer of `claim`; a false one or an `AssertionError` means: not yet."""
+    """Return the first true result of `claim`; a false one or an `AssertionError` means: retry."""
     end = boottime() + within.total_seconds()
     while True:
         try:
@@ -31,5 +31,5 @@ def eventually(claim: Callable[[], T], within: timedelta = PATIENCE, otherwise: 
 
 
 def boottime() -> float:
-    """Seconds of the clock that all processes of a machine share and nobody can set."""
+    """Return seconds of the clock that all processes of a machine share and nobody can set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

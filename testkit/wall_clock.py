@@ -1,4 +1,4 @@
-"""A wall clock that a test can set, for one process and its children (libfaketime)."""
+"""Wall clock that a test can set, for one process and its children (libfaketime)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _LIBRARIES = ("usr/lib/*/faketime/libfaketimeMT.so.1", "usr/lib/faketime/libfake
 
 
 def faketime_library() -> Path | None:
-    """Where Debian's package `faketime` put it; None: it is not installed."""
+    """Return the library of Debian's package `faketime`; None: it is not installed."""
     return next((path for pattern in _LIBRARIES for path in Path("/").glob(pattern)), None)
 
 
 class WallClock:
-    """How far the wall clock is off, for who is started with `environ`.
+    """Offset of the wall clock, for processes that are started with `environ`.
 
     Other clocks stay true: a wrong wall clock is what machines get, by NTP or by hand.
     """

@@ -1,4 +1,4 @@
-"""Faults of what Rota stands on: PostgreSQL, NATS, the object store, networks, wall clocks."""
+"""Faults of the backends: PostgreSQL, NATS, the object store, networks, wall clocks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TERMINATE = """
 
 
 class CrashedStore(Fault):
-    """Ends as by a crash, recovers, and serves again."""
+    """PostgreSQL crashes, recovers, and serves again."""
 
     kind = "PostgreSQL crashed"
 
@@ -52,7 +52,7 @@ class CrashedStore(Fault):
 
 
 class TerminatedConnections(Fault):
-    """Every connection to the store is closed by its other end, until servers open new ones."""
+    """PostgreSQL closes every connection, until servers open new ones."""
 
     kind = "connections to PostgreSQL terminated"
     least = timedelta(0)
@@ -74,7 +74,7 @@ class TerminatedConnections(Fault):
 
 
 class _QueueFault(Fault):
-    """One that servers tell of."""
+    """Fault that servers log."""
 
     def __init__(self, nodes: Sequence[NatsServer], servers: Sequence[ServerNode]) -> None:
         super().__init__(QUEUE)
@@ -86,12 +86,12 @@ class _QueueFault(Fault):
         return self._notes() > self._noted
 
     def _notes(self) -> int:
-        """How often servers said that they miss their queue."""
+        """Count how often servers logged that their queue is away."""
         return sum(server.printed().count("queue.away") for server in self._servers)
 
 
 class KilledQueue(_QueueFault):
-    """All nodes die; with `wipes`, with all that they had stored."""
+    """All NATS nodes die; with `wipes`, with all that they had stored."""
 
     def __init__(
         self, nodes: Sequence[NatsServer], servers: Sequence[ServerNode], *, wipes: bool
@@ -113,7 +113,7 @@ class KilledQueue(_QueueFault):
 
 
 class RollingQueue(_QueueFault):
-    """Each node dies in turn, and the next one only after it is back."""
+    """Each NATS node dies in turn, and the next one only after it is back."""
 
     kind = "NATS nodes killed in turn"
 
@@ -125,7 +125,7 @@ class RollingQueue(_QueueFault):
 
 
 class KilledObjectStore(Fault):
-    """Gone until it is started again; runs that print a lot cannot deliver meanwhile."""
+    """The object store is gone until it is started again; large output cannot be delivered."""
 
     kind = "object store killed"
 
@@ -152,13 +152,13 @@ class KilledObjectStore(Fault):
 
 
 def unused() -> None:
-    """For links that nodes use all the time by themselves."""
+    """Do nothing: for links that nodes use all the time by themselves."""
 
 
 class BrokenLink(Fault):
-    """A node and its peers cannot reach one another: refused at once, or waiting for ever.
+    """A node and its peers cannot reach one another: refused at once, or hanging.
 
-    It is felt when somebody tries in vain. `use` has the node do so where it might have no reason.
+    It is felt when a connection fails. `use` has the node try where it might have no reason.
     """
 
     least = timedelta(seconds=3)
@@ -198,7 +198,7 @@ class BrokenLink(Fault):
 
 
 def read_stored_output(observer: AnyServer, server: str, job: str) -> None:
-    """Through this very server, if there is any; it does not matter what comes of it."""
+    """Read output through this very server, if there is any; the result does not matter."""
     others = observer.besides(server)
     with suppress(*AWAY):
         for run in others.send(Client.list_runs(job=job, limit=_READ)):

@@ -1,4 +1,4 @@
-"""How long it takes until all is well again, one fault at a time."""
+"""Recovery times, one fault at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SEEN = 200  # of the latest runs of a canary
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A promise in seconds, and what was measured."""
+    """Promised time in seconds, and the measured one."""
 
     name: str
     promised: timedelta
@@ -35,7 +35,7 @@ class Bound:
 
 
 class Stopwatch:
-    """Measures on a cluster whose canaries, which are due each second, are already singing."""
+    """Measures on a cluster whose canaries, jobs that are due each second, already run."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class Stopwatch:
         self._lease = lease
 
     def measure(self) -> list[Bound]:
-        """All of them, one after the other."""
-        self._wait_for_song(self._now())
+        """Measure all of them, one after the other."""
+        self._wait_for_canaries(self._now())
         second = timedelta(seconds=1)
         return [
             Bound("dead server: its jobs fire again", SERVER_LEASE + second, self._dead_server()),
@@ -64,18 +64,18 @@ class Stopwatch:
         ]
 
     def _dead_server(self) -> timedelta:
-        """From its death until the last of its jobs has fired."""
+        """Measure from a server's death until the last of its jobs has fired."""
         server = self._cluster.servers[-1]
         died = self._now()
         server.process.kill()
         server.process.wait()
-        fired = self._wait_for_song(died)
+        fired = self._wait_for_canaries(died)
         server.start()
         self._cluster.wait_until_shared()
         return fired - died
 
     def _dead_worker(self) -> timedelta:
-        """From its death until its run has begun elsewhere."""
+        """Measure from a worker's death until its run has begun elsewhere."""
         run = self._observer.send(Client.trigger(LASTING)).id
         eventually(lambda: (run, 1) in self._evidence.started(), _PATIENCE)
         name = self._observer.send(Client.get_run(run)).worker
@@ -89,13 +89,13 @@ class Stopwatch:
         return timedelta(seconds=again - died)
 
     def _crashed_store(self) -> timedelta:
-        """From the moment it answers again."""
+        """Measure from the moment the store answers again."""
         self._cluster.postgres.stop("immediate")
         self._cluster.postgres.start()
         return self._until_served()
 
     def _wiped_queue(self) -> timedelta:
-        """From the moment that all its nodes are gone with all they knew."""
+        """Measure from the moment that all queue nodes are gone with all their data."""
         for node in self._cluster.nats.nodes:
             node.kill()
             node.wipe()
@@ -105,25 +105,25 @@ class Stopwatch:
         return self._until_served(began)
 
     def _restarted_nodes(self) -> timedelta:
-        """How late a canary was at most while every node was restarted in turn."""
+        """Measure how late a canary was at most while every node was restarted in turn."""
         began = self._now()
         for node in self._cluster.nodes:
             node.stop(_RESTART)
             Node.launch(node)
             node.wait_until_ready()
         self._cluster.wait_until_shared()
-        self._wait_for_song(self._now())
+        self._wait_for_canaries(self._now())
         runs = [run for name in self._canaries for run in self._runs(name)]
         return max(
             timedelta(seconds=run.lateness_seconds or 0.0) for run in runs if run.due_at > began
         )
 
     def _until_served(self, began: datetime | None = None) -> timedelta:
-        """Every server takes a run that is done, every shard has an owner, every canary fires."""
+        """Wait until every server completes a run, every shard has an owner, every canary fires."""
         began = began or self._now()
         for number in range(len(self._cluster.servers)):
             self._until(partial(self._serves, number))
-        self._wait_for_song(began)
+        self._wait_for_canaries(began)
         self._until(self._are_shards_owned)
         return self._now() - began
 
@@ -135,8 +135,8 @@ class Stopwatch:
         status = self._observer.send(Client.get_cluster())
         return status.shards_owned == status.shards
 
-    def _wait_for_song(self, since: datetime) -> datetime:
-        """When the last of the canaries had fired for a due time after an instant."""
+    def _wait_for_canaries(self, since: datetime) -> datetime:
+        """Wait until all canaries have fired for a due time after an instant; return when."""
         return max(self._until(partial(self._fired_at, name, since)) for name in self._canaries)
 
     def _fired_at(self, canary: str, since: datetime) -> datetime | None:

@@ -1,4 +1,4 @@
-"""A campaign: work and faults for a while, then peace, rest and the verdict."""
+"""Campaign: work and faults for a while, then recovery, rest and the verdict."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _LOOKED_AT = 10
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long faults go on at least, and the seed of all that is left to chance.
+    """Minimum duration of the faults, and the seed of all random choices.
 
-    `allowance` is what each bound may be exceeded by, for a machine that has little to spare.
+    `allowance` is what each bound may be exceeded by, on a machine with little to spare.
     """
 
     faults_for: timedelta
@@ -60,7 +60,7 @@ class Verdict:
 
 
 def run_campaign(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Verdict:
-    """`folder` must be one that every user may enter; what happens is told as it does."""
+    """Run a campaign, and `tell` what happens; every user must be able to enter `folder`."""
     evidence = Evidence(folder / "evidence")
     with ProxiedCluster(folder / "cluster", plan.size, _SETTINGS) as cluster:
         cluster.wait_until_shared()
@@ -71,7 +71,7 @@ def run_campaign(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Verdi
 
 
 def exceeded(bounds: Sequence[Bound], allowance: timedelta) -> Iterator[Violation]:
-    """What took longer than was promised, and than is allowed beyond that."""
+    """Yield what took longer than promised, and than the allowance beyond that."""
     for each in bounds:
         if each.measured > each.promised + allowance:
             yield Violation("bound", each.name, f"{each.measured.total_seconds():.1f} s")
@@ -103,7 +103,7 @@ class _Campaign:
         self._observer.close()
 
     def measure(self) -> list[Bound]:
-        """What one fault at a time costs, before they come together."""
+        """Measure what one fault at a time costs, before they come together."""
         self._observer.send(Client.apply(job_file(self._promises)))
         canaries = [promise.job for promise in self._scheduled if promise.catches_up]
         watch = Stopwatch(self._cluster, self._evidence, self._observer, canaries, LEASE)
@@ -134,7 +134,7 @@ class _Campaign:
         threading.Event().wait(max(0.0, end - boottime()))
 
     def _come_to_rest(self) -> float:
-        """Nothing is due any more, and what was has ended; when that began."""
+        """Wait until nothing is due any more and all runs have ended; return when that began."""
         unscheduled = [promise.unscheduled() for promise in self._promises]
         self._observer.send(Client.apply(job_file(unscheduled)))
         stopped = boottime()
@@ -151,7 +151,7 @@ class _Campaign:
             return False
 
     def _pending_output(self) -> bool:
-        """Whether what printed lately is still on its worker."""
+        """Return whether recent output is still on its worker."""
         printed = [promise.job for promise in self._on_demand if promise.prints]
         runs = [run for job in printed for run in self._observer.send(Client.list_runs(job=job))]
         details = [self._observer.send(Client.get_run(run.id)) for run in runs[:_LOOKED_AT]]

@@ -1,6 +1,6 @@
-"""Programs that use a cluster under fire and note every answer.
+"""Programs that use a cluster during faults and record every answer.
 
-An answer that did not come means nothing: the request may or may not have been carried out.
+A missing answer means nothing: the request may or may not have been carried out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WATCHED = 40  # of the latest runs
 
 
 class AnyServer:
-    """Asks the servers in turn until one answers."""
+    """Client that calls the servers in turn until one answers."""
 
     def __init__(self, clients: Sequence[Client]) -> None:
         self._clients = clients
@@ -45,18 +45,18 @@ class AnyServer:
         return cls([Client(url, token, timeout_seconds=_ANSWER_SECONDS) for url in urls])
 
     def at(self, url: str) -> Client:
-        """For what one of them alone can answer."""
+        """Return the client of one server, for what it alone can answer."""
         return next(client for client in self._clients if client.server.url == url)
 
     def besides(self, url: str) -> AnyServer:
-        """The others, over the same connections."""
+        """Return a client of the other servers, over the same connections."""
         return AnyServer([client for client in self._clients if client.server.url != url])
 
     def next(self) -> Client:
         return self._clients[next(self._turns) % len(self._clients)]
 
     def send(self, call: Call[T]) -> T:
-        """`Unreachable` or `Unavailable` if none of them could answer."""
+        """Send a call; raise `Unreachable` or `Unavailable` if none of them could answer."""
         for client in [self.next() for _ in self._clients[1:]]:
             try:
                 return client.send(call)
@@ -70,7 +70,7 @@ class AnyServer:
 
 
 class Users:
-    """Three of them: one submits, one cancels, one watches; each has connections of its own."""
+    """Three users: one submits, one cancels, one watches; each has its own connections."""
 
     def __init__(
         self, connect: Callable[[], AnyServer], promises: Sequence[Promise], random: Random
@@ -104,7 +104,7 @@ class Users:
         self._open.close()
 
     def stop_submitting(self) -> None:
-        """Nothing new from here on; what was submitted is still cancelled and watched."""
+        """Stop submitting; what was submitted is still cancelled and watched."""
         self._submitting.set()
         self._threads[0].join()
 
@@ -126,7 +126,7 @@ class Users:
                 return
 
     def _submit(self, server: AnyServer, submission: Submission, *, may_give_up: bool) -> None:
-        """Some are submitted once more although they were acknowledged: to the same effect."""
+        """Submit; some are submitted again although acknowledged, which must have no effect."""
         for _ in range(_MAX_TRIES):
             if submission.answers and self._random.random() > _REPEATED:
                 return
@@ -176,7 +176,7 @@ class Users:
             )
 
     def _ask(self, client: Client, call: Call[T], what: str) -> T | None:
-        """None: nobody knows. Refusals are noted."""
+        """Send a call; None: the result is unknown. Refusals are recorded."""
         try:
             return client.send(call)
         except AWAY:

@@ -1,4 +1,4 @@
-"""What a fault is, and the faults of Rota's own processes."""
+"""The fault protocol, and the faults of Rota's own processes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _STOPPING = timedelta(seconds=40)
 
 
 class Fault(ABC):
-    """Something that breaks and is healed again.
+    """Fault that is injected and healed again.
 
-    `least` is how long it lasts at least; it is kept up until somebody felt it, within reason.
+    `least` is how long it lasts at least; it is kept up until it was felt, within limits.
     """
 
     kind = ""
@@ -32,18 +32,18 @@ class Fault(ABC):
 
     @abstractmethod
     def inject(self) -> str:
-        """Do it; what was done, for the log."""
+        """Inject it; return what was done, for the log."""
 
     @abstractmethod
     def is_felt(self) -> bool:
-        """Whether the rest of the cluster shows an effect, or did so."""
+        """Return whether the rest of the cluster shows an effect, or did so."""
 
     def heal(self) -> None:  # noqa: B027 - some faults heal by themselves
-        """Undo it. What takes longer than that is the cluster's own business."""
+        """Undo it; recovery after that is up to the cluster."""
 
 
 class KilledServer(Fault):
-    """Dies without a word; started again, but not before its shards are another's."""
+    """A server is killed; restarted, but not before its shards have other owners."""
 
     kind = "server killed"
 
@@ -66,7 +66,7 @@ class KilledServer(Fault):
 
 
 class UsurpedServer(Fault):
-    """Stands still until others have all its shards, then goes on as if nothing had happened."""
+    """A server is suspended until others own all its shards, then resumes."""
 
     kind = "shards taken from a stopped server"
 
@@ -88,7 +88,7 @@ class UsurpedServer(Fault):
 
 
 class StoppedServer(Fault):
-    """Stands still until it has missed a renewal of its lease, and mostly keeps its shards."""
+    """A server is suspended until it has missed a renewal of its lease; mostly keeps its shards."""
 
     kind = "server stopped for a while"
 
@@ -110,7 +110,7 @@ class StoppedServer(Fault):
 
 
 class RestartedNode(Fault):
-    """Planned: it is asked to end, which it must do well, and started again."""
+    """A node is asked to stop, which it must do cleanly, and started again."""
 
     least = timedelta(0)
 
@@ -142,7 +142,7 @@ def restarted_worker(node: WorkerNode, observer: AnyServer) -> Fault:
 
 
 class KilledProcess(Fault):
-    """One process of a worker dies, or all of them with the first."""
+    """One process of a worker is killed, or all of them with the first."""
 
     least = timedelta(0)
 
@@ -173,7 +173,7 @@ WHOLE_WORKER = "whole worker"
 
 
 class StoppedProcesses(Fault):
-    """Processes of a worker stand still until the cluster has given up on it."""
+    """Processes of a worker are suspended until its session has ended."""
 
     def __init__(
         self,
@@ -207,5 +207,5 @@ class StoppedProcesses(Fault):
 
 
 def whole_tree(node: WorkerNode) -> list[int]:
-    """The worker with its guardian and all its jobs, as a frozen machine would have them."""
+    """Return the pids of a worker, its guardian and all its jobs, as if the machine froze."""
     return processes_of(node.home)

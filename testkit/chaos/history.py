@@ -1,4 +1,4 @@
-"""What was seen from outside: by the client, the nemesis, and in the end through the API."""
+"""Observations from outside: by the client, the nemesis, and finally through the API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.sdk.answers import LedgerEntry, RunDetail
 
 @dataclass(slots=True)
 class Submission:
-    """A request for a run, repeated with its key until it is acknowledged or given up."""
+    """Request for a run, repeated with its key until it is acknowledged or given up."""
 
     job: str
     key: str
@@ -20,13 +20,13 @@ class Submission:
 
     @property
     def run(self) -> str | None:
-        """None: nobody knows whether there is one."""
+        """Return the run; None: unknown whether there is one."""
         return self.answers[0] if self.answers else None
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A run as one answer showed it. Each was asked for after the one before it had come."""
+    """Run as one answer showed it. Each was asked for after the one before it had come."""
 
     run: str
     state: str
@@ -37,7 +37,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer that no fault excuses."""
+    """Answer that no fault excuses."""
 
     asked: str
     error: str
@@ -54,7 +54,7 @@ class ClientLog:
 
 @dataclass(slots=True)
 class Injection:
-    """One fault, from its beginning to its end in boot time."""
+    """Fault, from its beginning to its end in boot time."""
 
     kind: str
     target: str
@@ -66,7 +66,7 @@ class Injection:
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """The cluster at rest, as its own API shows it."""
+    """State of the cluster at rest, as its own API shows it."""
 
     runs: Mapping[str, RunDetail]
     ledgers: Mapping[str, Sequence[LedgerEntry]]  # of jobs with due times, by time

@@ -1,4 +1,4 @@
-"""The verdict: what jobs wrote, clients saw and the cluster says, against what was promised.
+"""Verdict: compares what jobs wrote, clients saw and the cluster says with what was promised.
 
 It knows definitions and evidence, and nothing of how Rota works. The numbers are those of the
 invariants: see `INVARIANTS`. I5 and I18 are the others while queues and nodes come and go.
@@ -56,7 +56,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Everything there is to judge."""
+    """All evidence of a campaign."""
 
     promises: Sequence[Promise]
     marks: Sequence[Mark]
@@ -74,10 +74,10 @@ class Case:
         return [mark for mark in self.marks if mark.job == job]
 
     def marks_of_what_can_be_killed(self) -> list[Mark]:
-        """The evidence without what attempts wrote when their frozen machine was thawed.
+        """Return the evidence without what attempts wrote when their frozen machine was thawed.
 
-        Nobody can kill them while all of it stands still: such a machine is fenced, not stopped.
-        Whatever lives on for longer than it takes to be killed then is no exception.
+        Nobody can kill them while all of it is frozen: such a machine is fenced, not stopped. An
+        attempt that lives on for longer than it takes to be killed then is no exception.
         """
         frozen = [each for each in self.injections if each.kind == _FROZEN]
         return [
@@ -91,7 +91,7 @@ class Case:
         ]
 
     def _loser_of(self, mark: Mark) -> str:
-        """The worker whose loss ended the attempt; empty: it ended otherwise."""
+        """Return the worker whose loss ended the attempt; empty: it ended otherwise."""
         run = self.dump.runs.get(mark.run)
         attempts = run.attempts if run else ()
         lost = (it for it in attempts if (it.number, it.result) == (mark.attempt, "LOST"))
@@ -102,7 +102,7 @@ class Case:
 
 
 def judge(case: Case) -> list[Violation]:
-    """All that is wrong; empty: every promise was kept."""
+    """Return all violations; empty: every promise was kept."""
     checks = (
         _submissions,
         _executions,
@@ -161,7 +161,7 @@ def _of_finding(case: Case, finding: Finding) -> Violation:
 
 
 def _lives(case: Case, run: str) -> Iterator[str]:
-    """When each attempt was seen alive, and where: what to compare with the faults of that time."""
+    """Yield when and where each attempt was seen alive, to compare with the faults of that time."""
     found = case.dump.runs.get(run)
     for attempt in found.attempts if found else ():
         times = [m.at for m in case.marks if (m.run, m.attempt) == (run, attempt.number)]
@@ -204,7 +204,7 @@ def _due_times(case: Case) -> Iterator[Violation]:
 def _answered(
     ledger: Iterable[LedgerEntry], interval: timedelta
 ) -> Iterator[tuple[datetime, LedgerEntry]]:
-    """Each due time with its answer; a stretch has one for all of its own."""
+    """Yield each due time with its answer; a range has one answer for all of its own."""
     for entry in ledger:
         for number in range(entry.count):
             yield entry.first + number * interval, entry
@@ -227,7 +227,7 @@ def _promptness(case: Case) -> Iterator[Violation]:
 
 
 def latenesses(case: Case) -> Iterator[tuple[str, float, float]]:
-    """Job, due time and how late its first attempt began, all in seconds of boot time."""
+    """Yield job, due time and how late its first attempt began, in seconds of boot time."""
     first = {mark.run: mark.at for mark in reversed(of_event(case.marks, Event.START))}
     for job, ledger in case.dump.ledgers.items():
         for entry in ledger:
@@ -257,7 +257,7 @@ def _attempts(case: Case) -> Iterator[Violation]:
 
 
 def _interrupted(run: RunDetail) -> int:
-    """Attempts that ended through no fault of the run: its worker left, or never had it."""
+    """Count attempts that ended through no fault of the run: its worker left, or never had it."""
     return sum(attempt.result in ("INTERRUPTED", "LOST") for attempt in run.attempts)
 
 
@@ -290,7 +290,7 @@ def _has_changed_its_end(before: Sight, after: Sight) -> bool:
 
 
 def _place(sight: Sight) -> tuple[int, int]:
-    """Where a run is on its way; waiting comes after the attempt that it follows."""
+    """Return a run's progress as an order; waiting comes after the attempt that it follows."""
     if sight.state in FINAL_STATES:
         return sight.attempt, 9
     order = {"CLAIMED": 1, "PROCESSING": 2, "UNKNOWN": 4}
@@ -338,7 +338,7 @@ def _leftovers(case: Case) -> Iterator[Violation]:
 
 
 def _effects(case: Case) -> Iterator[Violation]:
-    """A fault that nobody felt proves nothing."""
+    """Report faults that had no effect: they prove nothing."""
     felt: Mapping[str, int] = Counter(each.kind for each in case.injections if each.was_felt)
     for kind in sorted({each.kind for each in case.injections}):
         if not felt[kind]:

@@ -1,4 +1,4 @@
-"""Breaks the cluster, again and again, each time in another way."""
+"""Injects faults into the cluster, again and again, each time another kind."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ Deck = Sequence[Maker]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long a fault is kept up for somebody to feel it, and what comes between two."""
+    """Durations of a fault, and the pause between two."""
 
     longest: timedelta = timedelta(seconds=12)
     afterwards: timedelta = timedelta(seconds=10)  # it may still be noticed so long after its end
@@ -77,7 +77,7 @@ _USUAL = Pace()
 
 @dataclass(frozen=True, slots=True)
 class Arsenal:
-    """All kinds of faults for a cluster, with targets chosen by chance."""
+    """All kinds of faults for a cluster, with random targets."""
 
     cluster: ProxiedCluster
     observer: AnyServer
@@ -160,7 +160,7 @@ class Arsenal:
 
 
 class Nemesis:
-    """Goes through all kinds in an order of its own, some alone and some together."""
+    """Goes through all kinds in random order, some alone and some together."""
 
     def __init__(
         self, deck: Deck, random: Random, tell: Callable[[str], None], pace: Pace = _USUAL
@@ -174,7 +174,7 @@ class Nemesis:
         self.ended: list[str] = []  # nodes that no fault had stopped
 
     def walk(self, until: float, nodes: Sequence[Node] = ()) -> None:
-        """Until a boot time, but every kind at least once. Nodes may end only by a fault."""
+        """Inject faults until a boot time, every kind at least once. Nodes may end only by one."""
         self._shuffle()
         while self._waiting:
             makers, faults = zip(*self._choose(), strict=True)
@@ -187,14 +187,14 @@ class Nemesis:
         self._waiting = self._random.sample(self._deck, len(self._deck))
 
     def _repeat_unfelt(self, makers: Sequence[Maker], injections: Sequence[Injection]) -> None:
-        """Its target may have had nothing to lose: another time, and another target."""
+        """Repeat faults that had no effect, with another target."""
         for make, injection in zip(makers, injections, strict=True):
             tries = sum(each.kind == injection.kind for each in self.log)
             if not injection.was_felt and tries < _MAX_UNFELT:
                 self._waiting.insert(0, make)
 
     def _choose(self) -> list[tuple[Maker, Fault]]:
-        """One or two that do not touch the same, each with what made it."""
+        """Choose one or two faults with different targets, each with its maker."""
         make_first = self._waiting.pop()
         first = make_first()
         if not self._waiting or self._random.random() < _ALONE:
@@ -208,7 +208,7 @@ class Nemesis:
         return [(make_first, first)]
 
     def _strike(self, faults: Sequence[Fault], nodes: Sequence[Node]) -> list[Injection]:
-        """Together, until both were felt. One may hide the other, so there is a look afterwards."""
+        """Inject together until both were felt. One may hide the other: check afterwards too."""
         injections = []
         for number, fault in enumerate(faults):
             self._note_ended(nodes, lasting=faults[:number])
@@ -224,7 +224,7 @@ class Nemesis:
         return injections
 
     def _note_ended(self, nodes: Sequence[Node], lasting: Sequence[Fault]) -> None:
-        """Before a fault hides it: whatever does not run now has ended by itself."""
+        """Record nodes that have ended by themselves, before a fault hides it."""
         stopped = {name for fault in lasting for name in fault.touches}
         for node in nodes:
             if not node.is_running and node.name not in stopped:
@@ -245,7 +245,7 @@ class Nemesis:
         least: timedelta,
         longest: timedelta,
     ) -> None:
-        """Whether they are felt, until all are."""
+        """Check whether the faults are felt, until all are."""
         passed = timedelta(0)
         began = boottime()
         while passed < longest:

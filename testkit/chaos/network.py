@@ -1,4 +1,4 @@
-"""A cluster whose connections can be broken one by one: each goes through a proxy of its own."""
+"""Cluster whose connections can be broken one by one: each has a proxy of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testkit.wall_clock import WallClock, faketime_library
 
 
 class Link(StrEnum):
-    """What a node speaks to."""
+    """Peer of a node."""
 
     SERVERS = "servers"
     STORE = "store"
@@ -25,7 +25,7 @@ class Link(StrEnum):
 
 
 class ProxiedCluster(Cluster):
-    """`links` has the proxies of each node.
+    """Cluster with proxies; `links` has those of each node.
 
     Where libfaketime is installed, `clocks` has the wall clocks of the last server and worker.
     """

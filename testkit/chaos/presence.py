@@ -1,4 +1,4 @@
-"""What a node was to the others when a fault began, and whether they still have it."""
+"""Presence of a node when a fault began, and whether the others still have it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ARRIVING = timedelta(seconds=5)  # how long a node that was just started may tak
 
 
 class Presence(Protocol):
-    """One that was not found when it was to be remembered has no end either."""
+    """Presence of a node; one that was not found at first has no end either."""
 
     def remember(self) -> None: ...
 
@@ -28,7 +28,7 @@ class Presence(Protocol):
 
 
 class Life:
-    """One life of a server, as the other servers tell of it."""
+    """One process of a server, as the other servers report it."""
 
     def __init__(
         self, node: ServerNode, observer: AnyServer, patience: timedelta = ARRIVING
@@ -47,11 +47,11 @@ class Life:
         return self._is_left(0.0)
 
     def is_silent(self) -> bool:
-        """A renewal is missing: one comes with each third of the lease."""
+        """Return whether a renewal is missing: one comes with each third of the lease."""
         return self._is_left(SERVER_LEASE.total_seconds() / 2)
 
     def _is_left(self, at_most: float) -> bool:
-        """Whether no more than so many seconds of its lease are."""
+        """Return whether no more than so many seconds of its lease are left."""
         if not self._id:
             return False
         try:
@@ -63,7 +63,7 @@ class Life:
 
 
 class Shards:
-    """What a server fired."""
+    """Shards that a server owned."""
 
     def __init__(self, server: str, observer: AnyServer) -> None:
         self._server = server
@@ -91,7 +91,7 @@ class Shards:
 
 
 class Session:
-    """The session of a worker."""
+    """Session of a worker."""
 
     def __init__(self, node: WorkerNode, observer: AnyServer) -> None:
         self._worker = node.name
@@ -115,13 +115,13 @@ class Session:
 
 
 def _newest(observer: AnyServer, name: str) -> Server | None:
-    """The server of this name; an earlier life of it may not be over yet."""
+    """Return the server of this name; its previous process may not have expired yet."""
     lives = [each for each in observer.send(Client.list_servers()) if each.name == name]
     return max(lives, key=lambda each: each.lease_left_seconds, default=None)
 
 
 def _find(ask: Callable[[], T | None], patience: timedelta) -> T | None:
-    """What somebody tells within that time; None: nobody knows it."""
+    """Return the first answer within that time; None: nobody knows it."""
 
     def answer() -> T | None:
         with suppress(*AWAY):

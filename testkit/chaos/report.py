@@ -1,4 +1,4 @@
-"""What a campaign did and what came of it, for people."""
+"""Report of a campaign and its verdict, for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN = 40  # violations
 
 
 def report(verdict: Verdict) -> str:
-    """Several lines, ending with the verdict."""
+    """Return several lines, ending with the verdict."""
     case = verdict.case
     parts = (_bounds(verdict.bounds), _faults(case), _work(case), _effects(case), _verdict(verdict))
     return "\n".join(line for part in parts for line in part)

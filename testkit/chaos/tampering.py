@@ -1,4 +1,4 @@
-"""Faults by bad company: a worker that reports what is not its own, a job that kills its worker."""
+"""Faults by malicious peers: a worker with forged reports, a job that kills its worker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PAUSE_SECONDS = 0.1
 
 
 class Stranger:
-    """Somebody with a worker's token, who tells of attempts that it never had."""
+    """Worker with a valid token that reports attempts which it never had."""
 
     def __init__(self, cluster: ProxiedCluster) -> None:
         self._cluster = cluster
@@ -45,13 +45,13 @@ class Stranger:
         self._runner.close()
 
     def get_token(self) -> None:
-        """From whoever runs the store."""
+        """Create a worker's token, as whoever runs the store can."""
         if not self._token:
             store = Settings(store=self._cluster.postgres.address("rota"))
             _, self._token = machine.create_for_worker(store, _NAME, pool=None)
 
     def is_refused(self, runs: Sequence[Run]) -> bool:
-        """Say how the attempts at these runs ended; whether every report was refused."""
+        """Report ends of attempts at these runs; return whether every report was refused."""
         return self._runner.run(self._report(runs))
 
     async def _report(self, runs: Sequence[Run]) -> bool:
@@ -67,7 +67,7 @@ class Stranger:
 
 
 def _once_served(ask: Callable[[], T | None]) -> T | None:
-    """The first true answer; none if the servers stay away for long."""
+    """Return the first true answer; none if the servers stay away for long."""
     end = boottime() + _PATIENCE.total_seconds()
     while boottime() < end:
         with suppress(*_AWAY):
@@ -107,7 +107,7 @@ def _made_up(run: Run) -> Outcome:
 
 
 class PoisonRun(Fault):
-    """A run that kills every worker it meets."""
+    """A run that kills every worker that executes it."""
 
     kind = "poison run"
     least = timedelta(0)
@@ -123,7 +123,7 @@ class PoisonRun(Fault):
         return self._run.id if self._run else "not submitted"
 
     def is_felt(self) -> bool:
-        """Its worker was lost."""
+        """Return whether its worker was lost."""
         if self._run is None:
             return False
         try:

@@ -28,7 +28,7 @@ printf '"%s"' "$(sha256sum <numbers | cut -d' ' -f1)" >$ROTA_OUTPUT"""
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A job, and what its definition lets a judge expect. None and False: nothing."""
+    """Job, and what its definition lets a judge expect. None and False: nothing."""
 
     job: str
     script: str
@@ -48,7 +48,7 @@ class Promise:
         return {"name": self.job, "steps": [{"run": self.script}], **limits, **self.fields}
 
     def unscheduled(self) -> Promise:
-        """The same job, on demand only."""
+        """Return the job without its schedule."""
         fields = {name: value for name, value in self.fields.items() if name not in _SCHEDULING}
         return replace(self, fields=fields)
 
@@ -58,12 +58,12 @@ def job_file(promises: Sequence[Promise]) -> str:
 
 
 def scheduled(evidence: Evidence) -> list[Promise]:
-    """Jobs that fire by themselves."""
+    """Return jobs with a schedule."""
     return [*_canaries(evidence), *_clocks(evidence), _single(evidence)]
 
 
 def on_demand(evidence: Evidence) -> list[Promise]:
-    """Jobs that the client triggers."""
+    """Return jobs that the client triggers."""
     return [
         Promise("long", evidence.script(evidence.beats(50, BEAT))),
         Promise(
@@ -85,7 +85,7 @@ def on_demand(evidence: Evidence) -> list[Promise]:
 
 
 def measured(evidence: Evidence) -> list[Promise]:
-    """Jobs to take the time with."""
+    """Return jobs for measuring times."""
     return [
         Promise(PROBE, evidence.script()),
         Promise(LASTING, evidence.script(evidence.beats(50, BEAT))),
@@ -93,7 +93,7 @@ def measured(evidence: Evidence) -> list[Promise]:
 
 
 def poison() -> Promise:
-    """Each run kills the worker that has it."""
+    """Return a job whose runs kill their worker."""
     return Promise("poison", _KILL_THE_WORKER, {"max_losses": 1}, ends_well=False)
 
 
@@ -119,7 +119,7 @@ def _clocks(evidence: Evidence) -> list[Promise]:
 
 
 def _single(evidence: Evidence) -> Promise:
-    """Takes longer than its interval, and may not overlap itself."""
+    """Return a job that takes longer than its interval, and may not overlap itself."""
     script = evidence.script(evidence.beats(15, BEAT))
     return Promise("single", script, {"schedule": "every 2s"}, interval=2 * SECOND, most_at_once=1)
 
@@ -137,7 +137,7 @@ def _failing(evidence: Evidence) -> Promise:
 
 
 def _endless(evidence: Evidence) -> Promise:
-    """Leaves a process behind that has a session of its own and ignores every polite request."""
+    """Return a job that leaves a process with its own session, which ignores TERM."""
     beating = f"while :; do note beat; sleep {BEAT.total_seconds()}; done"
     daemon = shlex.quote(f"{evidence.definition()}\ntrap '' TERM\n{beating}")
     return Promise(

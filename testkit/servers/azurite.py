@@ -1,4 +1,4 @@
-"""A stand-in for Azure Blob Storage: Microsoft's Azurite from npm, run by the wheel's Node."""
+"""Substitute for Azure Blob Storage: Microsoft's Azurite from npm, run by the wheel's Node."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STARTING = timedelta(seconds=60)
 
 
 class Azurite:
-    """One account with one container, in memory."""
+    """Server with one account and one container, in memory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -75,11 +75,11 @@ class Azurite:
 
     @property
     def address(self) -> str:
-        """For ROTA_BLOBS; a prefix may be appended."""
+        """Return the address for ROTA_BLOBS; a prefix may be appended."""
         return f"az://{_CONTAINER}"
 
     def environ(self) -> Mapping[str, str]:
-        """The variables that lead there."""
+        """Return the environment variables for it."""
         return {
             "AZURE_STORAGE_ENDPOINT": f"http://127.0.0.1:{self._port}/{_ACCOUNT}",
             "AZURE_STORAGE_ACCOUNT_NAME": _ACCOUNT,
@@ -92,7 +92,7 @@ class Azurite:
             self._process.wait()
 
     def _has_container(self) -> bool:
-        """Asks for it to be made; it may have been by a try whose answer was lost."""
+        """Create the container; it may exist by a try whose answer was lost."""
         path = f"/{_ACCOUNT}/{_CONTAINER}"
         try:
             answer = httpx.put(
@@ -106,7 +106,7 @@ class Azurite:
 
 
 def _signed(path: str) -> dict[str, str]:
-    """Headers of the request that makes a container, by Azure's "shared key" scheme."""
+    """Sign the request that creates a container, by Azure's "shared key" scheme."""
     headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": _API}
     canonical = "".join(f"{name}:{value}\n" for name, value in headers.items())
     text = "PUT" + "\n" * 12 + f"{canonical}/{_ACCOUNT}{path}\nrestype:container"
@@ -116,7 +116,7 @@ def _signed(path: str) -> dict[str, str]:
 
 
 def _installed() -> Path:
-    """Where Azurite is; installed once into the environment that runs this."""
+    """Return Azurite's folder; installed once into the environment that runs this."""
     folder = Path(sys.prefix) / "share" / f"azurite-{_VERSION}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:

@@ -1,4 +1,4 @@
-"""Real NATS servers with JetStream, alone or as a cluster, on loopback in folders of their own."""
+"""Real NATS servers with JetStream, alone or as a cluster, on loopback in their own folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from testkit.waiting import eventually
 
 @dataclass(frozen=True, slots=True)
 class NatsPlace:
-    """Where a node of a cluster is, and where the others are."""
+    """Addresses of a node of a cluster and of the others."""
 
     port: int
     neighbours: Sequence[int]
@@ -37,7 +37,7 @@ class NatsPlace:
 
 
 class NatsServer:
-    """Keeps its ports when it is stopped, wiped and started again."""
+    """Server that keeps its ports when it is stopped, wiped and started again."""
 
     def __init__(self, folder: Path, name: str = "n1", place: NatsPlace | None = None) -> None:
         self._folder = folder
@@ -68,7 +68,7 @@ class NatsServer:
         return self._process.pid
 
     def start(self, *, wait: bool = True) -> None:
-        """Return once it answers; in a cluster that takes most of the nodes."""
+        """Start it and wait until it answers; in a cluster that takes most of the nodes."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -88,7 +88,7 @@ class NatsServer:
             raise
 
     def stop(self) -> None:
-        """End it politely."""
+        """Terminate it."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -155,7 +155,7 @@ class NatsCluster:
 
     @property
     def address(self) -> str:
-        """All nodes, for ROTA_QUEUE."""
+        """Return the address of all nodes, for ROTA_QUEUE."""
         return "nats://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
 
 

@@ -1,4 +1,4 @@
-"""A real pgbouncer that hands out connections by transaction, in front of a PostgreSQL server."""
+"""A real pgbouncer that hands out connections by transaction, in front of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SETTINGS = {
 
 
 class PgBouncer:
-    """Keeps its port when it is killed and started again. All clients share `connections`.
+    """Pooler that keeps its port when it is killed and started again. Clients share `connections`.
 
     `settings` are those of its configuration file, beside the ones for tests.
     """
@@ -64,7 +64,7 @@ class PgBouncer:
         self.kill()
 
     def address(self, database: str = "postgres") -> str:
-        """For ROTA_STORE."""
+        """Return the address for ROTA_STORE."""
         return self._postgres.address(database, self.port)
 
     def start(self) -> None:
@@ -88,7 +88,7 @@ class PgBouncer:
             raise
 
     def kill(self) -> None:
-        """All connections break, on both sides."""
+        """Kill it; all connections break, on both sides."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -110,7 +110,7 @@ class PgBouncer:
 
 
 def find_pgbouncer() -> str | None:
-    """Debian has it where only administrators look."""
+    """Find pgbouncer; Debian has it in a folder that users may not have in their path."""
     return shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
 
 

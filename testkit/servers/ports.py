@@ -12,7 +12,7 @@ _random = random.SystemRandom()
 
 
 def free_ports(count: int) -> list[int]:
-    """Different free ports of loopback. Another process may still be quicker to take one."""
+    """Return different free ports of loopback. Another process may still take one first."""
     found: list[int] = []
     with ExitStack() as stack:
         while len(found) < count:

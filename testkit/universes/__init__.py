@@ -1,7 +1,7 @@
 """Deterministic universes: servers and workers in virtual time, with everything going wrong.
 
-A seed decides all of it, so a seed that fails fails again. The parts that decide are the real ones:
-the domain, the store on SQLite, the scheduler, the dispatcher, the worker's book of attempts.
+A seed decides all of it, so a failing seed fails again. The parts that decide are the real ones:
+the domain, the store on SQLite, the scheduler, the dispatcher, the worker's tracking of attempts.
 """
 
 from __future__ import annotations

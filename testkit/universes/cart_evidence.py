@@ -1,7 +1,7 @@
-"""What really executes of carts, and what must never be seen of them.
+"""Executions of carts' items, and the invariants that must hold for them.
 
-A cart decides before a run is claimed, so that is judged by claims; what a claim leads to is not
-the cart's any more.
+A cart decides before a run is claimed, so that is judged by claims; what follows a claim is not up
+to the cart any more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Complain: TypeAlias = Callable[[str, object], None]
 
 @dataclass(slots=True)
 class WatchedCart:
-    """A cart as people know it, and what was seen of it."""
+    """Cart as people know it, and what was observed of it."""
 
     rules: CartRules
     waves: Mapping[str, int]  # by item
@@ -38,17 +38,17 @@ class WatchedCart:
 
     @property
     def is_broken(self) -> bool:
-        """Whether more than may have failed, so that nothing may begin."""
+        """Return whether more items failed than allowed, so that nothing may begin."""
         return self.rules.failures.then is not OnBreach.CONTINUE and self.is_over(self.failed)
 
     def is_over(self, failed: set[str]) -> bool:
-        """Whether so many may not fail."""
+        """Return whether so many failures are more than allowed."""
         allow = self.rules.failures.allow
         return any(len(failed & scope) > limit_of(allow, len(scope)) for scope in self.scopes)
 
     @property
     def scopes(self) -> list[set[str]]:
-        """Items whose failures are counted together."""
+        """Return the sets of items whose failures are counted together."""
         if self.rules.failures.scope is Scope.CART:
             return [set(self.waves)]
         waves = set(self.waves.values())
@@ -56,7 +56,7 @@ class WatchedCart:
 
 
 class CartWitness:
-    """Is told of what happens to items, and complains at once."""
+    """Observes what happens to items, and raises `Violation` at once."""
 
     def __init__(self, complain: Complain) -> None:
         self._complain = complain
@@ -70,7 +70,7 @@ class CartWitness:
         self.carts[cart] = WatchedCart(rules, waves)
 
     def stopped(self, cart: str, *, is_cancelled: bool) -> None:
-        """Somebody was told that nothing of it begins from now on."""
+        """Record that somebody was told that nothing of it begins from now on."""
         watched = self.carts[cart]
         watched.is_stopped = True
         watched.is_cancelled |= is_cancelled
@@ -123,19 +123,19 @@ class CartWitness:
         self.carts[work.cart].ends[work.run] = now
 
     def reported(self, run: str, ended_at: int) -> None:
-        """A server has taken note of the end of an attempt, and of when that was."""
+        """Record that a server has accepted the end of an attempt, and when that was."""
         if run in self._items:
             ends = self._items[run][0].ends
             ends[run] = min(ends.get(run, ended_at), ended_at)
 
     def failed(self, run: str) -> None:
-        """A server has taken note of a failure after which there is no attempt left."""
+        """Record that a server has accepted a failure after which no attempt is left."""
         if run in self._items:
             cart, item = self._items[run]
             cart.failed.add(item)
 
     def resolved(self, run: str, *, is_failure: bool) -> None:
-        """A person has told what became of it."""
+        """Record that a person has resolved a run."""
         if run in self._items:
             cart, item = self._items[run]
             cart.doubtful.add(item)

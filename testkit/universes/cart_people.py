@@ -1,4 +1,4 @@
-"""Those who hand in carts, and pause, resume and cancel them."""
+"""People who submit carts, and pause, resume and cancel them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _THIRD, _ALL = (Share(Decimal(percent), is_percent=True) for percent in (33, 100
 
 
 class CartPeople:
-    """They steer the carts that they have handed in."""
+    """People who steer the carts that they have submitted."""
 
     def __init__(self, world: World, surroundings: Surroundings) -> None:
         self._world = world
@@ -42,14 +42,14 @@ class CartPeople:
         await self._world.submit_cart(new, items)
 
     async def steer(self) -> None:
-        """Any of them; it may be over, or not paused at all."""
+        """Command any of the carts; it may have ended, or not be paused at all."""
         if self.carts:
             act = self._random.choice((self._pause, self._pause, self._resume, self._cancel))
             with suppress(Conflict):
                 await act(self._random.choice(self.carts))
 
     async def resume_all(self) -> None:
-        """Those of which too many failed, whatever fails from then on.
+        """Resume carts that too many failures paused, whatever fails from then on.
 
         One that is coming to an early end may still look paused: that is refused, and needs nobody.
         """
@@ -78,7 +78,7 @@ class CartPeople:
 
 
 def _new_id() -> CartId:
-    """In one of the shards that there are."""
+    """Create an id in one of the existing shards."""
     while shard_of(cart := new_cart_id()) not in shards():
         pass
     return cart

@@ -1,4 +1,4 @@
-"""What must hold of carts once everything was mended and nothing is left to do."""
+"""Invariants of carts once everything was mended and nothing is left to do."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _judge_end(witness: Witness, cart: SeenCart, watched: WatchedCart) -> None:
 
 
 def _ends(watched: WatchedCart, items: Mapping[str, SeenItem], failed: set[str]) -> set[CartState]:
-    """What a cart may have become."""
+    """Return the states that a cart may have ended in."""
     then, ends = watched.rules.failures.then, set()
     if watched.is_cancelled:
         ends.add(CartState.CANCELLED)

@@ -1,4 +1,4 @@
-"""The jobs, limits and resources of every universe: one of each kind that can go wrong."""
+"""Jobs, limits and resources of every universe: one of each kind that can go wrong."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ KEY_RULES: Mapping[Key, KeyRule] = {
 
 @dataclass(frozen=True, slots=True)
 class KnownJob:
-    """A job, read and compiled once for all universes."""
+    """Job, read and compiled once for all universes."""
 
     id: JobId
     document: Mapping[str, Any]
@@ -90,12 +90,12 @@ class KnownJob:
         return self.spec.name
 
     def takes(self, capacity: Vector, losses: int) -> Vector:
-        """What a run that has lost so many workers takes of one that has this."""
+        """Return what a run with so many lost workers takes of a worker's capacity."""
         is_alone = goes_alone(losses, self.rules.max_losses)
         return demand_of(alone(self.shape) if is_alone else self.shape).on(capacity)
 
     def keys(self, inputs: Mapping[str, Any] | None, *, has_quota: bool) -> Demands:
-        """The shared keys that a run with these inputs takes; the quota is for all runs."""
+        """Return the shared keys that a run with these inputs takes; the quota is for all runs."""
         taken = {
             key_of(KeyKind.EXCLUSIVE, PROJECT, f"{name}={(inputs or {}).get(name)}"): 1
             for name in self.rules.exclusive_by
@@ -108,7 +108,7 @@ class KnownJob:
         return taken | {_RUNNING: 1} if has_quota else taken
 
     def wish(self, random: Random) -> Mapping[str, Any] | None:
-        """Inputs for one of its runs."""
+        """Return inputs for one of its runs."""
         return {"host": random.choice(HOSTS)} if self.rules.exclusive_by else None
 
 
@@ -124,12 +124,12 @@ def catalogue() -> Mapping[JobId, KnownJob]:
 
 @lru_cache(maxsize=1)
 def shards() -> frozenset[int]:
-    """The shards that a universe has: that of each job, and the one that leads."""
+    """Return the shards of a universe: that of each job, and the leading one."""
     return frozenset({LEADING_SHARD, *map(shard_of, catalogue())})
 
 
 def followers(upstream: str) -> list[KnownJob]:
-    """The jobs that get a run for each of its runs that completes."""
+    """List the jobs that get a run for each completed run of this one."""
     return [job for job in catalogue().values() if upstream in job.rules.after]
 
 

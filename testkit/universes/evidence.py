@@ -1,6 +1,6 @@
-"""What really executes when, as the workers' machines see it, and what must never be seen there.
+"""Executions as the workers' machines see them, and the invariants that must hold there.
 
-The witness knows the jobs and the true time. It knows nothing of what the store believes.
+The witness knows the jobs and the true time. It knows nothing of the store's state.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ KILLED = "killed"
 
 
 class Violation(AssertionError):
-    """A promise was broken."""
+    """Broken promise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """An attempt that executes."""
+    """Attempt that executes."""
 
     work: Work
     worker: str
@@ -47,7 +47,7 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """An attempt that has executed."""
+    """Attempt that has executed."""
 
     attempt: int
     how: str  # an `AttemptResult`, or `KILLED`
@@ -55,7 +55,7 @@ class Past:
 
 
 class Witness:
-    """Is told of every start and end, and complains at once."""
+    """Observes every start and end, and raises `Violation` at once."""
 
     def __init__(
         self, timeline: Timeline, jobs: Mapping[JobId, KnownJob], *, has_quota: bool
@@ -73,7 +73,7 @@ class Witness:
         self._claimed: Counter[str] = Counter()  # the latest attempt at each run
         self._cancelled: dict[str, int] = {}  # and the latest attempt by then
         self._resolved: set[str] = set()  # runs that a person gave another attempt
-        self._held: set[str] = set()  # runs that go nowhere, as somebody was told
+        self._held: set[str] = set()  # runs that must not start, as somebody was told
         self._works: dict[str, Work] = {}  # the latest attempt at each run
         self._failures: Counter[str] = Counter()  # of each run, as far as servers know
         self._answers: set[str] = set()  # runs that answer one that has completed
@@ -87,7 +87,7 @@ class Witness:
         self.story.append((self._timeline.elapsed, what, about))
 
     def claimed(self, work: Work) -> None:
-        """At the instant of the claim, before anything is sent."""
+        """Record a claim at its instant, before anything is sent."""
         self.note("claim", work.fence)
         self.require(work.attempt > self._claimed[work.run], "a fence did not grow", work.fence)
         self.require(work.run not in self._held, "a held run was claimed", work.fence)
@@ -100,12 +100,12 @@ class Witness:
                 self._take(key, rule, tokens)
 
     def cancelled(self, run: str) -> None:
-        """Somebody was told that a run will not be tried again."""
+        """Record that somebody was told that a run will not be tried again."""
         self.note("cancel", run)
         self._cancelled[run] = self._claimed[run]
 
     def resolved(self, run: str, state: RunState) -> None:
-        """A person says how an UNKNOWN run ended, or that it is to be tried again."""
+        """Record that a person resolved an UNKNOWN run: how it ended, or that it is retried."""
         self.note("resolve", run)
         self._resolved.add(run)
         self._cancelled.pop(run, None)
@@ -114,19 +114,19 @@ class Witness:
         self.carts.resolved(run, is_failure=state is RunState.FAILED)
 
     def held(self, run: str) -> None:
-        """Somebody was told that a run goes nowhere until it is let go."""
+        """Record that somebody was told that a run is held until it is released."""
         self.note("hold", run)
         self._held.add(run)
 
     def let_go(self, run: RunId, *, was_held: bool, in_cart: bool) -> None:
-        """Nothing but a cancel ends a run that is held: its own, or that of its cart."""
+        """Release a held run; only a cancel may end it while held: its own, or its cart's."""
         self.note("let go", run)
         self._held.discard(run)
         is_over = in_cart or run in self._cancelled
         self.require(was_held or is_over, "a held run did not stay", run)
 
     def started(self, work: Work, worker: str) -> None:
-        """Just before the process exists."""
+        """Record a start, just before the process exists."""
         job = self._jobs[JobId(work.job_id)]
         is_scheduled = work.run == scheduled_run_id(job.id, instant(work.due_at))
         self.note("start", (work.fence, job.name, worker))
@@ -139,7 +139,7 @@ class Witness:
         self.carts.started(work)
 
     def reported(self, outcomes: Sequence[Outcome], answer: ReportAnswer) -> None:
-        """A server has answered for how attempts ended."""
+        """Record a server's answer to reported ends."""
         for outcome in outcomes:
             fence = Fence(outcome.run, outcome.attempt)
             if fence in answer.fenced:
@@ -157,7 +157,7 @@ class Witness:
             self.carts.failed(run)
 
     def ended(self, fence: Fence, how: str) -> None:
-        """Once nothing of the process is left."""
+        """Record an end, once nothing of the process is left."""
         self.note(f"end {how}", fence)
         life = self.lives.pop(fence)
         self.pasts[fence.run].append(Past(fence.attempt, how, self._timeline.now))
@@ -166,7 +166,7 @@ class Witness:
             self._completed(life.work)
 
     def _completed(self, work: Work) -> None:
-        """From now on others may follow."""
+        """Record a completion: from now on other jobs may follow."""
         for job in followers(self._jobs[JobId(work.job_id)].name):
             self._answers.add(following_run_id(job.id, RunId(work.run)))
 
@@ -217,7 +217,7 @@ class Witness:
             self._judge_key(key)
 
     def _losses(self, life: Life) -> int:
-        """How many workers the run is known to have lost."""
+        """Return how many workers the run is known to have lost."""
         return sum(past.how == KILLED for past in self.pasts[life.fence.run])
 
     def _judge_key(self, key: Key) -> None:
@@ -227,7 +227,7 @@ class Witness:
             self.require(used <= rule.total, f"{key} is overdrawn", used)
 
     def _take(self, key: Key, rule: Rate, tokens: int) -> None:
-        """In any t seconds at most burst + rate × t."""
+        """Take tokens; at most burst + rate × t in any t seconds."""
         now, taken = self._timeline.now, self._tokens[key]
         taken.append((now, tokens))
         used = 0
@@ -241,11 +241,11 @@ class Witness:
             self.complain(promise, about)
 
     def complain(self, promise: str, about: object) -> None:
-        """A promise was broken."""
+        """Raise `Violation`: a promise was broken."""
         raise Violation("\n".join([*self.told(_TOLD), f"{promise}: {about}"]))
 
     def told(self, latest: int) -> list[str]:
-        """What happened last, a line each."""
+        """Return what happened last, a line each."""
         return [f"{at:9.3f}  {what}  {_text(about)}" for at, what, about in self.story[-latest:]]
 
 

@@ -1,6 +1,6 @@
-"""The machine under a worker: its guardian and the processes of attempts.
+"""Machine under a worker: its guardian and the processes of attempts.
 
-They go on while the worker is frozen, and end with it, or when its lease may end in the store.
+They go on while the worker is frozen, and end with it, or when its lease may expire in the store.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Machine:
     # --- the guardian
 
     def prolong(self, deadline: float) -> None:
-        """Everything may live until this time of its clock."""
+        """Extend the lease to this time of its clock."""
         self._deadline = max(self._deadline, deadline)
         if not self._is_watched:
             self._is_watched = True
@@ -61,13 +61,13 @@ class Machine:
         await self.on_kill()
 
     def kill(self) -> None:
-        """Nothing is left of any process, until the next lease."""
+        """Kill all processes, until the next lease."""
         self._deadline = -inf
         for fence in list(self._processes):
             self._end(fence, KILLED)
 
     def refused(self, fences: Sequence[Fence]) -> None:
-        """Reports were: rightly only once a lease has ended, and then everything is dead here."""
+        """Check that reports were refused only after the lease expired, when all is dead here."""
         if fences and self.clock.monotonic() < self._deadline:
             self._witness.complain("a report under a valid lease was refused", fences)
 
@@ -86,7 +86,7 @@ class Machine:
                 self._end_later(fence, pause, AttemptResult.CANCELLED)
 
     async def close(self) -> None:
-        """There is nothing to release."""
+        """Do nothing: there is nothing to release."""
 
     def _execute(self, assignment: Assignment) -> None:
         fence = assignment.work.fence

@@ -1,8 +1,8 @@
-"""Connections that break, stall and repeat themselves.
+"""Connections that break, stall and repeat messages.
 
-As a stream of messages does: what a server sends arrives in order or not at all, and a message that
-is lost takes the connection with it. Both ends notice that later, each in its own time. A request
-may arrive twice where the worker may send it twice, and work that was dispatched long ago again.
+Like a stream of messages: what a server sends arrives in order or not at all, and a lost message
+breaks the connection. Both ends notice that later, each in its own time. A request may arrive twice
+where the worker may send it twice, and work that was dispatched long ago again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Hear: TypeAlias = Callable[[A], Awaitable[None]]
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """One connection of a worker to a server."""
+    """Connection of a worker to a server."""
 
     worker: Node
     server: Node
@@ -41,7 +41,7 @@ class Connection:
 
 
 class Network:
-    """All messages between workers and servers, in one weather."""
+    """All messages between workers and servers, with the same fault rates."""
 
     def __init__(
         self, timeline: Timeline, random: Random, weather: Weather, witness: Witness
@@ -57,7 +57,7 @@ class Network:
     def request(
         self, connection: Connection, ask: Ask[A], hear: Hear[A], *, may_double: bool = False
     ) -> None:
-        """Ask the server something. The answer to a second copy is heard by nobody."""
+        """Send a request to the server. The answer to a second copy is dropped."""
         if self._is_lost(connection):
             return
         self._to_server(connection, partial(self._answer, connection, ask, hear))
@@ -76,7 +76,7 @@ class Network:
                 self._to_worker(connection, partial(hear, answer))
 
     def order(self, connection: Connection, order: Order) -> None:
-        """Send the worker something unasked."""
+        """Send the worker an order."""
         if self._is_lost(connection):
             return
         self._to_worker(connection, partial(connection.on_order, order))
@@ -87,13 +87,13 @@ class Network:
             self._timeline.at(later, partial(_arrive, connection, again))
 
     def echo(self, deliver: Action) -> None:
-        """Perhaps have a message arrive once more, long after: more often than by bad luck."""
+        """Repeat a message at random, long after: more often than by bad luck."""
         if self._chance(3 * self._weather.doubling):
             self._witness.note("echo")
             self._timeline.after(self._random.uniform(3, 9), deliver)
 
     def cut(self, connection: Connection) -> None:
-        """What is under way is lost."""
+        """Break the connection; messages in transit are lost."""
         if not connection.is_up:
             return
         connection.is_up = False
@@ -129,10 +129,10 @@ class Network:
 
 
 async def _arrive(connection: Connection, deliver: Action) -> None:
-    """What has reached a frozen node is still there when it goes on."""
+    """Deliver a message; at a frozen node it waits until that goes on."""
     if connection.is_up:
         await deliver()
 
 
 async def _nobody(_: object) -> None:
-    """Hears nothing."""
+    """Drop an answer."""

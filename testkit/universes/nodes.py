@@ -1,4 +1,4 @@
-"""What servers and workers have in common: a clock of their own, and an end at any moment."""
+"""Common parts of servers and workers: a clock of their own, and a crash at any moment."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class NodeClock:
         return self._offset + self._timeline.elapsed * self._rate
 
     async def sleep(self, duration: timedelta) -> None:
-        """Nothing else happens in the middle of a step."""
+        """Do nothing: nothing else happens in the middle of a step."""
 
     def lasting(self, seconds: float) -> float:
-        """How long it truly takes until the clock has counted so many seconds."""
+        """Return the true time until the clock has counted so many seconds."""
         return seconds / self._rate
 
     def until(self, monotonic: float) -> float:
-        """The same until it shows a time."""
+        """Return the true time until the clock shows a time."""
         return self.lasting(monotonic - self.monotonic())
 
 
 class Node:
-    """A process: what it is going to do is forgotten when it dies, and waits while it is frozen."""
+    """Process: its pending actions are dropped when it dies, and wait while it is frozen."""
 
     def __init__(self, timeline: Timeline, clock: NodeClock) -> None:
         self.timeline = timeline
@@ -53,7 +53,7 @@ class Node:
         self.is_up = False
 
     def freeze(self, seconds: float) -> None:
-        """Nothing of it happens for so long; then all that was to happen meanwhile, in that order.
+        """Suspend it for so long; then all pending actions happen, in that order.
 
         To keep the order, what is frozen already is not frozen for longer.
         """
@@ -61,7 +61,7 @@ class Node:
             self._frozen_until = self.timeline.now + int(seconds * SECOND)
 
     def own(self, action: Action) -> Action:
-        """The action as a part of this life."""
+        """Bind an action to this process."""
         life = self.life
 
         async def act() -> None:
@@ -75,5 +75,5 @@ class Node:
         return act
 
     def later(self, seconds: float, action: Action) -> None:
-        """Do something once its own clock has counted so many seconds."""
+        """Schedule an action for when its own clock has counted so many seconds."""
         self.timeline.after(self.clock.lasting(seconds), self.own(action))

@@ -1,4 +1,4 @@
-"""Those who ask for runs, hold and cancel them, and say what became of the UNKNOWN ones."""
+"""People who trigger runs, hold and cancel them, and resolve UNKNOWN ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _USERS = ("ann", "bob")
 
 
 class People:
-    """They remember what they were promised."""
+    """People, with a record of what they were promised."""
 
     def __init__(self, world: World, surroundings: Surroundings) -> None:
         self._world = world
@@ -28,11 +28,11 @@ class People:
         # So that its runs get in one another's way.
         self._favourite = self._random.choice(self._jobs)
         self.promised: list[RunId] = []  # in the order of their acknowledgement
-        self.resolved: set[RunId] = set()  # ended by a person's word
+        self.resolved: set[RunId] = set()  # resolved by a person
         self._held: list[Run] = []
 
     async def submit(self) -> None:
-        """Some runs of one job."""
+        """Trigger some runs of one job."""
         job = self._random.choice((self._favourite, self._random.choice(self._jobs)))
         new = [self._wish(job, number) for number in range(self._random.choice((1, 1, 2, 5)))]
         self._witness.note("submit", (job.name, *(each.id for each in new)))
@@ -60,7 +60,7 @@ class People:
                 self._witness.cancelled(run)
 
     async def hold(self) -> None:
-        """One of the runs that wait, whoever asked for it."""
+        """Hold one of the waiting runs, whoever triggered it."""
         runs = await self._world.all_runs()
         held = {run.id for run in self._held}
         waiting = [run for run in runs if run.state in WAITING_STATES and run.id not in held]
@@ -71,7 +71,7 @@ class People:
             self._held.append(run)
 
     async def let_go(self) -> None:
-        """What was held first; it may have been cancelled meanwhile."""
+        """Release the run that was held first; it may have been cancelled meanwhile."""
         if self._held:
             run, was_held = self._held.pop(0), True
             try:

@@ -1,4 +1,4 @@
-"""What a universe is like, drawn from its seed."""
+"""Parameters of a universe, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_DRIFT = 0.06  # of a node's clock: less than the margin by which a worker en
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """How often messages go wrong, as probabilities."""
+    """Probabilities of faults of messages."""
 
     loss: float
     doubling: float
@@ -25,7 +25,7 @@ CALM = Weather(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The parts of a universe that do not change."""
+    """Fixed parameters of a universe."""
 
     lease_seconds: float
     weather: Weather

@@ -1,4 +1,4 @@
-"""What must hold once everything was mended and nothing is left to do."""
+"""Invariants once everything was mended and nothing is left to do."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TICK = timedelta(microseconds=1)
 async def judge_rest(
     world: World, witness: Witness, promised: Collection[RunId], resolved: Collection[RunId]
 ) -> None:
-    """`promised` were acknowledged; a person said how the `resolved` ones ended."""
+    """Check all; `promised` were acknowledged, a person said how the `resolved` ones ended."""
     runs = await world.all_runs()
     lost = set(promised) - {run.id for run in runs}
     witness.require(not lost, "acknowledged runs vanished", sorted(lost))
@@ -68,7 +68,7 @@ def _judge_end(witness: Witness, run: Run, job: KnownJob, *, is_resolved: bool) 
 
 
 def judge_finals(witness: Witness, finals: dict[RunId, RunState], runs: Sequence[Run]) -> None:
-    """Final is final: `finals` are those that were seen before."""
+    """Check that final states stayed final: `finals` are those that were seen before."""
     for run in runs:
         if is_final(run.state):
             first = finals.setdefault(run.id, run.state)
@@ -76,7 +76,7 @@ def judge_finals(witness: Witness, finals: dict[RunId, RunState], runs: Sequence
 
 
 def _judge_answers(witness: Witness, runs: Sequence[Run]) -> None:
-    """Each completed run got one run of each job that follows, and nothing else did."""
+    """Check that each completed run got one run of each job that follows, and no others."""
     found = Counter((run.job, run.follows) for run in runs if run.follows is not None)
     odd = found - Counter(_answers_due(runs))
     witness.require(not odd, "followed more than once, or for nothing", odd)
@@ -88,14 +88,14 @@ def _answers_due(runs: Sequence[Run]) -> list[tuple[str, RunId]]:
 
 
 async def is_at_rest(world: World, witness: Witness, runs: Sequence[Run]) -> bool:
-    """Whether nothing is left to do; `runs` are all that there are."""
+    """Return whether nothing is left to do; `runs` are all that there are."""
     if witness.lives or not all(is_final(run.state) for run in runs):
         return False
-    return not await unrest(world, runs) and await _is_answered(world)
+    return not await unfinished(world, runs) and await _is_answered(world)
 
 
-async def unrest(world: World, runs: Sequence[Run]) -> list[str]:
-    """What is left to do: runs, carts, and those that have not been followed yet."""
+async def unfinished(world: World, runs: Sequence[Run]) -> list[str]:
+    """List what is left to do: runs, carts, and completed runs not followed yet."""
     carts = await world.all_carts()
     answered = {(run.job, run.follows) for run in runs}
     return [
@@ -106,7 +106,7 @@ async def unrest(world: World, runs: Sequence[Run]) -> list[str]:
 
 
 async def _is_answered(world: World) -> bool:
-    """Whether every due time has an answer, or more than one."""
+    """Return whether every due time has an answer, or more than one."""
     for job in catalogue().values():
         if job.firing is not None:
             answers = await world.ledger(job.id, _LAST)
@@ -116,7 +116,7 @@ async def _is_answered(world: World) -> bool:
 
 
 async def _judged_ledger(world: World, witness: Witness, job: KnownJob) -> list[LedgerEntry]:
-    """No due time has two answers, and nothing else has one."""
+    """Return the ledger; check that no due time has two answers, and nothing else has one."""
     answers = sorted(await world.ledger(job.id, _LAST), key=lambda answer: answer.first)
     for one, other in pairwise(answers):
         witness.require(one.last < other.first, f"{job.name} answered twice", (one, other))
@@ -135,5 +135,5 @@ def brief(run: Run) -> str:
 
 
 def unknown_among(runs: Sequence[Run]) -> list[RunId]:
-    """Runs about which only a person can tell."""
+    """List runs that only a person can resolve."""
     return [run.id for run in runs if run.state is RunState.UNKNOWN]

@@ -1,4 +1,4 @@
-"""A server: the real dispatcher and whatever loops its world gives it, one step at a time."""
+"""Server: the real dispatcher and the loops that its world gives it, one step at a time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Duty: TypeAlias = Callable[[], Awaitable[object]]  # one round of a loop of a se
 
 @dataclass(frozen=True, slots=True)
 class Staff:
-    """What one life of a server consists of."""
+    """Parts of one process of a server."""
 
     runs: RunStore
     floor: Floor
@@ -48,7 +48,7 @@ Employ: TypeAlias = Callable[[str, Clock], Staff]
 
 
 class Server(Node):
-    """Forgets everything when it dies: its next life has another name."""
+    """Server that loses its memory when it dies: its next process has another name."""
 
     def __init__(
         self, name: str, clock: NodeClock, surroundings: Surroundings, employ: Employ
@@ -71,7 +71,7 @@ class Server(Node):
         self.later(self._random.uniform(0, _FEED_SECONDS), self._keep_feeding)
 
     async def crash(self) -> None:
-        """All its connections break."""
+        """Crash; all its connections break."""
         self.end_life()
         for connection in self._open:
             self._network.cut(connection)
@@ -81,13 +81,13 @@ class Server(Node):
         return self._staff.floor
 
     def wake(self) -> None:
-        """Somebody says that there is work."""
+        """Wake it: there is work."""
         self.later(self._random.uniform(0.001, 0.02), self._feed)
 
     # --- what workers ask
 
     def accept(self, connection: Connection) -> None:
-        """A worker connects."""
+        """Accept a worker's connection."""
         self._open.append(connection)
         if not self.is_up:
             self._network.cut(connection)
@@ -116,7 +116,7 @@ class Server(Node):
         return answer
 
     async def _hear_again(self, session: SessionId, outcomes: Sequence[Outcome]) -> None:
-        """An old report of failures: by now other attempts may be at work."""
+        """Repeat an old report of failures: by now other attempts may run."""
         finished = await self._staff.runs.finish(session, outcomes)
         self._witness.reported(outcomes, ReportAnswer(finished.accepted, finished.fenced))
 
@@ -135,7 +135,7 @@ class Server(Node):
         self.later(self._random.uniform(0, seconds), act)
 
     async def _do(self, duty: Duty) -> None:
-        """Every error is one too many: nothing fails in the store but by a mistake."""
+        """Run a loop once; any error is a bug, since the store never fails here."""
         try:
             await duty()
         except RotaError as error:
@@ -162,7 +162,7 @@ class Server(Node):
             self._network.order(connection, order)
 
     def _next_order(self, connection: Connection) -> Order | None:
-        """None: there is none yet, so that it would have to be waited for."""
+        """Return the next order; None: there is none yet, so that it would have to be awaited."""
         asked = self.floor.next_order(connection.session, connection.stream)
         return _at_once(asked)
 

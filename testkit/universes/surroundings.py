@@ -1,4 +1,4 @@
-"""What every part of a universe can reach."""
+"""Objects that every part of a universe can reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Virtual time: one thing happens after another, in an order that a seed decides."""
+"""Virtual time: one action after another, in an order that a seed decides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECOND = 1_000_000  # microseconds, as the store counts
 
 
 class TrueTime:
-    """The store's clock, which is right by definition."""
+    """Store's clock, which is right by definition."""
 
     def __init__(self) -> None:
         self.micros = micros(START)
@@ -32,7 +32,7 @@ class TrueTime:
 
 
 class Timeline:
-    """The store's clock and all that is going to happen."""
+    """Store's clock and all pending actions."""
 
     def __init__(self, random: Random) -> None:
         self.clock = TrueTime()
@@ -44,19 +44,19 @@ class Timeline:
 
     @property
     def now(self) -> int:
-        """Microseconds."""
+        """Return microseconds."""
         return self.clock.micros
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the universe began."""
+        """Return seconds since the universe began."""
         return (self.now - self.began_at) / SECOND
 
     def at(self, when: int, action: Action, *, in_turn: bool = False) -> None:
-        """Have something happen. What falls on one instant comes in any order.
+        """Schedule an action. Actions of one instant come in random order.
 
-        What is told to come `in_turn` goes before the rest of that instant, in the order in which
-        it was told.
+        Those that come `in_turn` go before the rest of that instant, in the order in which they
+        were scheduled.
         """
         tie = -1.0 if in_turn else self._random.random()
         soonest = max(when, self.clock.micros)
@@ -66,11 +66,11 @@ class Timeline:
         self.at(self.clock.micros + int(seconds * SECOND), action)
 
     def stop(self) -> None:
-        """Nothing more is to happen."""
+        """Stop: no more actions happen."""
         self._is_stopped = True
 
     async def run(self, until: int) -> None:
-        """Let things happen until an instant, or until somebody stops it."""
+        """Run actions until an instant, or until stopped."""
         while self._coming and self._coming[0][0] <= until and not self._is_stopped:
             self.clock.micros, _, _, action = heapq.heappop(self._coming)
             await action()

@@ -25,7 +25,7 @@ from testkit.universes.network import Network
 from testkit.universes.nodes import Node, NodeClock
 from testkit.universes.people import People
 from testkit.universes.plan import CHAOS_SECONDS, Plan
-from testkit.universes.rest import is_at_rest, judge_finals, judge_rest, unknown_among, unrest
+from testkit.universes.rest import is_at_rest, judge_finals, judge_rest, unfinished, unknown_among
 from testkit.universes.server import Server
 from testkit.universes.surroundings import Surroundings
 from testkit.universes.timeline import SECOND, Timeline
@@ -37,9 +37,9 @@ _LOOK_SECONDS = 5.0
 
 
 def explore(seeds: Iterable[int]) -> Counter[str]:
-    """Let universes pass, one after another; returns what happened in them, and how often.
+    """Run universes one after another; return what happened in them, and how often.
 
-    `Violation` at the first one in which a promise is broken; a note has the command to repeat it.
+    Raise `Violation` at the first broken promise; a note has the command to repeat it.
     """
 
     async def explore_all() -> Counter[str]:
@@ -53,7 +53,7 @@ def explore(seeds: Iterable[int]) -> Counter[str]:
 
 
 def visit(seed: int) -> Witness:
-    """Let one universe pass; returns who saw it."""
+    """Run one universe; return its witness."""
     with empty_database() as database:
         return asyncio.run(_pass_by(seed, database))
 
@@ -74,7 +74,7 @@ async def _pass_by(seed: int, database: sqlite3.Connection) -> Witness:
 
 @contextmanager
 def _ids_from(random: Random) -> Iterator[None]:
-    """Sessions and servers get ids that the seed decides, as rows are found in their order."""
+    """Make ids of sessions and servers from the seed, as rows are found in their order."""
     with patch.object(secrets, "randbits", random.getrandbits):
         yield
 
@@ -108,7 +108,7 @@ class Universe:
         self._timeline.after(0, self._look)
         await self._pass(_REST_WITHIN)
         if not self._is_over:
-            left = await unrest(self._world, await self._world.all_runs())
+            left = await unfinished(self._world, await self._world.all_runs())
             self.witness.complain("it does not come to rest", left)
         await judge_rest(self._world, self.witness, self._people.promised, self._people.resolved)
 
@@ -158,7 +158,7 @@ class Universe:
             self._timeline.after(self._random.choice((0.1, 2, 10)), node.start)
 
     async def _look(self) -> None:
-        """Whether all has come to rest; a person helps where only a person can."""
+        """Check whether all has come to rest; a person resolves what only a person can."""
         runs = await self._world.all_runs()
         await self._people.resolve(unknown_among(runs))
         await self._people.let_all_go()

@@ -1,4 +1,4 @@
-"""A worker: the real book of its attempts, and the conversation of a real worker's session."""
+"""Worker: the real tracking of its attempts, and the protocol of a real worker's session."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NOWHERE = Path("nowhere")  # nothing is printed
 
 
 class Worker(Node):
-    """Comes back after each end, as long as somebody starts it."""
+    """Worker that is restarted after each crash."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Worker(Node):
     # --- lives
 
     async def start(self) -> None:
-        """Its predecessor has no process left, which it says if it knows which session that was."""
+        """Start; it reports the previous session if it knows it: none of its processes is left."""
         self.begin_life()
         self._attempts = Attempts(self.clock, OutputSpool(_NOWHERE))
         self._attempts.serve_with({JobType.SHELL: self._machine})
@@ -80,7 +80,7 @@ class Worker(Node):
         await self._connect()
 
     async def crash(self) -> None:
-        """Its guardian ends all processes with it, and it is started again some time later."""
+        """Crash; its guardian ends all processes with it, and it is restarted some time later."""
         if not self.is_up:
             return
         self.end_life()
@@ -128,7 +128,7 @@ class Worker(Node):
 
     @property
     def _link(self) -> Connection | None:
-        """What it can talk through; None while it connects."""
+        """Return the connection; None while it connects."""
         return self._connection if self._is_registered else None
 
     # --- the lease
@@ -174,24 +174,24 @@ class Worker(Node):
         self._network.request(connection, ask, partial(self._permitted, items), may_double=True)
 
     async def _permitted(self, items: dict[Fence, Held], answer: StartAnswer) -> None:
-        self._attempts.announced(answer.granted)
+        self._attempts.mark_announced(answer.granted)
         self._attempts.begin([items[fence] for fence in answer.granted])
         self._attempts.withdraw(answer.cancelled)
         self._attempts.forget(answer.refused)
         self._report()
 
     async def _announce(self) -> None:
-        starts = self._attempts.unannounced(_ANNOUNCE_SECONDS)
+        starts = self._attempts.starts_to_report(_ANNOUNCE_SECONDS)
         if starts and (connection := self._link) is not None:
             ask = partial(self._server(connection).permit, connection, starts)
             self._network.request(connection, ask, self._announced, may_double=True)
 
     async def _announced(self, answer: StartAnswer) -> None:
-        self._attempts.announced(answer.granted)
+        self._attempts.mark_announced(answer.granted)
         self._attempts.cancel(answer.cancelled)
 
     def _ended(self, fence: Fence, result: AttemptResult) -> None:
-        """A process is over; a frozen worker hears of it later."""
+        """End a process; a frozen worker is notified later."""
         self.timeline.at(
             self.timeline.now, self.own(partial(self._note_end, fence, result)), in_turn=True
         )

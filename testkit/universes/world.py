@@ -1,4 +1,4 @@
-"""Where a universe takes place: one SQLite store in memory, and what servers do with it."""
+"""World of a universe: one SQLite store in memory, and the servers' use of it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _IN_MEMORY = Path(":memory:")
 
 @dataclass(frozen=True, slots=True)
 class SeenItem:
-    """What a person can see of an item."""
+    """Item as a person can see it."""
 
     state: ItemState
     run: RunId | None  # None: it never had one
@@ -64,7 +64,7 @@ class SeenItem:
 
 @dataclass(frozen=True, slots=True)
 class SeenCart:
-    """What a person can see of a cart."""
+    """Cart as a person can see it."""
 
     id: CartId
     state: CartState
@@ -73,7 +73,7 @@ class SeenCart:
 
 @contextmanager
 def empty_database() -> Iterator[sqlite3.Connection]:
-    """A database with a schema, for one universe after another.
+    """Create a database with a schema, for one universe after another.
 
     It has only the shards that jobs and carts of universes are in: with all 256, renewing them
     would be a third of the work.
@@ -89,7 +89,7 @@ def empty_database() -> Iterator[sqlite3.Connection]:
 async def new_world(
     database: sqlite3.Connection, timeline: Timeline, plan: Plan
 ) -> AsyncIterator[World]:
-    """A world in an empty database, which is as empty again afterwards.
+    """Create a world in an empty database, which is as empty again afterwards.
 
     One transaction goes around all that happens, and is rolled back: that costs less than a copy
     of the database, and its statements stay compiled.
@@ -104,7 +104,7 @@ async def new_world(
 
 
 class World:
-    """The database, as people and servers use it: each of them by way of a store of their own."""
+    """Database, as people and servers use it: each of them has a store object of their own."""
 
     def __init__(self, driver: InlineSqliteDriver, plan: Plan) -> None:
         self._driver = driver
@@ -133,13 +133,13 @@ class World:
         await self._store.submit_cart(cart.id)
 
     async def command_cart(self, cart: CartId, command: Command) -> None:
-        """`Conflict` if it cannot be granted."""
+        """Command a cart; raise `Conflict` if that is refused."""
         await self._store.command_cart(cart, command, actor="bob")
 
     # --- what servers do
 
     def employ(self, server: str, clock: Clock) -> Staff:
-        """A server begins."""
+        """Start a server."""
         queue = LocalQueue()
         store = SqlStore(self._driver, publish=partial(publish, queue))
         engine = Engine(store, queue, cast(Blobs, None), LocalIdleWorkers())  # nothing is printed
@@ -164,11 +164,11 @@ class World:
         return SeenCart(cart.id, cart.state, seen)
 
     async def ledger(self, job: JobId, until: datetime) -> list[LedgerEntry]:
-        """The answers to all due times of a job."""
+        """Return the answers to all due times of a job."""
         return await self._store.ledger(job, START, until, 1_000)
 
     async def held(self) -> Sequence[object]:
-        """Whatever is not free."""
+        """List sessions with attempts, and keys with holders."""
         sessions = await self._store.sessions(alive_only=True)
         uses = await self._store.key_uses(KEY_RULES)
         return [each for each in sessions if each.held] + [
@@ -197,7 +197,7 @@ def _new(job: KnownJob) -> NewJob:
 
 
 def _duties(engine: Engine, clock: Clock, server: ServerId) -> Sequence[tuple[Duty, float]]:
-    """The loops of a server, each with the seconds between two rounds."""
+    """Return the loops of a server, each with the seconds between two rounds."""
     held = HeldShards(server, clock)
     new = NewServer(server, server, SERVER_LEASE, (SCHEDULER,))
     punctuality = TimekeeperConfig(grace=grace_of(SERVER_LEASE))

@@ -205,7 +205,7 @@ def test_valid_file_passes_the_schema(file: dict[str, object]) -> None:
 
 
 @given(st.dictionaries(choice("text", "count", "other"), SCALARS | st.lists(SCALARS, max_size=1)))
-def test_any_inputs_are_read_or_refused(given_inputs: dict[str, object]) -> None:
+def test_any_inputs_are_read_or_refused(input_variables: dict[str, object]) -> None:
     spec = read_job(
         {
             "name": "x",
@@ -214,7 +214,7 @@ def test_any_inputs_are_read_or_refused(given_inputs: dict[str, object]) -> None
         }
     )
     try:
-        values = parse_inputs(spec, given_inputs)
+        values = parse_inputs(spec, input_variables)
     except Invalid:
         return
     assert values.keys() == spec.inputs.keys()

@@ -1,1 +1,1 @@
-"""Blob stores: where bytes too big for the store lie."""
+"""Blob stores: adapters for bytes that are too big for the store."""

@@ -26,8 +26,8 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 class FileBlobs:
     """Implements `rota.ports.blobs.Blobs`. One process at a time owns the folder.
 
-    A blob is written aside and moved into place, so what has its name is whole. The first put of
-    a key wins; a second one changes nothing.
+    A blob is written to a temporary file and renamed, so a file with its name is complete. The
+    first put of a key wins; a second one changes nothing.
     """
 
     def __init__(self, root: Path) -> None:
@@ -64,7 +64,7 @@ class FileBlobs:
         return await self._in_thread(lambda: _delete(path, prefix))
 
     async def close(self) -> None:
-        """Wait for what was begun. Closing twice is harmless."""
+        """Wait for writes in progress. Closing twice is harmless."""
         self._threads.shutdown(wait=True)
 
     def _path(self, key: str) -> Path:
@@ -88,7 +88,7 @@ class FileBlobs:
 
 
 async def open_files(root: Path) -> FileBlobs:
-    """Open or create the folder, and clear away what a crash left half written."""
+    """Open or create the folder, and delete what a crash left half written."""
     with _translated(root):
         _prepare(root)
     return FileBlobs(root)
@@ -118,7 +118,7 @@ def _write_durably(path: Path, data: bytes) -> None:
 
 
 def _make_folder(path: Path) -> None:
-    """Create a folder and its parents, so that they survive a crash too."""
+    """Create a folder and its parents, durably: they survive a crash too."""
     if path.is_dir():
         return
     _make_folder(path.parent)
@@ -135,7 +135,7 @@ def _sync_folder(path: Path) -> None:
 
 
 def _keys(path: Path, key: str) -> Iterator[str]:
-    """Keys at or below a path, in the order of their text."""
+    """Yield keys at or below a path, sorted as text."""
     if path.is_file():
         yield key
     if not path.is_dir():

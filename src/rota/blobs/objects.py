@@ -27,7 +27,7 @@ _ADDRESS = re.compile(r"(?P<scheme>[a-z0-9]+)://(?P<bucket>[^/?#@]+)(?:/(?P<pref
 
 @dataclass(frozen=True, slots=True)
 class StoreKind:
-    """One kind of object store, and what of the environment configures it."""
+    """Kind of object store, and the environment variables that configure it."""
 
     name: str
     store: Any  # obstore's classes share no constructor
@@ -92,14 +92,14 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A place in an object store, by its address."""
+    """Place in an object store, by its address."""
 
     kind: StoreKind
     name: str
     prefix: str  # "": the whole bucket is ours
 
     def connect(self, environ: Mapping[str, str]) -> ObjectStore:
-        """A client for it; nothing is sent yet. `Invalid` if the variables do not suffice."""
+        """Create a client; nothing is sent yet. Raise `Invalid` if the variables do not suffice."""
         given = {name: environ[name] for name in self.kind.variables if environ.get(name)}
         is_plain = any(given.get(name, "").startswith("http://") for name in self.kind.endpoints)
         try:
@@ -120,7 +120,7 @@ class Bucket:
 
 
 def parse_bucket(address: str) -> Bucket:
-    """`s3://bucket/prefix`, `gs://…` or `az://container/prefix`."""
+    """Parse `s3://bucket/prefix`, `gs://…` or `az://container/prefix`."""
     match = _ADDRESS.fullmatch(address)
     kind = _KINDS.get(match["scheme"]) if match else None
     if match is None or kind is None:
@@ -148,10 +148,10 @@ _DENIED = ("401", "403")
 async def open_objects(
     address: str, environ: Mapping[str, str], *, patience: timedelta = PATIENCE
 ) -> ObjectBlobs:
-    """The bucket of `s3://bucket/prefix`, `gs://…` or `az://container/prefix`.
+    """Open the bucket of `s3://bucket/prefix`, `gs://…` or `az://container/prefix`.
 
     Credentials, region and endpoint are those of the store's usual variables in `environ`. An
-    endpoint without TLS is used only if it was named there. Nothing is asked of the store yet: a
+    endpoint without TLS is used only if it was named there. Nothing is sent to the store yet: a
     server starts, and runs go on, while it is away.
     """
     bucket = parse_bucket(address)
@@ -162,7 +162,7 @@ class ObjectBlobs:
     """Implements `rota.ports.blobs.Blobs`. Any number of servers may share a bucket.
 
     A put creates or does nothing (the store itself checks that), so the first one of a key wins
-    and what has a name is whole.
+    and an object with a name is complete.
     """
 
     def __init__(self, bucket: Bucket, store: ObjectStore, patience: timedelta) -> None:
@@ -209,7 +209,7 @@ class ObjectBlobs:
         return len(keys)
 
     async def close(self) -> None:
-        """Nothing is held: idle connections end by themselves."""
+        """Do nothing: idle connections end by themselves."""
 
     async def _remove(self, keys: Sequence[str]) -> None:
         try:
@@ -221,7 +221,7 @@ class ObjectBlobs:
                     await self._remove([key])
 
     async def _keys(self, prefix: str) -> Sequence[str]:
-        """The key of that very name and those below it, sorted: no store promises an order."""
+        """Return the key of that name and those below it, sorted: no store promises an order."""
         keys = {prefix} if await self._has(prefix) else set()
         pages = obstore.list(self._store, prefix, chunk_size=_PAGE)
         while True:
@@ -241,7 +241,7 @@ class ObjectBlobs:
 
     @asynccontextmanager
     async def _noting_writes(self) -> AsyncIterator[None]:
-        """Logs once when the store takes nothing any more, and once when it does again."""
+        """Log once when the store refuses writes, and once when it accepts them again."""
         try:
             yield
         except Unavailable as error:
@@ -255,7 +255,7 @@ class ObjectBlobs:
 
     @asynccontextmanager
     async def _asking(self, key: str, size: int = 0) -> AsyncIterator[None]:
-        """Bounds a call in time and translates its errors."""
+        """Bound a call in time and translate its errors."""
         allowed = self._patience.total_seconds() + size / _SLOWEST_BYTES_PER_SECOND
         try:
             async with asyncio.timeout(allowed):

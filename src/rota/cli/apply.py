@@ -36,7 +36,7 @@ class _Entry(NamedTuple):
 
 
 def write_plan(terminal: Terminal, file: str, plan: Plan, present: datetime) -> None:
-    """A line for each thing in the file, its differences and notes below it.
+    """Print a line for each thing in the file, its differences and notes below it.
 
     Warnings go to standard error.
     """
@@ -53,7 +53,7 @@ def write_plan(terminal: Terminal, file: str, plan: Plan, present: datetime) -> 
 
 
 def changed_count(plan: Plan) -> int:
-    """How many things of the file are not left as they are."""
+    """Count the things of the file that change."""
     changes = [change.change for change in plan.changes]
     changes += [calendar.change for calendar in plan.calendars]
     changes += [declared.change for declared in (*plan.limits, *plan.resources)]
@@ -101,7 +101,7 @@ app = App(name="apply", usage="rota apply [OPTIONS] [FILE…]")
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How to apply."""
+    """Options of `rota apply`."""
 
     plan: Annotated[
         bool,
@@ -185,14 +185,14 @@ def _ask(
 
 
 def _placed(source: NamedText, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
-    """The problems at places that people can look up: an app has paths, but no lines."""
+    """Return the problems with places that people can look up: an app has paths, but no lines."""
     if source.has_lines:
         return problems
     return tuple(structs.replace(problem, line=None, column=None) for problem in problems)
 
 
 def _with_consent(terminal: Terminal, plans: list[Answered[Plan]], choices: Choices) -> Choices:
-    """The choices, bound to what was agreed to where a person had to agree."""
+    """Ask for consent where it is needed; return the choices, bound to the plans agreed to."""
     changes = [change for plan in plans for change in plan.value.changes]
     jobs = [change.name for change in changes if change.change == "removed"]
     carts = [cart.name for plan in plans for cart in plan.value.carts if cart.change == "removed"]

@@ -56,7 +56,7 @@ def write_calendar(
     windows: Sequence[CalendarWindow],
     present: datetime,
 ) -> None:
-    """A calendar on one page, its definition last."""
+    """Print a calendar on one page, its definition last."""
     write_pairs(
         terminal,
         [

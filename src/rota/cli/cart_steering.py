@@ -1,4 +1,4 @@
-"""The verbs of `rota cart` that change one that was submitted."""
+"""Verbs of `rota cart` that change a submitted cart."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def cancel(
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which items; all that is given holds together."""
+    """Selection of items; all conditions must hold."""
 
     failed: Annotated[bool, Parameter(help="Items that failed or timed out.")] = False
     skipped: Annotated[
@@ -121,7 +121,7 @@ class Selection:
 
     @property
     def select(self) -> Select:
-        """In which states: of chosen items and waves any, unless it is said."""
+        """Return the selection; chosen items and waves are of any state, unless one is given."""
         if self.skipped:
             return "failed+skipped"
         if self.failed or self.cause is not None:
@@ -149,7 +149,7 @@ def retry(
     select = selection.select
     with destroying.connect() as client:
         found = find_cart(client, cart)
-        items = _most_meant(client, found, selection)
+        items = _count_at_most(client, found, selection)
         most = f"up to {counted(items, 'item')}" if items <= MANY else f"more than {MANY} items"
         what = f"retry {most} ({selection.in_words}) of"
         _rehearse(destroying, found, what, changes=items > 0)
@@ -168,8 +168,8 @@ def retry(
         _steer(destroying, client, call, _write_retried)
 
 
-def _most_meant(client: Client, cart: CartDetail, selection: Selection) -> int:
-    """How many items are run again at most; of very many, more than `MANY`."""
+def _count_at_most(client: Client, cart: CartDetail, selection: Selection) -> int:
+    """Count the items to run again, at most; of very many, more than `MANY`."""
     if selection.item:
         return len(selection.item)
     if selection.cause is not None:
@@ -187,7 +187,7 @@ def _most_meant(client: Client, cart: CartDetail, selection: Selection) -> int:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is to be different."""
+    """Changes of a cart."""
 
     max_parallel: Annotated[
         int | None,

@@ -1,4 +1,4 @@
-"""Submitting a cart that was applied or is in a file: the plan first, then somebody's consent."""
+"""Submission of a cart that was applied or is in a file: plan, consent, submit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FILE_SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What was asked for on the command line."""
+    """Arguments of the command line."""
 
     cart: str  # a name, or the path of a file
     choice: str | None = None  # of several carts of a file
@@ -48,14 +48,14 @@ class Wanted:
 
     @property
     def is_file(self) -> bool:
-        """Anything that looks like a file; the names of carts do not."""
+        """Return whether it looks like a file; the names of carts do not."""
         path = Path(self.cart)
         return self.cart == "-" or path.suffix in _FILE_SUFFIXES or len(path.parts) > 1
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedCart:
-    """A cart that the server knows."""
+    """Cart that the server knows."""
 
     wanted: Wanted
     project: str | None  # None: the usual one
@@ -63,7 +63,7 @@ class AppliedCart:
 
     def plan(self, client: Client) -> Answered[CartPlan]:
         wanted = self.wanted
-        with _at_named(wanted):
+        with _blame_at_flag(wanted):
             return ask(
                 client, Client.plan_template(wanted.cart, wanted.inputs, at=wanted.starts_at)
             )
@@ -73,13 +73,13 @@ class AppliedCart:
         call = Client.submit_template(
             wanted.cart, wanted.inputs, at=wanted.starts_at, key=wanted.key
         )
-        with _at_named(wanted):
+        with _blame_at_flag(wanted):
             return ask(client, call)
 
 
 @dataclass(frozen=True, slots=True)
 class CartInFile:
-    """A cart that this machine reads, once: what is planned and agreed to is what is sent."""
+    """Cart that is read here, once: what is planned and agreed to is what is sent."""
 
     wanted: Wanted
     file: str  # how a command line names the job file
@@ -103,7 +103,7 @@ class CartInFile:
 
     def _ask(self, client: Client, call: Call[T]) -> Answered[T]:
         try:
-            with _at_named(self.wanted):
+            with _blame_at_flag(self.wanted):
                 return ask(client, call)
         except errors.Invalid as error:
             self._refuse_unknown_job(client)
@@ -112,7 +112,7 @@ class CartInFile:
             raise FileRefused(self.label, error.message, error.errors) from error
 
     def _refuse_unknown_job(self, client: Client) -> None:
-        """Say that a job has to be applied first, rather than what is wrong with each item."""
+        """Raise a failure that a job has to be applied first, rather than one for each item."""
         for name in sorted(self.jobs)[:_MOST_LOOKED_UP]:
             try:
                 client.get_job(name)
@@ -128,7 +128,7 @@ CartSource: TypeAlias = AppliedCart | CartInFile
 
 
 def find_source(wanted: Wanted, project: str | None) -> CartSource:
-    """The cart, its items checked as far as that goes without the server."""
+    """Find the cart, and check its items as far as that goes without the server."""
     if wanted.is_file:
         return _from_file(wanted, project)
     if wanted.choice is not None:
@@ -142,11 +142,11 @@ def _from_file(wanted: Wanted, project: str | None) -> CartInFile:
     text = read_text(Path(wanted.cart))
     folder = Path(wanted.cart).parent
     choice = CartChoice(text.text, text.stem, folder, wanted.choice, project)
-    with _refused_as(text.label):
+    with _problems_as_failure(text.label):
         found = read_cart_file(choice, wanted.inputs)
     label = text.label if found.items_path is None else str(found.items_path)
     _require_items(text.label, found)
-    with _refused_as(label):
+    with _problems_as_failure(label):
         items, jobs = _encoded(found)
     return CartInFile(
         wanted=wanted,
@@ -162,7 +162,7 @@ def _from_file(wanted: Wanted, project: str | None) -> CartInFile:
 
 
 def _require_items(label: str, cart: CartFile) -> None:
-    """Name the line of the job file whose file of items is not there."""
+    """Raise a failure with the line of the job file whose file of items is missing."""
     from rota.runtime.offline import Problem
 
     path = cart.items_path
@@ -173,7 +173,7 @@ def _require_items(label: str, cart: CartFile) -> None:
 
 
 def _encoded(cart: CartFile) -> tuple[list[Item], set[str]]:
-    """The items as they travel, and the names of their jobs."""
+    """Encode the items; return them and the names of their jobs."""
     items: list[Item] = []
     jobs: set[str] = set()
     for item in cart.items():
@@ -189,8 +189,8 @@ def _note(text: NamedText, is_scheduled: bool) -> str:
 
 
 @contextmanager
-def _at_named(wanted: Wanted) -> Iterator[None]:
-    """Blame the flag for a time that the server cannot read or that has passed."""
+def _blame_at_flag(wanted: Wanted) -> Iterator[None]:
+    """Turn errors about the start time, unreadable or past, into usage errors of --at."""
     try:
         yield
     except errors.Invalid as error:
@@ -202,12 +202,12 @@ def _at_named(wanted: Wanted) -> Iterator[None]:
 
 
 @contextmanager
-def _refused_as(label: str) -> Iterator[None]:
-    """Tell what is wrong with a file at its lines."""
-    from rota.cli.failures import told_as_failures
+def _problems_as_failure(label: str) -> Iterator[None]:
+    """Turn `Invalid` into a failure that shows the problems with their lines."""
+    from rota.cli.failures import errors_as_failures
     from rota.runtime.offline import Invalid
 
-    with told_as_failures():
+    with errors_as_failures():
         try:
             yield
         except Invalid as error:
@@ -228,7 +228,7 @@ CartOrFile = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Which cart, with what, and when."""
+    """Options that choose the cart, its inputs, and its start."""
 
     set: Annotated[
         tuple[str, ...],
@@ -253,7 +253,7 @@ class Choices:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Submission(Choices):
-    """And how to stay for it."""
+    """Options of a submission: also whether to wait for it."""
 
     key: Annotated[
         str | None,
@@ -272,7 +272,7 @@ NOW = Submission()
 
 
 def show_plan(cart: str, choices: Choices, remote: Remote) -> Exit:
-    """Say what submitting would do."""
+    """Print what submitting would do."""
     source = find_source(choices.wanted(cart), remote.project)
     with replace(remote, project=source.project).connect() as client:
         planned = source.plan(client)
@@ -301,14 +301,14 @@ def submit_cart(cart: str, choices: Submission, options: Destroying) -> Exit:
 
 
 def _is_watched(choices: Submission, options: Destroying) -> bool:
-    """Whether somebody who has just said yes is shown what comes of it."""
+    """Return whether to show the progress to a person who has just agreed."""
     return choices.at is None and options.format in (Format.TABLE, Format.WIDE)
 
 
 def _has_consent(
     terminal: Terminal, client: Client, source: CartSource, options: Destroying
 ) -> bool:
-    """Whether a person was asked; a failure if one is needed and there is none."""
+    """Return whether a person was asked; raise a failure if one is needed and there is none."""
     plan = source.plan(client).value
     _tell_plan(terminal, plan)
     if options.yes or (not terminal.has_person and plan.items <= MANY):

@@ -1,4 +1,4 @@
-"""Carts and their items as tables and pages."""
+"""Tables and pages of carts and their items."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REASONS = {
 
 
 def standing(cart: Cart) -> str:
-    """`running`, `paused: too many failed`."""
+    """Return `running`, `paused: too many failed`."""
     reason = _reason(cart)
     return f"{cart.state.lower()}: {reason}" if reason else cart.state.lower()
 
@@ -82,7 +82,7 @@ ITEMS: ListView[CartItem] = ListView(
 
 
 def _state_of_item(item: CartItem) -> str:
-    """Of one that is open, the state of its run says more."""
+    """Return the state of an item; for an open one that of its run, which says more."""
     return (item.run_state if item.state == "OPEN" and item.run_state else item.state).lower()
 
 
@@ -92,7 +92,7 @@ def _inputs(item: CartItem) -> str:
 
 
 def write_cart(terminal: Terminal, cart: CartDetail, present: datetime) -> None:
-    """A cart on one page, and why its items failed."""
+    """Print a cart on one page, and why its items failed."""
     write_pairs(
         terminal,
         [
@@ -121,7 +121,7 @@ def write_cart(terminal: Terminal, cart: CartDetail, present: datetime) -> None:
 
 
 def write_failure_groups(terminal: Terminal, cart: CartDetail) -> None:
-    """Why items failed, the most frequent cause first."""
+    """Print why items failed, the most frequent cause first."""
     if not cart.failure_groups:
         return
     terminal.write()
@@ -131,7 +131,7 @@ def write_failure_groups(terminal: Terminal, cart: CartDetail) -> None:
 
 
 def actions(cart: Cart) -> Iterator[str]:
-    """What to type next."""
+    """Yield the commands to type next."""
     if cart.failed and (cart.is_final or cart.state == "PAUSED"):
         yield f"rota cart show {cart.id} --failed"
         yield f"rota cart retry {cart.id} --failed"
@@ -153,39 +153,39 @@ def _failed_check(cart: Cart) -> Iterator[str]:
 
 
 def _is_undoable(cart: Cart) -> bool:
-    """Whether it has a rollback job that has something to do, and was stopped."""
+    """Return whether it was stopped and has a rollback job that has something to do."""
     failed_too_often = isinstance(cart, CartDetail) and cart.failed_too_often
     is_stopped = failed_too_often or cart.reason == "failures" or cart.state == "CANCELLED"
     return bool(cart.rollback and cart.wave) and is_stopped
 
 
 def _allowance(cart: Cart) -> str:
-    """What has to be said to resume it: as many as failed are to be allowed."""
+    """Return the option to resume it: it must allow as many failures as there are."""
     if not isinstance(cart, CartDetail) or cart.failures_in_scope <= cart.limit:
         return ""
     return f" --allow {cart.failures_in_scope}"
 
 
 def _coming_wave(cart: Cart) -> str:
-    """With its number the command is harmless if it is typed twice."""
+    """Return the wave's number: with it the command is harmless if it is typed twice."""
     gate = cart.gate if isinstance(cart, CartDetail) else None
     return "" if gate is None or gate.wave is None else f" --wave {gate.wave}"
 
 
 def _interrupted(cart: Cart) -> str:
-    """`2 cancelled, 3 skipped`: items that neither completed nor failed."""
+    """Return `2 cancelled, 3 skipped`: items that neither completed nor failed."""
     counts = {"cancelled": cart.cancelled, "skipped": cart.skipped}
     return ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
 
 
 def write_planned(terminal: Terminal, plan: CartPlan) -> None:
-    """What a cart would do, as data."""
+    """Print the plan of a cart as data."""
     for line in plan_lines(plan):
         terminal.write(line)
 
 
 def plan_lines(plan: CartPlan) -> Iterator[str]:
-    """The waves, the limit, how long it takes, and what nobody can run."""
+    """Yield the waves, the limit, the duration, and items that no worker can run."""
     yield inert(f"cart {plan}")
     if plan.starts_at is not None:
         yield f"starts {times.moment(plan.starts_at, times.now())}"
@@ -256,7 +256,7 @@ def _failure(group: FailureGroup, width: int) -> str:
 
 
 def verdict(terminal: Terminal, cart: CartDetail) -> str:
-    """How a cart ended, or that it is paused."""
+    """Return how a cart ended, or that it is paused."""
     state = terminal.state(cart.state)
     if cart.state == "COMPLETED":
         return f"✔ {state}{_took(cart)} · {counted(cart.items, 'item')}"

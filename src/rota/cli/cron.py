@@ -12,7 +12,7 @@ from cyclopts import App, Parameter, Token, UnknownOptionError
 from cyclopts.validators import Number
 
 from rota.cli import times
-from rota.cli.failures import counted, describe_problem, told_as_failures
+from rota.cli.failures import counted, describe_problem, errors_as_failures
 from rota.cli.files import read_text
 from rota.cli.options import DISPLAY, Display, Format
 from rota.cli.printing import print_data
@@ -38,7 +38,7 @@ Count = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a schedule's meaning depends on besides its text."""
+    """Options beside its text that decide what a schedule means."""
 
     tz: Annotated[str, Parameter(help="Time zone, such as Europe/Berlin.")] = "UTC"
     from_: Annotated[
@@ -121,7 +121,7 @@ def _refuse_options(expressions: tuple[str, ...], command: str) -> None:
 def _explained(
     expressions: tuple[str, ...], setting: Setting, present: datetime, count: int
 ) -> Explanation:
-    with told_as_failures():
+    with errors_as_failures():
         return offline.explain(
             expressions,
             timezone=setting.tz,
@@ -139,7 +139,7 @@ def _warn(terminal: Terminal, explained: Explanation) -> None:
 
 
 def _due_times(explained: Explanation) -> Iterator[str]:
-    """Each with its year, if that is not the year of the one before."""
+    """Yield the due times, each with its year if it differs from the one before."""
     year = explained.after.year
     for time in explained.next:
         remark = f" ({time.remark})" if time.remark else ""

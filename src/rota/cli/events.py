@@ -17,7 +17,7 @@ from rota.sdk.answers import Event
 from rota.sdk.client import Client
 
 _MOST_NAMED = 3
-_LATEST = 20  # events shown when nobody says from where
+_LATEST = 20  # events shown without a position
 
 app = App(name="events", help="What happened, as it happens.")
 
@@ -39,13 +39,13 @@ def _ids(event: Event) -> list[str]:
 
 
 def _name(event: Event) -> str:
-    """What people call it: the job, the cart, the worker."""
+    """Return the name of the job, cart or worker."""
     names = [str(name) for name in event.data.get("names") or ()]
     return _some(names) or "–"
 
 
 def _about(event: Event) -> str:
-    """What it happened to: of many things the first."""
+    """Return the subject of an event: of many the first."""
     first, *others = short_ids(_ids(event))
     return f"{first} +{len(others):,}" if others else first
 

@@ -1,4 +1,4 @@
-"""Failures in words: what happened, why, and what to type next."""
+"""Error messages: what happened, why, and what to type next."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def exit_of(error: CommandFailed | errors.RotaApiError) -> Exit:
 
 
 def explain_failure(error: CommandFailed | errors.RotaApiError) -> str:
-    """The lines for standard error."""
+    """Return the lines for standard error."""
     if isinstance(error, FileRefused):
         found = [describe_problem(problem, file=error.file) for problem in error.problems]
         return "\n".join([*found, inert(error.message), ""])
@@ -50,7 +50,7 @@ def explain_failure(error: CommandFailed | errors.RotaApiError) -> str:
 
 
 def describe_problem(problem: Problem, *, file: str = "", error_label: str = "") -> str:
-    """`jobs.yaml:7:5  unknown key "shedule" — did you mean "schedule"?`"""
+    """Return `jobs.yaml:7:5  unknown key "shedule" — did you mean "schedule"?`"""
     line, column = problem.line, problem.column
     place = ":".join(str(part) for part in (file, line, column) if part)
     if line is None and problem.path:
@@ -61,7 +61,7 @@ def describe_problem(problem: Problem, *, file: str = "", error_label: str = "")
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 error`, `2 errors`."""
+    """Return `1 error`, `2 errors`."""
     return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
@@ -75,7 +75,7 @@ _LOCAL_EXITS: tuple[tuple[type[RotaError], Exit], ...] = (
 
 
 @contextmanager
-def told_as_failures() -> Iterator[None]:
+def errors_as_failures() -> Iterator[None]:
     """Turn errors of the domain into failures of the command."""
     try:
         yield

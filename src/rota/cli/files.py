@@ -20,7 +20,7 @@ _STANDARD_INPUT_LABEL = "<stdin>"
 
 @dataclass(frozen=True, slots=True)
 class NamedText:
-    """The content of a file."""
+    """Content of a file, with its name."""
 
     label: str  # how messages call it
     stem: str  # the set's name, unless the file has one
@@ -30,12 +30,12 @@ class NamedText:
 
     @property
     def argument(self) -> str:
-        """How a command line names it."""
+        """Return how a command line names it."""
         return STANDARD_INPUT if self.label == _STANDARD_INPUT_LABEL else self.label
 
 
 def read_text(path: Path) -> NamedText:
-    """The file's text; a failure that says why it cannot be read."""
+    """Read a file; raise a failure that says why it cannot be read."""
     if str(path) == STANDARD_INPUT:
         return NamedText(_STANDARD_INPUT_LABEL, "stdin", _read_standard_input())
     try:
@@ -51,7 +51,7 @@ def read_text(path: Path) -> NamedText:
 
 
 def _read_standard_input() -> str:
-    """Files are UTF-8 whatever the locale says, so this is too."""
+    """Read standard input as UTF-8 like files, whatever the locale is."""
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError:
@@ -60,7 +60,7 @@ def _read_standard_input() -> str:
 
 
 def nearest_file(path: Path) -> str:
-    """`did you mean upgrade.yaml?` for a file beside the one that is not there; "": none is."""
+    """Return `did you mean upgrade.yaml?` for a file beside the missing one; "": none fits."""
     from difflib import get_close_matches  # only for those who mistyped
 
     try:
@@ -72,7 +72,7 @@ def nearest_file(path: Path) -> str:
 
 
 def with_items(source: NamedText, folder: Path) -> NamedText:
-    """The job file, and the items that lie beside it; `folder` is its own."""
+    """Return the job file with the items of the files beside it; `folder` is its own."""
     if "items_from" not in source.text:
         return source
     return replace(source, items=tuple(_items(source, folder)))
@@ -82,7 +82,7 @@ def _items(source: NamedText, folder: Path) -> Iterator[Mapping[str, object]]:
     from rota.runtime.cart_files import items_beside  # slow to import, and not for every file
     from rota.runtime.offline import Invalid
 
-    # What is wrong with the job file itself is told by the server.
+    # Problems of the job file itself are reported by the server.
     for found in items_beside(source.text, name=source.stem, folder=folder):
         try:
             yield from found.documents()
@@ -96,8 +96,8 @@ _LOAD_SECONDS = 60  # as long as a worker waits for it
 
 
 def read_app(reference: str) -> NamedText:
-    """The jobs of `MODULE:app`, in a set that has the app's name."""
-    _look_in_this_folder()
+    """Read the jobs of `MODULE:app`, in a set that has the app's name."""
+    _import_from_current_folder()
     try:
         app = load_app(reference)
         text = json.dumps({"set": app.name, "jobs": app.documents()})
@@ -136,8 +136,8 @@ def _unloadable(reference: str, told: str) -> CommandFailed:
     return CommandFailed(message, code=Exit.USAGE, hint=_HINT)
 
 
-def _look_in_this_folder() -> None:
-    """As workers do; the command itself was found somewhere else."""
+def _import_from_current_folder() -> None:
+    """Add the current folder to the import path, as workers do: the command is elsewhere."""
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -29,7 +29,7 @@ _KINDS = {"rate": "rate limit"}
 
 
 def key_words(key: str) -> str:
-    """`rate limit s3-put`, `another run with host=db-1 (exclusive_by)`."""
+    """Return `rate limit s3-put`, `another run with host=db-1 (exclusive_by)`."""
     kind, _, rest = key.partition(":")
     name = rest.partition("/")[2]
     if kind == "exclusive":
@@ -38,7 +38,7 @@ def key_words(key: str) -> str:
 
 
 def _values(name: str) -> str:
-    """The inputs and their values; the names alone where the values are too long to be kept."""
+    """Return inputs and their values; only the names where the values are too long to be kept."""
     if not name.startswith("{"):
         return f"the same {name.partition('#')[0]}"
     return ", ".join(f"{input_}={value}" for input_, value in json.loads(name).items())
@@ -50,7 +50,7 @@ _NEVER = "not in this window,"
 
 
 def write_forecast(terminal: Terminal, ahead: Forecast, present: datetime, limit: int) -> None:
-    """Who starts when, the peak, what runs out, and how far to trust it."""
+    """Print starts, the peak, saturated resources, and how accurate the forecast is."""
     shown = ahead.runs or ahead.jobs
     if ahead.runs:
         write_table(terminal, _starts(present), ahead.runs[:limit])
@@ -73,7 +73,7 @@ def write_forecast(terminal: Terminal, ahead: Forecast, present: datetime, limit
 
 
 def write_quiet(terminal: Terminal, ahead: Forecast, present: datetime) -> None:
-    """Where one more job would find the most room."""
+    """Print the times with the most room for one more job."""
     quiet = ahead.load.quiet
     if not quiet.minutes:
         terminal.tell("look further ahead: --for 1h at least, --for 24h for times of the day")
@@ -114,7 +114,7 @@ def _start(at: datetime | None, present: datetime) -> str:
 
 
 def _of_day(text: str, present: datetime) -> str:
-    """A time of the day in UTC, such as `02:30`, on the reader's clocks."""
+    """Convert a time of the day in UTC, such as `02:30`, to the reader's clocks."""
     hour, minute = map(int, text.split(":"))
     return f"{times.here(present.replace(hour=hour, minute=minute)):%H:%M}"
 
@@ -143,13 +143,13 @@ def _start_waits(run: ForecastStart) -> str:
 
 
 def _never(waits_for: str) -> str:
-    """A worker that has room may be there all the same, but none for this."""
+    """Say that the wait never ends; workers may have room, but not for this run."""
     which = " that can take it" if waits_for.startswith("worker:") else ""
     return f"{_NEVER} for {_what(waits_for)}{which}"
 
 
 def _what(waits_for: str) -> str:
-    """`a worker of pool default`, `rate limit s3-put`."""
+    """Return `a worker of pool default`, `rate limit s3-put`."""
     kind, _, name = waits_for.partition(":")
     match kind:
         case "worker":

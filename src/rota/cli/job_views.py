@@ -1,4 +1,4 @@
-"""Jobs as tables and pages."""
+"""Tables and pages of jobs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ JOBS: ListView[Job] = ListView(
 
 
 def span(first: datetime, last: datetime) -> str:
-    """A stretch of due times, or the only one."""
+    """Format a range of due times, or the only one."""
     if first == last:
         return times.absolute(first)
     begin, end = times.here(first), times.here(last)
@@ -121,14 +121,14 @@ def _lateness(job: JobDetail) -> str:
 
 
 def write_skip(terminal: Terminal, job: MovedJob) -> None:
-    """Which due time was skipped, and the one after it."""
+    """Print which due time was skipped, and the one after it."""
     skipped = times.absolute(job.answered[-1].last) if job.answered else "its next due time"
     after = times.due(job.next_at, times.now())
     terminal.tell(f"job {inert(job.name)} skips {skipped}; the next one that runs is {after}")
 
 
 def write_moved(terminal: Terminal, job: MovedJob, done: str) -> None:
-    """That a job was paused, resumed, …, and what that left out."""
+    """Print that a job was paused, resumed, …, and what that left out."""
     terminal.tell(f"{done} job {inert(job.name)}")
     left_out = sum(stretch.count for stretch in job.answered if stretch.state == "SKIPPED")
     if left_out:
@@ -140,14 +140,14 @@ def write_moved(terminal: Terminal, job: MovedJob, done: str) -> None:
 
 
 def _later(job: Job, upcoming: Upcoming) -> list[datetime]:
-    """The due times after the next one, without those that calendars skip."""
+    """Return the due times after the next one, without those that calendars skip."""
     skipped = {effect.due for effect in upcoming.calendars if effect.released_at is None}
     first = job.next_at
     return [time for time in upcoming.times if time not in skipped and (not first or time > first)]
 
 
 def _zone(job: JobDetail) -> str:
-    """The schedule's own zone where its clocks show another time than the reader's."""
+    """Return the schedule's zone if its clocks show another time than the reader's."""
     if job.schedule is None or job.next_at is None:
         return ""
     here = times.here(job.next_at)
@@ -161,7 +161,7 @@ def _answered(stretch: Answered) -> str:
 
 
 def _release(schedule: Schedule) -> str:
-    """How spread and jitter shift the starts of runs, never their due times."""
+    """Describe how spread and jitter shift the starts of runs, never their due times."""
     parts = []
     if schedule.spread_seconds:
         parts.append(f"{times.length(schedule.spread_seconds)} after the due time (spread)")
@@ -176,7 +176,7 @@ def _effect(effect: CalendarEffect) -> str:
 
 
 def write_job(terminal: Terminal, job: JobDetail, upcoming: Upcoming, present: datetime) -> None:
-    """A job on one page, its definition last."""
+    """Print a job on one page, its definition last."""
     expected = job.expected_seconds
     write_pairs(
         terminal,

@@ -36,7 +36,7 @@ _PAGE = 1_000
 
 
 def used_by(client: Client, jobs: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The calendars, limits and named resources of these jobs, by field of the file."""
+    """Return the calendars, limits and named resources of these jobs, by field of the file."""
     calendars = {name for job in jobs for name in job.get("calendars", ())}
     limits = {limit["name"] for job in jobs for limit in job.get("rate_limits", ())}
     resources = {name for job in jobs for name in job.get("resources", {})}
@@ -53,7 +53,7 @@ def _limits(client: Client, names: Collection[str]) -> list[dict[str, Any]]:
 
 
 def _resources(client: Client, names: Collection[str]) -> list[dict[str, Any]]:
-    """Those that are shared; others of these names are what workers offer."""
+    """Return the shared resources; others of these names are what workers offer."""
     found = client.each(Client.list_resources(limit=_PAGE))
     return [_resource_document(resource) for resource in found if resource.name in names]
 
@@ -266,7 +266,7 @@ def _change(
     *,
     always: bool = False,
 ) -> None:
-    """Change the standing of a job; `always`: something changes although it is `done` already."""
+    """Change the state of a job; `always`: something changes although it is `done` already."""
     name = job_named(job)
     with writing.connect() as client:
         if writing.dry_run:

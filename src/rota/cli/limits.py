@@ -1,4 +1,4 @@
-"""`rota limit`, `rota resource`, `rota quota` and `rota share`: what runs have in common."""
+"""`rota limit`, `rota resource`, `rota quota` and `rota share`: limits that runs share."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ SHARES: ListView[Share] = ListView(
 
 
 def write_limit(terminal: Terminal, limit: Limit, present: datetime) -> None:
-    """A rate limit on one page."""
+    """Print a rate limit on one page."""
     pairs = [("limit", limit.name), ("allows", limit.words), ("tokens", _tokens(limit))]
     if limit.bucket is not None:
         pairs += [
@@ -123,7 +123,7 @@ def write_limit(terminal: Terminal, limit: Limit, present: datetime) -> None:
 
 
 def write_resource(terminal: Terminal, resource: Resource, present: datetime) -> None:
-    """A named resource on one page."""
+    """Print a named resource on one page."""
     write_pairs(
         terminal,
         [
@@ -139,7 +139,7 @@ def write_resource(terminal: Terminal, resource: Resource, present: datetime) ->
 
 
 def write_quota(terminal: Terminal, quota: Quota, present: datetime) -> None:
-    """What a project may have, and what it has of it."""
+    """Print the quota of a project and its usage."""
     running = f", {_live(quota.use)}" if quota.use else ""
     write_pairs(
         terminal,
@@ -188,7 +188,7 @@ D = TypeVar("D", Limit, Resource)
 
 @dataclass(frozen=True, slots=True)
 class Declared(Generic[D]):
-    """What is declared under a name: how to ask for it, and how it is shown."""
+    """Kind of declaration: how to ask for it, and how it is shown."""
 
     word: str
     list_all: Callable[[], Call[Page[D]]]
@@ -216,7 +216,7 @@ def show_declared(remote: Remote, declared: Declared[D], name: str) -> None:
 
 
 def set_declared(writing: Writing, what: str, call: Call[DeclarationChange]) -> Exit:
-    """Save it and say what that changed, or would change."""
+    """Save a declaration and print what that changed, or would change."""
     with writing.connect() as client:
         change = ask(client, call)
     print_one(
@@ -238,7 +238,7 @@ def delete_declared(destroying: Destroying, declared: Declared[D], name: str) ->
 
 
 def require_consent(destroying: Destroying, what: str) -> None:
-    """End a rehearsal here, and anything that nobody agrees to."""
+    """End the command for a dry run, or without consent."""
     if destroying.dry_run:
         destroying.rehearse(f"would {what}")
     destroying.terminal().confirm(
@@ -339,7 +339,7 @@ _SIZE = Parameter(metavar="SIZE", converter=_size)
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is to be different."""
+    """Changes of a quota."""
 
     running: Annotated[Most, _NUMBER, Parameter(help="Runs at a time.")] = None
     queued: Annotated[Most, _NUMBER, Parameter(help="Runs that wait; more are refused.")] = None
@@ -350,7 +350,7 @@ class Changes:
     jobs: Annotated[Most, _NUMBER, Parameter(help="Jobs.")] = None
 
     def of(self, quota: Quota) -> dict[str, int | None]:
-        """The whole quota with them."""
+        """Return the whole quota with the changes."""
         return {
             name: getattr(quota, name) if most is None else None if most == UNLIMITED else most
             for name, most in asdict(self).items()

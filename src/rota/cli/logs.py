@@ -25,7 +25,7 @@ from rota.sdk.client import Client
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which lines."""
+    """Selection of lines."""
 
     follow: Annotated[
         bool, Parameter(name=["--follow", "-f"], help="Stay for lines to come, until the run ends.")
@@ -77,15 +77,15 @@ def logs(
                 _copy_raw(client, found, selection.attempt)
             else:
                 _print(_lines(client, found, selection), found, selection, remote)
-            _tell_what_is_pending(client, found, selection.attempt, remote)
+            _report_pending_output(client, found, selection.attempt, remote)
         except KeyboardInterrupt:
             remote.terminal().tell(f"stopped following; {found} goes on · rota logs {found} -f")
             return Exit.INTERRUPTED
     return Exit.DONE
 
 
-def _tell_what_is_pending(client: Client, run: str, attempt: int | None, remote: Remote) -> None:
-    """Output that ended attempts left on their worker, because nobody could take it yet."""
+def _report_pending_output(client: Client, run: str, attempt: int | None, remote: Remote) -> None:
+    """Report output of ended attempts that is still on their worker, not delivered yet."""
     window = client.get_log(run, attempt=attempt, first_line=_PAST_THE_END, limit=1)
     if window.pending_bytes:
         size = f"{window.pending_bytes:,} bytes"
@@ -130,7 +130,7 @@ def _live_lines(client: Client, run: str, selection: Selection) -> Iterator[LogL
 def _of_failed_steps(
     client: Client, run: str, selection: Selection, lines: Iterable[LogLine]
 ) -> Iterator[LogLine]:
-    """What the failed steps printed; all of it where no single step is to blame."""
+    """Yield what the failed steps printed; all output if no single step is to blame."""
     attempts = client.get_run(run).attempts
     wanted = selection.attempt or (attempts[-1].number if attempts else 0)
     bad = {number for each in attempts if each.number == wanted for number in failed_steps(each)}

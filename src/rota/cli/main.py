@@ -1,6 +1,6 @@
-"""The entry point, and every command by name.
+"""Entry point, and every command by name.
 
-Imports nothing heavy: `rota --help` must be there before the reader looks for it.
+Imports nothing heavy: `rota --help` must be fast.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ COMMANDS: tuple[Command, ...] = tuple(command for _, group in GROUPS for command
 
 
 def overview(version: str) -> str:
-    """The page of all commands."""
+    """Return the page of all commands."""
     lines = [
         f"rota {version}: schedule jobs, and see why each one runs, waits or failed.",
         "",
@@ -97,7 +97,7 @@ _VERSION = (["version"], ["--version"], ["-V"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line; returns its exit code."""
+    """Run one command line; return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words in _OVERVIEW:
         sys.stdout.write(overview(__version__))

@@ -36,7 +36,7 @@ _SHARED = Group("Shared options", sort_key=100)
 
 
 class Format(StrEnum):
-    """How data is printed."""
+    """Output format of data."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -49,7 +49,7 @@ class Format(StrEnum):
 @Parameter(name="*", group=_SHARED)
 @dataclass(frozen=True, slots=True)
 class Display:
-    """How a command shows what it has to say."""
+    """Options of how a command prints."""
 
     output: Annotated[
         Format, Parameter(name=["--output", "-o"], help="How to print data.", show_default=False)
@@ -69,7 +69,7 @@ class Display:
 @Parameter(name="*", group=_SHARED)
 @dataclass(frozen=True, slots=True)
 class Remote(Display):
-    """A command that speaks to a server: also which one, and about which project."""
+    """Options of a command that calls a server: also which one, and which project."""
 
     url: Annotated[
         str | None,
@@ -100,7 +100,7 @@ class Remote(Display):
 @Parameter(name="*", group=_SHARED)
 @dataclass(frozen=True, slots=True)
 class Writing(Remote):
-    """A command that changes something."""
+    """Options of a command that changes something."""
 
     dry_run: Annotated[
         bool,
@@ -108,7 +108,7 @@ class Writing(Remote):
     ] = False
 
     def rehearse(self, what: str, *, changes: bool = True) -> NoReturn:
-        """Say what `--dry-run` would have done, and end the command; `changes`: anything at all."""
+        """Print what the command would do, and end it; `changes`: if it would change anything."""
         self.terminal().tell(inert(what))
         raise Rehearsed(changes=changes)
 
@@ -116,7 +116,7 @@ class Writing(Remote):
 @Parameter(name="*", group=_SHARED)
 @dataclass(frozen=True, slots=True)
 class Destroying(Writing):
-    """A command that takes something away: asks first on a terminal, elsewhere needs --yes."""
+    """Options of a command that deletes: it asks first on a terminal, elsewhere needs --yes."""
 
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Do not ask.")] = False
 
@@ -146,7 +146,7 @@ if TYPE_CHECKING:
 
 
 def _convert_instant(_: type, tokens: Sequence[Token]) -> str:
-    """The text as it was written: what the server would refuse is refused before it is asked."""
+    """Return the text as written; a time that the server would refuse is refused here first."""
     from rota.runtime.offline import read_time  # not for those who give no time
 
     text = tokens[0].value
@@ -155,7 +155,7 @@ def _convert_instant(_: type, tokens: Sequence[Token]) -> str:
 
 
 def absolute(text: str) -> str:
-    """A time of a command line on the reader's clocks, for a document: with its offset."""
+    """Convert a time of the command line, on the reader's clocks, to one with its offset."""
     from rota.runtime.offline import read_time
 
     return read_time(text, times.zone_name() or "UTC", ahead=True).isoformat()

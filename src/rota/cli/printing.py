@@ -1,4 +1,4 @@
-"""Answers in the format that was asked for: tables, pages, JSON."""
+"""Output in the chosen format: tables, pages, JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SPARE = 3  # characters after the beginning that two listed ids share
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[T]):
-    """One column: what it shows of each item."""
+    """Column of a table."""
 
     heading: str
     text: Callable[[T], str]
@@ -41,7 +41,7 @@ class Column(Generic[T]):
 def write_table(
     terminal: Terminal, columns: Sequence[Column[T]], items: Iterable[T], *, wide: bool = False
 ) -> None:
-    """A heading, then a line per item. Only a terminal's width shortens a cell."""
+    """Print a heading, then a line per item. Only a terminal's width shortens a cell."""
     listed = list(items)
     shown = [column for column in columns if wide or not column.only_wide]
     texts = [_texts(column, listed, wide=wide) for column in shown]
@@ -60,7 +60,7 @@ def write_table(
 
 
 def _texts(column: Column[T], items: Sequence[T], *, wide: bool) -> list[str]:
-    """A column from its heading down."""
+    """Return the cells of a column, its heading first."""
     cells = [inert(column.text(item)) for item in items]
     return [column.heading, *(short_ids(cells) if column.is_id and not wide else cells)]
 
@@ -68,7 +68,7 @@ def _texts(column: Column[T], items: Sequence[T], *, wide: bool) -> list[str]:
 def _narrow(
     texts: list[list[str]], columns: Sequence[Column[T]], items: Sequence[T], step: int
 ) -> None:
-    """Put shorter texts in the place of those of columns that have such."""
+    """Replace texts by shorter ones in columns that have such."""
     for index, column in enumerate(columns):
         if step < len(column.narrower):
             texts[index] = [column.heading, *(inert(column.narrower[step](it)) for it in items)]
@@ -79,10 +79,10 @@ def _widest(cells: Sequence[str]) -> int:
 
 
 def short_ids(texts: Sequence[str]) -> list[str]:
-    """Ids cut to the beginning that tells them apart, which the server takes for the whole.
+    """Cut ids to a prefix that is unique, which the server accepts for the whole.
 
-    There are more than those listed, so some characters go beyond what would do here. Runs' ids
-    begin with a time: cut inside it, one would soon be the beginning of a later run's id too.
+    There are more than those listed, so some characters are added to what would suffice here. Runs'
+    ids begin with a time: cut inside it, one would soon be a prefix of a later run's id too.
     """
     ids = sorted({text for text in texts if _ID.fullmatch(text)})
     alike = max((_common(*pair) for pair in pairwise(ids)), default=0)
@@ -93,13 +93,13 @@ def short_ids(texts: Sequence[str]) -> list[str]:
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
+    """Return the length of the common prefix."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((index for index, (mine, its) in pairs if mine != its), min(len(one), len(other)))
 
 
 def write_pairs(terminal: Terminal, pairs: Iterable[tuple[str, str]]) -> None:
-    """Names and values of one thing, those without a value left out."""
+    """Print names and values of one thing, those without a value left out."""
     shown = [(name, value) for name, value in pairs if value]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
@@ -121,7 +121,7 @@ def _line(
 
 
 def _fitted(widths: Sequence[int], are_whole: Sequence[bool], room: int) -> list[int]:
-    """Widths cut down to the room, the widest first; narrow and whole columns are never cut."""
+    """Cut widths to the room, the widest first; narrow and whole columns are never cut."""
     fitted = list(widths)
     cuttable = [index for index, is_whole in enumerate(are_whole) if not is_whole]
     while sum(fitted) > room:
@@ -142,7 +142,7 @@ def _cut(text: str, width: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ListView(Generic[T]):
-    """How a kind of list looks."""
+    """Layout of a kind of list."""
 
     columns: Sequence[Column[T]]
     name: Callable[[T], str]
@@ -171,7 +171,7 @@ def print_one(
     name: Callable[[T], str],
     page: Callable[[Terminal, T], None],
 ) -> None:
-    """One thing; `page` writes it for people."""
+    """Print one thing; `page` writes it for people."""
     match display.format:
         case Format.TABLE | Format.WIDE:
             page(display.terminal(), answered.value)
@@ -182,7 +182,7 @@ def print_one(
 
 
 def print_data(display: Display, data: object) -> None:
-    """Any JSON-able data, as YAML only where that was asked for."""
+    """Print any JSON-able data, as YAML only where that was asked for."""
     terminal = display.terminal()
     if display.format is Format.YAML:
         import yaml  # only those who ask for it wait for it
@@ -217,13 +217,13 @@ _VERBS = {
 
 
 def exit_of_change(change: CalendarChange | DeclarationChange) -> Exit:
-    """20 for a plan that would change something."""
+    """Return 20 for a plan that would change something."""
     is_planned = not change.applied and change.change != "unchanged"
     return Exit.CHANGES if is_planned else Exit.DONE
 
 
 def write_change(terminal: Terminal, what: str, change: CalendarChange | DeclarationChange) -> None:
-    """`what` names the thing that was saved: `calendar weekends`."""
+    """Print a change; `what` names the thing that was saved: `calendar weekends`."""
     verb = _VERBS.get((change.change, change.applied))
     if verb is None:
         terminal.tell(inert(f"{what} is unchanged"))

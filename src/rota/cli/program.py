@@ -1,4 +1,4 @@
-"""The command line as a whole: parsing, and how every kind of failure ends it."""
+"""Parsing of the command line, and the exit of every kind of failure."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ _NAMES = frozenset(command.name for command in COMMANDS) | {_COMPLETE}
 
 
 def build() -> App:
-    """All commands; the module of each is imported when it is called."""
+    """Build the app of all commands; the module of each is imported when it is called."""
     app = App(
         name="rota",
         version=__version__,
@@ -133,8 +133,8 @@ def build() -> App:
 
 
 def run(words: Sequence[str]) -> int:
-    """Run one command line; returns its exit code."""
-    _survive_any_text()
+    """Run one command line; return its exit code."""
+    _replace_unprintable()
     try:
         code = _obey(words)
         sys.stdout.flush()
@@ -171,7 +171,7 @@ def _obey(words: Sequence[str]) -> int:
 
 
 def _with_standard_input(words: Sequence[str]) -> list[str]:
-    """The words with each lone `-` behind `--`: anywhere else the parser takes it for an option.
+    """Move each lone `-` behind `--`: anywhere else the parser reads it as an option.
 
     It is read after the files that are named. What completion scripts send is left as it was typed.
     """
@@ -184,7 +184,7 @@ def _with_standard_input(words: Sequence[str]) -> list[str]:
 
 
 def _refuse_command(name: str) -> int:
-    """What cyclopts would do too, but only after importing every command there is."""
+    """Refuse an unknown command without importing all commands, as cyclopts would."""
     near = get_close_matches(name, _NAMES, n=1)
     hint = f' Did you mean "{near[0]}"?' if near else ""
     sys.stderr.write(f'rota: there is no command "{inert(name)}".{hint}\nSee: rota --help\n')
@@ -199,7 +199,7 @@ def _refuse_usage(error: CycloptsError) -> int:
 
 
 def _usage_words(error: CycloptsError) -> str:
-    """What is wrong with the command line; the parser's own words where a user knows them too."""
+    """Return what is wrong with the command line; the parser's words where a user knows them."""
     match error:
         case UnusedCliTokensError():
             words = ", ".join(f'"{word}"' for word in error.unused_tokens or ())
@@ -214,13 +214,13 @@ def _usage_words(error: CycloptsError) -> str:
             return str(error).strip()
 
 
-def _survive_any_text() -> None:
-    """A terminal that cannot show a character gets a question mark, not a crash."""
+def _replace_unprintable() -> None:
+    """Print a question mark for characters that the terminal cannot show, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
 
 
 def _close_quietly() -> None:
-    """Python flushes standard output once more at exit: let that go nowhere."""
+    """Redirect standard output to nowhere: Python flushes it once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

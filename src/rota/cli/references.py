@@ -1,4 +1,4 @@
-"""The thing a person means: a name, an id, the beginning of an id, or a pasted address."""
+"""References to things: a name, an id, the beginning of an id, or a pasted address."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ _MOST = 200
 
 
 def complete_jobs(context: CompletionContext) -> list[tuple[str, str]]:
-    """Job names with their schedules in words."""
+    """Complete job names with their schedules in words."""
     jobs = _ask(Client.list_jobs(name=f"{context.incomplete}*", limit=_MOST))
     return [(job.name, job.schedule.words if job.schedule else "on demand") for job in jobs]
 
 
 def complete_runs(context: CompletionContext) -> list[tuple[str, str]]:
-    """The newest runs with job and state."""
+    """Complete the newest runs with job and state."""
     return [(run.id, f"{run.job} {run.state.lower()}") for run in _ask(Client.list_runs(limit=50))]
 
 
 def complete_carts(_: CompletionContext) -> list[tuple[str, str]]:
-    """The newest carts with name and state."""
+    """Complete the newest carts with name and state."""
     carts = _ask(Client.list_carts(limit=50))
     return [(cart.id, f"{cart.name} {cart.state.lower()}") for cart in carts]
 
 
 def complete_calendars(_: CompletionContext) -> list[tuple[str, str]]:
-    """Calendar names with their windows in words."""
+    """Complete calendar names with their windows in words."""
     return [(it.name, it.words) for it in _ask(Client.list_calendars(limit=_MOST))]
 
 
 def complete_limits(_: CompletionContext) -> list[tuple[str, str]]:
-    """Names of rate limits with what they allow."""
+    """Complete names of rate limits with what they allow."""
     return [(it.name, it.words) for it in _ask(Client.list_limits(limit=_MOST))]
 
 
 def complete_resources(_: CompletionContext) -> list[tuple[str, str]]:
-    """Names of resources with what they allow."""
+    """Complete names of resources with what they allow."""
     return [(it.name, it.words) for it in _ask(Client.list_resources(limit=_MOST))]
 
 
@@ -132,7 +132,7 @@ def job_named(reference: str) -> str:
 
 
 def run_id(client: Client, reference: str) -> str:
-    """The whole id of the one run that is meant."""
+    """Return the whole id of the run that is meant."""
     given = _from_address(reference, "runs")
     if _WHOLE_RUN_ID.fullmatch(given):
         return given
@@ -140,7 +140,7 @@ def run_id(client: Client, reference: str) -> str:
 
 
 def find_cart(client: Client, reference: str) -> CartDetail:
-    """The one cart that is meant; of several with the same name the newest."""
+    """Find the cart that is meant; of several with the same name the newest."""
     given = _from_address(reference, "carts")
     try:
         return client.get_cart(given)
@@ -153,12 +153,12 @@ def find_cart(client: Client, reference: str) -> CartDetail:
 
 
 def run_or_latest(client: Client, reference: str) -> str:
-    """The id of a run, or of the newest run of the job of that name."""
+    """Return the id of a run, or of the newest run of the job of that name."""
     return _run_or(lambda newest: newest, client, reference)
 
 
 def run_or_ended(client: Client, reference: str) -> str:
-    """The id of a run, or of the newest run of the job of that name that has ended."""
+    """Return the id of a run, or of the newest ended run of the job of that name."""
 
     def newest_ended(newest: Run) -> Run:
         if newest.is_final:
@@ -174,22 +174,22 @@ def run_or_ended(client: Client, reference: str) -> str:
 
 
 def active_run(client: Client, reference: str) -> str:
-    """The id of a run, or of the only active run of the job of that name."""
+    """Return the id of a run, or of the only active run of the job of that name."""
     return _run_or(lambda newest: _only(client, newest, "active", _ACTIVE), client, reference)
 
 
 def waiting_run(client: Client, reference: str) -> str:
-    """The id of a run, or of the only run of the job of that name that waits."""
+    """Return the id of a run, or of the only waiting run of the job of that name."""
     return _run_or(lambda newest: _only(client, newest, "waiting", WAITING), client, reference)
 
 
 def unknown_run(client: Client, reference: str) -> str:
-    """The id of a run, or of the only unknown run of the job of that name."""
+    """Return the id of a run, or of the only unknown run of the job of that name."""
     return _run_or(lambda newest: _only(client, newest, "unknown", ["unknown"]), client, reference)
 
 
 def _run_or(run_of_job: Callable[[Run], Run], client: Client, reference: str) -> str:
-    """The run of that id; else the one that is meant by its job, which has this newest run."""
+    """Return the run of that id; else one of the job of that name, chosen by its newest run."""
     try:
         return run_id(client, reference)
     except NotFound as error:
@@ -207,7 +207,7 @@ def _run_or(run_of_job: Callable[[Run], Run], client: Client, reference: str) ->
 
 
 def _only(client: Client, newest: Run, word: str, states: Sequence[str]) -> Run:
-    """The only run of a job in these states: to steer one of several would be a guess."""
+    """Return the only run of a job in these states: choosing one of several would be a guess."""
     page = client.list_runs(job=newest.job, state=",".join(states), limit=_SHOWN)
     match [run for run in page.items if run.job_id == newest.job_id]:
         case []:
@@ -222,7 +222,7 @@ def _only(client: Client, newest: Run, word: str, states: Sequence[str]) -> Run:
 
 
 def _from_address(reference: str, noun: str) -> str:
-    """The segment after `/jobs/`, `/runs/` … of an address; anything else stays as it is."""
+    """Return the segment after `/jobs/`, `/runs/` … of an address; else the text itself."""
     if not reference.startswith(("http://", "https://", f"/{noun}/")):
         return reference
     segments = urlsplit(reference).path.split("/")
@@ -242,7 +242,7 @@ class Answered(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """The beginning of a list."""
+    """Beginning of a list."""
 
     items: list[T]
     data: list[Any]  # the JSON document of each item
@@ -256,7 +256,7 @@ def ask(client: Client, call: Call[T]) -> Answered[T]:
 
 
 def ask_list(client: Client, call: Call[Page[T]], *, limit: int) -> Listing[T]:
-    """At most `limit` items, over as many pages as that takes."""
+    """List at most `limit` items, over as many pages as that takes."""
     items: list[T] = []
     data: list[Any] = []
     cursor: str | None = None
@@ -271,6 +271,6 @@ def ask_list(client: Client, call: Call[Page[T]], *, limit: int) -> Listing[T]:
 
 
 def ask_all(client: Client, call: Call[Page[T]]) -> Listing[T]:
-    """A list that the server gives in one piece."""
+    """List all items of a list that has no pages."""
     page = ask(client, call)
     return Listing(list(page.value.items), page.data["items"], page.value.next_cursor)

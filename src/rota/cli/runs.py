@@ -109,7 +109,7 @@ def _took(run: Run) -> str:
 
 
 def _detail(run: Run) -> str:
-    """What is worth knowing of it in a few words: why it waits, or how it ended."""
+    """Return why a run waits, or how it ended, in a few words."""
     if run.waiting:
         opens = run.reasons[0].eligible_at if run.reasons else None
         return f"{run.waiting}, opens {times.moment(opens, times.now())}" if opens else run.waiting
@@ -167,14 +167,14 @@ def _length(seconds: float | None) -> str:
 
 
 def ended_by(ended: Run | Attempt) -> str:
-    """`exit 1`, `signal 9`, or ""."""
+    """Return `exit 1`, `signal 9`, or ""."""
     if ended.signal is not None:
         return f"signal {ended.signal}"
     return "" if ended.exit_code is None else f"exit {ended.exit_code}"
 
 
 def attempt_words(run: Run, number: int) -> str:
-    """`2 of 3`; lost ones do not count against the limit, so `4 (1 lost)` has none beside it."""
+    """Return `2 of 3`; lost attempts do not count against the limit: `4 (1 lost)` has no limit."""
     return f"{number} ({run.losses} lost)" if run.losses else f"{number} of {run.max_attempts}"
 
 
@@ -189,13 +189,13 @@ def _state(run: Run) -> str:
 
 
 def _waits_for(run: Run) -> str:
-    """Nothing is told of a run that waits for a worker, as all do that are queued."""
+    """Return what a run waits for; "" for a worker, for which all queued runs wait."""
     is_ordinary = run.state == "QUEUED" and not run.reasons
     return "" if is_ordinary else run.waiting or ""
 
 
 def write_run(terminal: Terminal, run: RunDetail, present: datetime) -> None:
-    """A run on one page."""
+    """Print a run on one page."""
     inputs = run.inputs or {}
     late = run.lateness_seconds
     write_pairs(

@@ -28,7 +28,7 @@ SHARDS: ListView[Shard] = ListView(
 
 
 def write_cluster(terminal: Terminal, cluster: Cluster, epochs: Mapping[str, int]) -> None:
-    """Servers, then how far behind they are."""
+    """Print the servers, then how far behind they are."""
     columns: tuple[Column[Server], ...] = (
         Column("SERVER", lambda server: server.name),
         Column("STATE", lambda server: server.state),
@@ -54,7 +54,7 @@ def write_cluster(terminal: Terminal, cluster: Cluster, epochs: Mapping[str, int
 
 
 def highest_epochs(shards: tuple[Shard, ...]) -> Mapping[str, int]:
-    """By server: the epoch of its shard that changed hands most often."""
+    """Return by server the highest epoch of its shards."""
     epochs: dict[str, int] = {}
     for shard in shards:
         if shard.owner is not None:
@@ -106,7 +106,7 @@ def start(
     be one server; on PostgreSQL any number, all equal.
     """
     # Asking how servers stand must not wait for all that running one needs.
-    from rota.cli.failures import told_as_failures
+    from rota.cli.failures import errors_as_failures
     from rota.cli.setup import load_settings
     from rota.runtime.server import run_server
 
@@ -118,7 +118,7 @@ def start(
         zone=zone,
         log_level=log_level,
     )
-    with told_as_failures():
+    with errors_as_failures():
         run_server(settings, lambda running: _greet(settings, running))
     return Exit.DONE
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from rota import __version__
-from rota.cli.failures import told_as_failures
+from rota.cli.failures import errors_as_failures
 from rota.cli.options import DISPLAY, Display, Format
 from rota.cli.printing import Column, print_data, write_table
 from rota.cli.terminal import Exit
@@ -23,8 +23,8 @@ from rota.runtime.settings import MEANINGS, Settings
 
 
 def load_settings(**flags: object) -> Settings:
-    """The settings in force; a flag that is None was not given."""
-    with told_as_failures():
+    """Load the settings in force; a flag that is None was not given."""
+    with errors_as_failures():
         return config.load(flags)
 
 
@@ -62,7 +62,7 @@ def show(
     display: Display = DISPLAY,
 ) -> None:
     """Show every setting; all of them take effect with the next start."""
-    with told_as_failures():
+    with errors_as_failures():
         settings = config.shown_with_origins()
     if display.format in (Format.JSON, Format.JSONL, Format.YAML):
         print_data(display, [_document(setting) for setting in settings])
@@ -85,7 +85,7 @@ def path(*, display: Display = DISPLAY) -> None:
 @app.command
 def check(*, display: Display = DISPLAY) -> None:
     """Check the settings; every problem is told."""
-    with told_as_failures():
+    with errors_as_failures():
         config.load()
     if display.format in (Format.JSON, Format.JSONL, Format.YAML):
         print_data(display, {"valid": True})

@@ -41,7 +41,7 @@ _WAITS = ("RUNS", "WAIT p50", "p90", "p99", "LONGEST")
 
 
 def write_report(terminal: Terminal, report: Report) -> None:
-    """The whole report, most wanted first."""
+    """Print the whole report, the most wanted first."""
     for line in _summary(report):
         terminal.write(line)
     for headings, rows in _tables(report):
@@ -54,7 +54,7 @@ def write_report(terminal: Terminal, report: Report) -> None:
 
 
 def write_rows(terminal: Terminal, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Cells that are text already; the first one is a name."""
+    """Print rows of texts; the first cell is a name."""
     columns = [
         Column(heading, itemgetter(place), is_whole=not place)
         for place, heading in enumerate(headings)
@@ -63,7 +63,7 @@ def write_rows(terminal: Terminal, headings: Sequence[str], rows: Iterable[Seque
 
 
 def write_comparison(terminal: Terminal, found: Comparison) -> None:
-    """As it is and as it would be, side by side where something differs."""
+    """Print the present and the changed state, side by side where something differs."""
     before, after = found.before, found.after
     write_rows(terminal, ("", "NOW", "THEN"), _totals(before, after))
     terminal.write("")
@@ -160,7 +160,7 @@ def late_in_words(job: JobResult) -> str:
 
 
 def _stretches(found: Sequence[Saturation]) -> Iterator[str]:
-    """The longest times in which somebody waited, in their order."""
+    """Yield the longest times in which something waited, in their order."""
     longest = sorted(found, key=lambda each: each.begins_at - each.ends_at)[:_MOST_STRETCHES]
     for each in sorted(longest, key=lambda each: each.begins_at):
         begin, length = _clock(each.begins_at), times.length(each.ends_at - each.begins_at)
@@ -170,7 +170,7 @@ def _stretches(found: Sequence[Saturation]) -> Iterator[str]:
 
 
 def _thing(what: str) -> str:
-    """`rate:default/s3-put` as `rate limit s3-put`."""
+    """Return `rate limit s3-put` for `rate:default/s3-put`."""
     kind, is_key, rest = what.partition(":")
     if not is_key:
         return what
@@ -216,7 +216,7 @@ Length = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a workload file is simulated."""
+    """Options of a simulated workload file."""
 
     seed: Annotated[int, Parameter(metavar="N", help="The same seed finds the same.")] = 1
     sample: Annotated[
@@ -232,7 +232,7 @@ class Sampling:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What if, on the live system."""
+    """Changes to simulate on the live system."""
 
     add_workers: Annotated[
         tuple[str, ...],

@@ -1,7 +1,7 @@
-"""Where commands write to, and the exit codes with which they end.
+"""Output streams of commands, and their exit codes.
 
-Data goes to standard output, talk to standard error. Texts of strangers are made harmless: job
-names, messages and output never steer the terminal.
+Data goes to standard output, messages to standard error. Texts of others are escaped: job names,
+messages and output never steer the terminal.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ OF_FINAL_STATE: Mapping[str, Exit] = {
 
 
 class Problem(Protocol):
-    """One thing wrong with an input, whether the server found it or this machine."""
+    """Problem of an input, found by the server or by this machine."""
 
     @property
     def message(self) -> str: ...
@@ -127,7 +127,7 @@ _PLAIN_MARKS = {
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """The two streams, and what may be written to them."""
+    """Standard output and error, and what may be written to them."""
 
     out: TextIO
     err: TextIO
@@ -148,16 +148,16 @@ class Terminal:
         )
 
     def write(self, line: str = "") -> None:
-        """A line of data."""
+        """Print a line of data."""
         self.out.write(self.plain(line) + "\n")
 
     def tell(self, line: str = "") -> None:
-        """A line of talk."""
+        """Print a message."""
         self.out.flush()
         self.err.write(self.plain(line) + "\n")
 
     def show(self, line: str) -> None:
-        """A line of data that somebody waits for."""
+        """Print a line of data at once, because somebody waits for it."""
         self.write(line)
         self.out.flush()
 
@@ -167,12 +167,12 @@ class Terminal:
         return f"\x1b[{_COLOURS[name]}m{text}\x1b[0m"
 
     def state(self, state: str) -> str:
-        """A state as people read it: lower case, coloured where that is wanted."""
+        """Format a state for people: lower case, coloured where that is wanted."""
         word = state.lower()
         return self.colour(word, _STATE_COLOURS.get(word, ""))
 
     def plain(self, text: str) -> str:
-        """The text, its marks in ASCII where that was asked for."""
+        """Return the text, its symbols in ASCII where that was asked for."""
         if self.is_plain:
             for mark, ascii_mark in _PLAIN_MARKS.items():
                 text = text.replace(mark, ascii_mark)
@@ -180,11 +180,11 @@ class Terminal:
 
     @property
     def has_person(self) -> bool:
-        """Whether there is somebody to ask."""
+        """Return whether there is somebody to ask."""
         return sys.stdin.isatty() and self.err.isatty()
 
     def confirm(self, question: str, *, yes: bool, otherwise: str) -> None:
-        """Go on only with a person's consent; `otherwise` says how a script gives it."""
+        """Continue only with a person's consent; `otherwise` says how a script gives it."""
         if yes:
             return
         if not self.has_person:
@@ -199,7 +199,7 @@ class Terminal:
 
 @contextmanager
 def drawn_progress(terminal: Terminal, what: str) -> Iterator[Callable[[float], None]]:
-    """Draw on standard error how much is done, from 0 to 1, and wipe it out at the end.
+    """Draw progress on standard error, from 0 to 1, and erase it at the end.
 
     Nothing is drawn where that is no terminal.
     """
@@ -221,12 +221,12 @@ def drawn_progress(terminal: Terminal, what: str) -> Iterator[Callable[[float], 
 
 
 def can_be_drawn_over(stream: TextIO) -> bool:
-    """Whether a line can be written again and again."""
+    """Return whether a line of the stream can be overwritten."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def bar(share: float) -> str:
-    """How much of a whole is done, as a row of blocks."""
+    """Draw a share as a row of blocks."""
     filled = int(share * _BAR)
     return "█" * filled + "░" * (_BAR - filled)
 
@@ -239,12 +239,12 @@ _ESCAPE_SEQUENCE = re.compile(
 
 
 def inert(text: str) -> str:
-    """One line in which every character that a terminal would obey is spelled out."""
+    """Return one line in which every control character is escaped."""
     return text if text.isprintable() else "".join(map(_visible, text))
 
 
 def inert_output(text: str) -> str:
-    """A line that a job printed: colours and cursor movements dropped, tabs kept."""
+    """Clean a line that a job printed: colours and cursor movements dropped, tabs kept."""
     if text.isprintable():
         return text
     plain = _ESCAPE_SEQUENCE.sub("", text.rstrip("\r\n"))
@@ -253,7 +253,7 @@ def inert_output(text: str) -> str:
 
 
 def inert_json(text: str) -> str:
-    """A JSON text whose strings carry such characters escaped; its meaning is unchanged."""
+    """Escape control characters in the strings of a JSON text; its meaning is unchanged."""
     return "".join(
         letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1]
         for letter in text
@@ -261,7 +261,7 @@ def inert_json(text: str) -> str:
 
 
 def width_of(text: str) -> int:
-    """How many cells of a terminal an inert text takes."""
+    """Return how many cells of a terminal an inert text takes."""
     if text.isascii():
         return len(text)
     return sum(map(_cells, text))
@@ -282,7 +282,7 @@ _QUIT_IF_ONE_SCREEN = "FRX"
 
 @contextmanager
 def paged(terminal: Terminal) -> Iterator[IO[str]]:
-    """Where to write a long text: PAGER or less on a terminal, else standard output itself."""
+    """Open the pager for a long text: PAGER or less on a terminal, else standard output itself."""
     command = shlex.split(os.environ.get("PAGER", "less"))
     if terminal.width is None or not command or shutil.which(command[0]) is None:
         yield terminal.out
@@ -291,5 +291,5 @@ def paged(terminal: Terminal) -> Iterator[IO[str]]:
     environment = {"LESS": _QUIT_IF_ONE_SCREEN, **os.environ}
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env=environment) as pager:
         assert pager.stdin is not None
-        with suppress(BrokenPipeError), pager.stdin:  # whoever has read enough may leave
+        with suppress(BrokenPipeError), pager.stdin:  # the reader may quit the pager early
             yield pager.stdin

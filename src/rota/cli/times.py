@@ -1,6 +1,6 @@
-"""Instants and lengths of time as tables and transcripts show them, on the reader's clocks.
+"""Formats of times and durations for tables and transcripts, on the reader's clocks.
 
-Whose clocks these are: `--tz`, else ROTA_TZ, else TZ, else the machine's. Data stays in UTC.
+The zone is that of `--tz`, else ROTA_TZ, else TZ, else the machine's. Data stays in UTC.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _chosen: ContextVar[ZoneInfo | None] = ContextVar("zone of --tz", default=None)
 
 
 def now() -> datetime:
-    """By the reader's clock: it decides nothing, it only makes "3 m ago" true where it is read."""
+    """Return the time of this machine: used only to show "3 m ago", never to decide."""
     return datetime.now(UTC)  # noqa: TID251 (see above)
 
 
 def print_in(zone: str) -> None:
-    """Show times on the clocks of this zone from now on; `CommandFailed` if there is none."""
+    """Show times in this zone from now on; raise `CommandFailed` if it is unknown."""
     _chosen.set(_named(zone, "--tz"))
 
 
 def zone_name() -> str | None:
-    """The reader's zone as the tz database calls it; None where the machine does not say."""
+    """Return the reader's zone in the tz database; None where the machine does not say."""
     if zone := _zone():
         return zone.key
     from rota.runtime.offline import host_timezone  # slow to import, and seldom asked for
@@ -38,12 +38,12 @@ def zone_name() -> str | None:
 
 
 def here(at: datetime) -> datetime:
-    """The instant on the reader's clocks."""
+    """Convert an instant to the reader's clocks."""
     return at.astimezone(_zone())  # None: those of the machine
 
 
 def _zone() -> ZoneInfo | None:
-    """The zone that was asked for; None: that of the machine."""
+    """Return the zone that was asked for; None: that of the machine."""
     if zone := _chosen.get():
         return zone
     if name := os.environ.get(_VARIABLE):
@@ -62,7 +62,7 @@ def _named(name: str, by: str) -> ZoneInfo:
 
 
 def _loaded(name: str) -> ZoneInfo | None:
-    """TZ may also hold what only the C library understands: `CET-1CEST`, a path."""
+    """Load a zone; None for a TZ that only the C library understands: `CET-1CEST`, a path."""
     try:
         return ZoneInfo(name) if name else None
     except (OSError, ValueError, KeyError):
@@ -70,7 +70,7 @@ def _loaded(name: str) -> ZoneInfo | None:
 
 
 def length(seconds: float) -> str:
-    """`340 ms`, `12.0 s`, `14 m 02 s`, `5 h 12 m`: two units at most."""
+    """Format `340 ms`, `12.0 s`, `14 m 02 s`, `5 h 12 m`: two units at most."""
     if seconds < 0.0995:
         return f"{max(seconds, 0) * 1000:.0f} ms"
     if seconds < 59.95:
@@ -82,37 +82,37 @@ def length(seconds: float) -> str:
 
 
 def relative(at: datetime, present: datetime) -> str:
-    """`in 5 h 12 m`, `3.0 s ago`."""
+    """Format `in 5 h 12 m`, `3.0 s ago`."""
     seconds = (at - present) / timedelta(seconds=1)
     return f"in {length(seconds)}" if seconds >= 0 else f"{length(-seconds)} ago"
 
 
 def distance(at: datetime | None, present: datetime) -> str:
-    """`relative` of a time that may be missing: where there is no room for more."""
+    """Format like `relative` a time that may be missing: where there is no room for more."""
     return "–" if at is None else relative(at, present)
 
 
 def absolute(at: datetime) -> str:
-    """`2027-03-28 03:00:00 CEST`."""
+    """Format `2027-03-28 03:00:00 CEST`."""
     return _dated(here(at))
 
 
 def moment(at: datetime | None, present: datetime) -> str:
-    """Both forms; the date only where it is not today's."""
+    """Format both forms; the date only where it is not today's."""
     if at is None:
         return "–"
     return f"{relative(at, present)} · {stamp(at, present)}"
 
 
 def stamp(at: datetime, present: datetime) -> str:
-    """`03:00:00 CEST`, with the date where it is not today's."""
+    """Format `03:00:00 CEST`, with the date where it is not today's."""
     return _stamp(here(at), here(present))
 
 
 def due(at: datetime | None, present: datetime) -> str:
-    """`moment` of a due time, which has the offset of its schedule's zone.
+    """Format a due time like `moment`; it has the offset of its schedule's zone.
 
-    Where that is not the reader's, a time on the schedule's own clocks is told too.
+    Where that is not the reader's, the time on the schedule's own clocks is added.
     """
     if at is None or at.utcoffset() == here(at).utcoffset():
         return moment(at, present)
@@ -120,19 +120,19 @@ def due(at: datetime | None, present: datetime) -> str:
 
 
 def clock(at: datetime, present: datetime) -> str:
-    """`03:52:00`, with the weekday where that is not today; a heading beside it has the zone."""
+    """Format `03:52:00`, with the weekday if not today; a heading beside it has the zone."""
     shown = here(at)
     is_today = shown.date() == here(present).date()
     return f"{shown:%H:%M:%S}" if is_today else f"{shown:%a %H:%M:%S}"
 
 
 def zone_mark(at: datetime) -> str:
-    """What the reader's clocks are called at an instant: `UTC`, `CEST`, `-03`."""
+    """Return the reader's zone abbreviation at an instant: `UTC`, `CEST`, `-03`."""
     return _mark(here(at))
 
 
 def _stamp(at: datetime, other: datetime) -> str:
-    """A time with its zone, and with its date unless that is the other's."""
+    """Format a time with its zone, and with its date unless that is the other's."""
     return f"{at:%H:%M:%S} {_mark(at)}" if at.date() == other.date() else _dated(at)
 
 
@@ -141,7 +141,7 @@ def _dated(at: datetime) -> str:
 
 
 def _mark(at: datetime) -> str:
-    """The zone's own word, or its offset where a time has no more than that."""
+    """Return the zone's abbreviation, or the offset where a time has no more than that."""
     name = at.tzname() or ""
     if not name.startswith("UTC") or not at.utcoffset():
         return name

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from rota.api.tokens import Token, WorkerToken
 from rota.cli import times
-from rota.cli.failures import told_as_failures
+from rota.cli.failures import errors_as_failures
 from rota.cli.options import DESTROYING, REMOTE, Destroying, Duration, Format, Remote
 from rota.cli.printing import Column, ListView, print_data, print_list
 from rota.cli.references import ask, ask_all
@@ -24,11 +24,11 @@ from rota.sdk.exchange import Call
 def create_token(
     name: str, role: str, lifetime: timedelta | None, remote: Remote
 ) -> dict[str, Any]:
-    """The new token as the API shows it, secret included."""
+    """Create a token; return it as the API shows it, secret included."""
     settings = load_settings(url=remote.url)
     if settings.url:
         return _asked(remote, Client.create_token(name, role, expires_in=_text(lifetime)))
-    with told_as_failures():
+    with errors_as_failures():
         token, secret = machine.create(settings, name, role, lifetime)
     return {"id": token, "name": name, "role": role, "secret": secret}
 
@@ -36,12 +36,12 @@ def create_token(
 def create_worker_token(
     name: str, pool: str | None, lifetime: timedelta | None, remote: Remote
 ) -> dict[str, Any]:
-    """The same for a worker."""
+    """Create a worker's token; return it as the API shows it, secret included."""
     settings = load_settings(url=remote.url)
     if settings.url:
         call = Client.create_worker_token(name, pool=pool, expires_in=_text(lifetime))
         return _asked(remote, call)
-    with told_as_failures():
+    with errors_as_failures():
         token, secret = machine.create_for_worker(settings, name, pool, lifetime)
     return {"id": token, "name": name, "pool": pool, "secret": secret}
 
@@ -65,7 +65,7 @@ Role = Literal["viewer", "operator", "editor", "admin"]
 
 
 def state_of(token: Token | WorkerToken) -> str:
-    """valid, expired or revoked."""
+    """Return valid, expired or revoked."""
     if token.revoked_at is not None:
         return "revoked"
     is_over = token.expires_at is not None and token.expires_at <= times.now()
@@ -130,7 +130,7 @@ def revoke(
 
 
 def show_once(remote: Remote, token: Mapping[str, object], whose: str) -> None:
-    """A new token; for people its secret stands alone, so that it can be piped."""
+    """Print a new token; for people its secret is on a line of its own, so that it can be piped."""
     if remote.format in (Format.TABLE, Format.WIDE, Format.NAME):
         terminal = remote.terminal()
         terminal.tell(f"token {token['id']} for {whose}; shown this once:")
@@ -140,7 +140,7 @@ def show_once(remote: Remote, token: Mapping[str, object], whose: str) -> None:
 
 
 def revoke_asked(destroying: Destroying, what: str, revoke: Callable[[Client], object]) -> None:
-    """Revoke a token once somebody has said yes."""
+    """Revoke a token once somebody has confirmed."""
     terminal = destroying.terminal()
     if destroying.dry_run:
         destroying.rehearse(f"would revoke {what}")

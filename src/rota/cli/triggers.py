@@ -1,4 +1,4 @@
-"""Asking for runs of a job: now, later, or for due times of the past."""
+"""Triggering of runs of a job: now, later, or for due times of the past."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rota.sdk.client import Client
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to run, and whether to stay for it."""
+    """Options of a trigger: inputs, time, and whether to wait."""
 
     input: Annotated[
         tuple[str, ...],
@@ -72,7 +72,7 @@ def request_run(job: str, request: Request, writing: Writing) -> Exit:
 
 
 def _starts_at_once(run: Run) -> bool:
-    """Whether the time it was asked for had passed: the server then takes its own instead."""
+    """Return whether the requested time had passed: the server then takes its own instead."""
     return run.due_at == run.created_at
 
 
@@ -98,7 +98,7 @@ _CAUSES = {"active": "still going", "completed": "completed", "not_failed": "did
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Which due times, and how."""
+    """Range of due times, and how to run them."""
 
     from_: Annotated[
         Instant,

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from rota import __version__
-from rota.cli.failures import FileRefused, told_as_failures
+from rota.cli.failures import FileRefused, errors_as_failures
 from rota.cli.files import read_text, require_app
 from rota.cli.options import DESTROYING, Destroying, Display, WholeNumber
 from rota.cli.references import ask
@@ -54,7 +54,7 @@ def up(
     _check(apply)
     if settings.app:
         require_app(settings.app)
-    with told_as_failures():
+    with errors_as_failures():
         server.run_machine(settings, apply, lambda running: _greet(settings, running))
     return Exit.DONE
 
@@ -175,7 +175,7 @@ def _require_own_server(client: Client, options: Destroying) -> None:
 
 
 def _fill(client: Client) -> str:
-    """Apply the jobs, start some runs and hand the cart in; returns its id."""
+    """Apply the jobs, start some runs and submit the cart; return its id."""
     ask(client, Client.apply(_JOBS, name="rota-demo"))
     for job in ("demo-heartbeat", "demo-report", "demo-flaky"):
         ask(client, Client.trigger(job))

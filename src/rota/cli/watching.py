@@ -1,4 +1,4 @@
-"""Watching a run or a cart to its end, on a terminal or in a log of a build."""
+"""Watching of a run or a cart to its end, on a terminal or in a build's log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SHOWN = 10
 
 
 def step_line(step: Step, width: int) -> str:
-    """`  Test       ✖ exit 1  (12.0 s)`."""
+    """Format `  Test       ✖ exit 1  (12.0 s)`."""
     name = inert(step.name)
     padded = name + " " * (width - width_of(name))
     mark = _MARKS.get(step.result, "✖")
@@ -46,12 +46,12 @@ def step_line(step: Step, width: int) -> str:
 
 
 def failed_steps(attempt: Attempt) -> list[int]:
-    """The numbers of the steps that ended badly."""
+    """Return the numbers of the failed steps."""
     return [number for number, step in enumerate(attempt.steps) if step.result not in _MARKS]
 
 
 def output_tail(lines: Iterable[LogLine], step: int | None) -> list[str]:
-    """The last lines that a step printed; None: whatever step it was."""
+    """Return the last lines that a step printed; None: of any step."""
     printed = [line for line in lines if step is None or line.step == step]
     return [inert_output(line.text) for line in printed[-_SHOWN:]]
 
@@ -73,7 +73,7 @@ _LINES_LOOKED_AT = 500
 
 
 class Transcript:
-    """Remembers what has been told, so that each look at the run adds only what is new."""
+    """Remembers what was printed, so that each look at the run adds only what is new."""
 
     def __init__(self, client: Client, terminal: Terminal, stream: TextIO) -> None:
         self._client = client
@@ -83,7 +83,7 @@ class Transcript:
         self._separator = ""  # before the next piece of the line being written; "": there is none
 
     def take(self, run: RunDetail) -> None:
-        """Tell what is new about the run."""
+        """Print what is new about the run."""
         for attempt in run.attempts:
             self._take_attempt(run, attempt)
         is_between = not run.attempts or run.attempts[-1].result is not None
@@ -167,7 +167,7 @@ class Transcript:
         return is_new
 
     def _begin(self, run: RunDetail, attempt: int) -> None:
-        """Start the line that tells how the run comes to this attempt."""
+        """Begin the line that says how the run comes to this attempt."""
         if self._is_new(f"way to attempt {attempt}"):
             self.end_line()
             self._write(f"run {run.id}" if attempt == 1 else f"attempt {attempt}")
@@ -206,14 +206,14 @@ def _waited(run: RunDetail, attempt: Attempt) -> str:
 
 
 def _took(run: RunDetail) -> str:
-    """From its first start to its end, back-offs included."""
+    """Format the time from its first start to its end, back-offs included."""
     if run.first_started_at is None or run.ended_at is None:
         return ""
     return times.length((run.ended_at - run.first_started_at).total_seconds())
 
 
 def watch(client: Client, run: str, display: Display, *, timeout: timedelta | None) -> Exit:
-    """Tell what happens to a run until it ends; the exit code says how it did."""
+    """Print what happens to a run until it ends; return its exit code."""
     terminal = display.terminal()
     is_for_people = display.format in (Format.TABLE, Format.WIDE)
     transcript = Transcript(client, terminal, terminal.out if is_for_people else terminal.err)
@@ -240,7 +240,7 @@ _STEPS = 20  # lines at most that progress alone is worth where nothing can be d
 
 
 class ProgressDisplay:
-    """Remembers what has been shown, so that only what is new is written."""
+    """Remembers what was shown, so that only what is new is written."""
 
     def __init__(self, terminal: Terminal, stream: TextIO) -> None:
         self._terminal = terminal
@@ -250,7 +250,7 @@ class ProgressDisplay:
         self._told: tuple[object, ...] = ()
 
     def take(self, cart: CartDetail) -> None:
-        """Show how far the cart is, if that is new."""
+        """Print the progress of the cart, if that is new."""
         line = progress_line(cart, times.now())
         if not self._is_live and self._is_worth_a_line(cart):
             self.write(line)
@@ -259,7 +259,7 @@ class ProgressDisplay:
         self._shown = line
 
     def end_line(self) -> None:
-        """Leave the line that was drawn as it is."""
+        """End the drawn line, and leave it as it is."""
         if self._is_live and self._shown:
             self._stream.write("\n")
             self._stream.flush()
@@ -286,7 +286,7 @@ class ProgressDisplay:
 
 
 def progress_line(cart: CartDetail, present: datetime) -> str:
-    """`group 4/13  ██░░…  106/1,000  ✔ 103  ✖ 3  ▶ 20  ETA 03:52 UTC`."""
+    """Format `group 4/13  ██░░…  106/1,000  ✔ 103  ✖ 3  ▶ 20  ETA 03:52 UTC`."""
     parts = [
         f"group {cart.place.replace(' of ', '/')}" if cart.place else "",
         bar(cart.done / max(cart.items, 1)),
@@ -315,7 +315,7 @@ def _waves(cart: CartDetail) -> int:
 
 
 def watch_cart(client: Client, cart: str, display: Display, *, timeout: timedelta | None) -> Exit:
-    """Show how far a cart is until a person has to decide or it ends; the exit code says how."""
+    """Show a cart's progress until it ends or a person has to decide; return its exit code."""
     terminal = display.terminal()
     is_for_people = display.format in (Format.TABLE, Format.WIDE)
     progress = ProgressDisplay(terminal, terminal.out if is_for_people else terminal.err)
@@ -341,7 +341,7 @@ def watch_cart(client: Client, cart: str, display: Display, *, timeout: timedelt
 
 
 def exit_of_cart(cart: CartDetail) -> Exit:
-    """Of one that has ended or is paused."""
+    """Return the exit code of a cart that has ended or is paused."""
     if cart.state == "PAUSED":
         return Exit.CART_PAUSED
     if cart.failed_too_often:

@@ -1,4 +1,4 @@
-"""Why a run waits, on a page."""
+"""Page that explains why a run waits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 4  # of those who have what is waited for
 
 
 def write_why(terminal: Terminal, why: Why, present: datetime) -> None:
-    """Where a run stands, what holds it, and what does not."""
+    """Print where a run stands, what blocks it, and what does not."""
     terminal.write(inert(f"{why.run} {why.job} · {_standing(why, present)}"))
     lines = [(*_label(obstacle), obstacle) for obstacle in why.reasons]
     width = max((len(label) for label, *_ in lines), default=0)
@@ -54,7 +54,7 @@ def _start(at: datetime | None, present: datetime) -> str:
 
 
 def _label(obstacle: Obstacle) -> tuple[str, str]:
-    """What it is called, and what is said of it."""
+    """Return the name of an obstacle and its description."""
     name, colon, text = obstacle.message.partition(": ")
     if colon and obstacle.gate in _NAMED:
         return name, text

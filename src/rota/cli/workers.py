@@ -97,7 +97,7 @@ def _running(worker: Worker) -> str:
 
 
 def _in_use(worker: Worker) -> str:
-    """`cpu 1/4 memory 2GiB/8GiB`."""
+    """Format `cpu 1/4 memory 2GiB/8GiB`."""
     return " ".join(f"{name} {_used(worker, name)}/{all_}" for name, all_ in _offered(worker))
 
 
@@ -138,7 +138,7 @@ WORKERS: ListView[Worker] = ListView(
 
 
 def write_worker(terminal: Terminal, worker: Worker) -> None:
-    """A worker on one page."""
+    """Print a worker on one page."""
     write_pairs(
         terminal,
         [
@@ -161,12 +161,12 @@ _LOOK_AGAIN_SECONDS = 0.5
 
 
 def held_by(presences: Iterable[Worker], worker: str) -> int:
-    """How many attempts a worker holds, in all its sessions."""
+    """Count the attempts that a worker holds, in all its sessions."""
     return sum(each.running for each in presences if each.worker == worker)
 
 
 def is_drained(presences: Iterable[Worker], worker: str) -> bool:
-    """Whether somebody asked a worker to take nothing new."""
+    """Return whether somebody has drained the worker."""
     return any(each.draining for each in presences if each.worker == worker)
 
 
@@ -215,7 +215,7 @@ def start(
     ROTA_WORKER_TOKEN or in the file that ROTA_WORKER_TOKEN_FILE names.
     """
     # Listing workers must not wait for all that running one needs.
-    from rota.cli.failures import told_as_failures
+    from rota.cli.failures import errors_as_failures
     from rota.cli.setup import load_settings
     from rota.runtime import worker
 
@@ -229,7 +229,7 @@ def start(
         app=app,
         log_level=log_level,
     )
-    with told_as_failures():
+    with errors_as_failures():
         worker.main(settings)
 
 

@@ -1,1 +1,1 @@
-"""The built-in job types."""
+"""Executors of the built-in job types."""

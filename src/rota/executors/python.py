@@ -39,12 +39,12 @@ from rota.sdk.host.wire import (
 )
 
 _START_SECONDS = 60.0  # an app's imports may take their time
-_EXIT_SECONDS = 5.0  # between the host's last word and its end
+_EXIT_SECONDS = 5.0  # between the host's last message and its exit
 _WORKERS_OWN = "ROTA_GUARDIAN_"  # variables that name descriptors which only the worker has
 
 
 class HostConnection(asyncio.Protocol):
-    """The worker's end of the socket."""
+    """Worker side of the socket to a function host."""
 
     def __init__(self, hear: Callable[[News], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -69,7 +69,7 @@ class HostConnection(asyncio.Protocol):
         self.closed.set_result(None)
 
     def send(self, order: Order) -> None:
-        """What is sent to a host that is gone is lost, as is the host."""
+        """Send an order; to a host that has ended it is lost, as is the host."""
         if self._transport is not None:
             self._transport.write(encode(order))
 
@@ -83,7 +83,7 @@ class HostConnection(asyncio.Protocol):
 
 
 class FunctionHost:
-    """A host that is ready. `ended` comes after all that the host had said."""
+    """Host that is ready. `ended` is set after all its messages were handled."""
 
     def __init__(self, process: Process, connection: HostConnection, hello: Hello) -> None:
         self.functions = hello.functions
@@ -94,7 +94,7 @@ class FunctionHost:
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes orders."""
+        """Return whether it accepts orders."""
         return not self.is_killed and not self.connection.closed.done()
 
     def kill(self) -> None:
@@ -102,7 +102,7 @@ class FunctionHost:
         self._process.kill()
 
     async def stop(self) -> None:
-        """Let it exit by itself, within reason."""
+        """Let it exit by itself, within a time limit."""
         self.connection.send(Stop())
         await asyncio.wait({self.ended}, timeout=_EXIT_SECONDS)
         if not self.ended.done():
@@ -118,7 +118,10 @@ class FunctionHost:
 
 
 async def start_host(app: str, spawner: Spawner, hear: Callable[[News], None]) -> FunctionHost:
-    """A host that has loaded the app; `Invalid` if it cannot, `Unavailable` if it does not."""
+    """Start a host that loads the app.
+
+    Raise `Invalid` if it cannot load it, `Unavailable` if it does not answer.
+    """
     connection = HostConnection(hear)
     folder = Path(tempfile.mkdtemp(prefix="rota-host-"))
     try:
@@ -137,20 +140,22 @@ async def start_host(app: str, spawner: Spawner, hear: Callable[[News], None]) -
     process.kill()
     end = await process.ended
     if greeting is None:
-        raise Unavailable(f"the function host of {app} did not start: {end.error or how(end)}")
+        raise Unavailable(
+            f"the function host of {app} did not start: {end.error or _describe_exit(end)}"
+        )
     raise Invalid(
         f"the app {app} cannot be loaded: {greeting.message}",
         hint="--app takes MODULE:NAME, found from the folder the worker was started in",
     )
 
 
-def how(end: Exit) -> str:
-    """In words: how a host ended."""
+def _describe_exit(end: Exit) -> str:
+    """Describe how a host ended."""
     return f"signal {end.signal}" if end.signal is not None else f"exit {end.status}"
 
 
 def _spawn(app: str, address: str, spawner: Spawner) -> Process:
-    """The host lives in the worker's own surroundings: functions are part of the worker."""
+    """Spawn the host in the worker's own environment: functions are part of the worker."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(_WORKERS_OWN)}
     return spawner.spawn(
         [sys.executable, "-X", "faulthandler", "-m", "rota.sdk.host", app, address],
@@ -163,7 +168,7 @@ def _spawn(app: str, address: str, spawner: Spawner) -> Process:
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """An attempt from its assignment to its end."""
+    """Attempt from its assignment to its end."""
 
     assignment: Assignment
     sent_at: int | None = None  # microseconds of the store's clock; None: no host has it
@@ -179,8 +184,9 @@ class _Held:
 class PythonExecutor:
     """Implements `rota.ports.executor.Executor`.
 
-    One host runs all attempts, since a thread is cheap and a process is not. An attempt that does
-    not stop within its grace costs the host: what else it ran is LOST, and a new one is started.
+    One host runs all attempts, since a thread is cheap and a process is not. If an attempt does not
+    stop within its grace, the host is killed: its other attempts are LOST, and a new one is
+    started.
     """
 
     def __init__(self, desk: Desk, spawner: Spawner, app: str) -> None:
@@ -198,7 +204,7 @@ class PythonExecutor:
         self._is_closing = False
 
     async def ready(self) -> tuple[str, ...]:
-        """The names of the functions, once a host has loaded them; `Invalid` if it cannot."""
+        """Return the functions' names once a host has loaded them; raise `Invalid` if it cannot."""
         if self._host is None:
             await asyncio.shield(self._start_host())
         assert self._host is not None
@@ -272,7 +278,7 @@ class PythonExecutor:
         self._send_all(self._host)
 
     def _host_ended(self, host: FunctionHost, ended: asyncio.Future[Exit]) -> None:
-        """Settle what it ran: one alone was its own undoing, of several nobody can tell."""
+        """End the attempts of a host that died: a single one is to blame, several are LOST."""
         self._host = None
         ran = {key: held for key, held in self._held.items() if key not in self._unsent}
         for result in (AttemptResult.CANCELLED, AttemptResult.TIMED_OUT):
@@ -281,12 +287,12 @@ class PythonExecutor:
         others = [key for key, held in ran.items() if held.stopped_as is None]
         is_culprit = len(ran) == 1 and not host.is_killed
         result = AttemptResult.FAILED if is_culprit else AttemptResult.LOST
-        self._end(others, result, f"the function host died ({how(ended.result())})")
+        self._end(others, result, f"the function host died ({_describe_exit(ended.result())})")
         if not self._is_closing:
             self._start_host()
 
     def _stop(self, keys: Sequence[int], result: AttemptResult) -> None:
-        """Interrupt functions; what does not end within its grace is ended with its host."""
+        """Interrupt functions; kill the host of one that does not end within its grace."""
         self._end([key for key in keys if key in self._unsent], result, "it had not begun")
         stopping = [key for key in keys if key in self._held and not self._held[key].stopped_as]
         for key in stopping:
@@ -322,7 +328,7 @@ class PythonExecutor:
                 self._draining = self._loop.create_task(self._drain(self._host.connection))
 
     async def _drain(self, connection: HostConnection) -> None:
-        """Hear nothing more until there is room for output: printing functions then wait."""
+        """Stop reading until there is room for output: functions that print then wait."""
         connection.pause_reading()
         while self._full:
             await self._full[0].drained()
@@ -351,7 +357,7 @@ def _unreported(held: _Held, result: AttemptResult, now: int, message: str) -> O
 
 
 def _outcome(held: _Held, done: Done, shift: int) -> Outcome:
-    """`shift` turns the machine's monotonic time into the store's."""
+    """Build the outcome; `shift` converts the machine's monotonic time to the store's."""
     work = held.assignment.work
     result, message = _result(held, done)
     return Outcome(
@@ -370,7 +376,7 @@ def _outcome(held: _Held, done: Done, shift: int) -> Outcome:
 
 
 def _portable(output: bytes) -> Any:
-    """A function's result; None if some part of Rota could not carry it."""
+    """Return a function's result; None if some part of Rota could not carry it."""
     outputs = msgspec.json.decode(output)
     return None if why_not_portable(outputs) else outputs
 

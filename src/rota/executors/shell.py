@@ -1,4 +1,4 @@
-"""The job type `shell`: steps, one process tree after another."""
+"""Job type `shell`: steps, one process tree after another."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ _INLINE_LIMIT = 100_000  # characters; longer scripts go through a file (the ker
 
 @dataclass(frozen=True, slots=True)
 class _Shell:
-    """How a shell takes a script. Shells stop at the first command that fails: a step that failed
-    half-way must not look well."""
+    """Way to run a script in a shell. Shells stop at the first command that fails: a step that
+    failed half-way must not look successful.
+    """
 
     by_file: tuple[str, ...]
     suffix: str = ""
@@ -47,7 +48,7 @@ _SHELLS: Mapping[str, _Shell] = {
 
 
 def command_of(step: Step, number: int, folder: WorkFolder) -> tuple[str, ...]:
-    """The argument list; writes the script to a file where one is needed."""
+    """Return the argument list; write the script to a file where one is needed."""
     if isinstance(step.run, tuple):
         return step.run
     shell = _SHELLS.get(step.shell, _Shell((step.shell,)))
@@ -61,8 +62,8 @@ _INHERITED = ("PATH", "HOME", "LANG", "TZ")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def inherited() -> dict[str, str]:
-    """What a job gets from the worker's own environment."""
+def inherited_variables() -> dict[str, str]:
+    """Return the variables that a job inherits from the worker's own environment."""
     base = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     base.setdefault("PATH", _DEFAULT_PATH)
     base.setdefault("HOME", "/")
@@ -70,27 +71,30 @@ def inherited() -> dict[str, str]:
     return base
 
 
-def of_attempt(
+def attempt_variables(
     base: Mapping[str, str], assignment: Assignment, output: Path, progress: Path
 ) -> dict[str, str]:
-    """The variables that all steps of an attempt have."""
+    """Return the variables that all steps of an attempt have."""
     spec = assignment.spec
     return {
         **base,
         **without_reserved(spec.env),
-        **given_inputs(spec, assignment.work.inputs),
-        **told_by_rota(assignment, output, progress),
+        **input_variables(spec, assignment.work.inputs),
+        **rota_variables(assignment, output, progress),
     }
 
 
-def of_step(attempt: Mapping[str, str], step: Step) -> dict[str, str]:
-    """Those of the attempt and of the step. A server of an earlier version may send a step that
-    sets ROTA_FENCE; what Rota tells must stay true, so that is ignored."""
+def step_variables(attempt: Mapping[str, str], step: Step) -> dict[str, str]:
+    """Return the variables of the attempt and of the step.
+
+    A server of an earlier version may send a step that sets ROTA_FENCE; Rota's own variables must
+    stay true, so that is ignored.
+    """
     return {**attempt, **without_reserved(step.env)}
 
 
-def told_by_rota(assignment: Assignment, output: Path, progress: Path) -> dict[str, str]:
-    """Who the job is, and where it may leave results and progress."""
+def rota_variables(assignment: Assignment, output: Path, progress: Path) -> dict[str, str]:
+    """Return the variables that identify the run, and name the files for results and progress."""
     work, spec = assignment.work, assignment.spec
     cart = {"ROTA_CART": work.cart, "ROTA_ITEM": work.item}
     return {name: value for name, value in cart.items() if value is not None} | {
@@ -108,10 +112,10 @@ def told_by_rota(assignment: Assignment, output: Path, progress: Path) -> dict[s
     }
 
 
-def given_inputs(spec: JobSpec, inputs: Mapping[str, object] | None) -> dict[str, str]:
-    """Inputs as `INPUT_*` variables: never pasted into a shell line.
+def input_variables(spec: JobSpec, inputs: Mapping[str, object] | None) -> dict[str, str]:
+    """Return inputs as `INPUT_*` variables: never pasted into a shell line.
 
-    A run that nobody asked for by hand has those that the job gives them by default.
+    A run that was not triggered by hand has the job's default inputs.
     """
     defaults = {n: each.default for n, each in spec.inputs.items() if each.default is not None}
     values = {**defaults, **(inputs or {})}
@@ -125,7 +129,7 @@ def as_text(value: object) -> str:
 
 
 def traceparent(run: str, attempt: int) -> str:
-    """A W3C trace context: the run is the trace, the attempt is the span."""
+    """Return a W3C trace context: the run is the trace, the attempt is the span."""
     trace = hashlib.blake2b(run.encode(), digest_size=16).hexdigest()
     span = hashlib.blake2b(f"{run}/{attempt}".encode(), digest_size=8).hexdigest()
     return f"00-{trace}-{span}-01"
@@ -138,7 +142,7 @@ _PROGRESS_INTERVAL = timedelta(seconds=1)
 
 @dataclass(slots=True)
 class _Attempt:
-    """An attempt while it is executed."""
+    """State of an attempt while it is executed."""
 
     assignment: Assignment
     folder: WorkFolder
@@ -146,7 +150,7 @@ class _Attempt:
     open_sink: Callable[[], OutputSink]
     started_at: int
     deadline: float | None  # monotonic; None: no timeout
-    stop: asyncio.Future[None]  # done: somebody cancelled it
+    stop: asyncio.Future[None]  # done: the attempt was cancelled
     gone_by: float | None = None  # monotonic: when its grace ends; None: nothing stopped it yet
     result: AttemptResult = AttemptResult.COMPLETED
     failure: Exit | None = None  # of the step that decided the result
@@ -170,7 +174,7 @@ class _Attempt:
         return self.result in (AttemptResult.TIMED_OUT, AttemptResult.CANCELLED)
 
     def stop_clock(self, now: float) -> float:
-        """When all of it must be gone. The grace begins with the first stop and is one for all."""
+        """Return the deadline of the grace, which begins with the first stop and is one for all."""
         if self.gone_by is None:
             self.gone_by = now + self.assignment.spec.grace.total_seconds()
         return self.gone_by
@@ -184,7 +188,7 @@ class ShellExecutor:
         self._spawner = spawner
         self._clock = clock
         self._folders = WorkFolders(work_root)
-        self._base_env = inherited()
+        self._base_env = inherited_variables()
         self._attempts: dict[Fence, _Attempt] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._progress = asyncio.get_running_loop().create_task(self._watch_progress())
@@ -231,7 +235,7 @@ class ShellExecutor:
         return _Attempt(
             assignment=assignment,
             folder=folder,
-            env=of_attempt(self._base_env, assignment, folder.output, folder.progress),
+            env=attempt_variables(self._base_env, assignment, folder.output, folder.progress),
             open_sink=partial(self._desk.output, assignment.work.fence),
             started_at=started_at,
             deadline=None if seconds is None else now + seconds,
@@ -239,7 +243,7 @@ class ShellExecutor:
         )
 
     def _failed(self, assignment: Assignment, message: str) -> Outcome:
-        """The end of an attempt that Rota itself could not carry out."""
+        """Build the outcome of an attempt that Rota itself could not carry out."""
         now = self._desk.store_micros()
         return Outcome(
             run=assignment.work.run,
@@ -254,7 +258,7 @@ class ShellExecutor:
         for number, step in enumerate(attempt.assignment.spec.steps):
             if attempt.stop.done() and attempt.is_well:
                 attempt.result = AttemptResult.CANCELLED
-                attempt.message = f"cancelled before {_called(step)}"
+                attempt.message = f"cancelled before {_step_label(step)}"
             if _is_wanted(step, attempt) and self._has_time(attempt):
                 await self._run_step(attempt, number, step)
             else:
@@ -265,7 +269,7 @@ class ShellExecutor:
         return not attempt.is_stopped or now < attempt.stop_clock(now)
 
     async def _run_step(self, attempt: _Attempt, number: int, step: Step) -> None:
-        """One step with its own retries; a bad end is noted on the attempt."""
+        """Run one step with its own retries; a failure is recorded on the attempt."""
         began = self._clock.monotonic()
         limit = self._limit(attempt, step)
         tries = 0
@@ -284,12 +288,12 @@ class ShellExecutor:
         is_excused = step.continue_on_error and result is AttemptResult.FAILED
         if result is not AttemptResult.COMPLETED and not is_excused and attempt.is_well:
             attempt.result, attempt.failure = result, ending
-            attempt.message = f"{_called(step)}: {_words(ending, result)}"
+            attempt.message = f"{_step_label(step)}: {_words(ending, result)}"
             if attempt.complaint and result is AttemptResult.FAILED:
                 attempt.message += f": {attempt.complaint}"
 
     def _limit(self, attempt: _Attempt, step: Step) -> float | None:
-        """When a step must be over: its own timeout, the attempt's, or the grace after its end."""
+        """Return a step's deadline: its own timeout, the attempt's, or the grace after its end."""
         now = self._clock.monotonic()
         limits = [] if step.timeout is None else [now + step.timeout.total_seconds()]
         if attempt.is_stopped:
@@ -299,7 +303,7 @@ class ShellExecutor:
         return min(limits, default=None)
 
     async def _pause(self, attempt: _Attempt, pause: timedelta, limit: float | None) -> bool:
-        """Wait between tries of a step; False if a cancel or the limit came first."""
+        """Wait between retries of a step; return False if a cancel or the limit came first."""
         now = self._clock.monotonic()
         seconds = pause.total_seconds()
         left = seconds if limit is None else min(seconds, limit - now)
@@ -334,7 +338,7 @@ class ShellExecutor:
         stdout, stderr = streams
         return self._spawner.spawn(
             command,
-            env=of_step(attempt.env, step),
+            env=step_variables(attempt.env, step),
             cwd=attempt.assignment.spec.path or str(attempt.folder.path),
             stdout=stdout.writer,
             stderr=stderr.writer,
@@ -343,7 +347,7 @@ class ShellExecutor:
     async def _supervise(
         self, attempt: _Attempt, process: Process, limit: float | None
     ) -> tuple[Exit, AttemptResult]:
-        """Wait for the end, or bring it about when time is up or somebody cancels."""
+        """Wait for the end of a process; terminate it on timeout or cancel."""
         waits: set[asyncio.Future[Any]] = {process.ended}
         if not attempt.is_stopped:  # steps that follow a stop have what is left of the grace
             waits.add(attempt.stop)
@@ -357,7 +361,7 @@ class ShellExecutor:
         return await self._terminate(attempt, process), result
 
     async def _terminate(self, attempt: _Attempt, process: Process) -> Exit:
-        """TERM, the job's grace, KILL: of the whole tree."""
+        """Send TERM, wait for the job's grace, send KILL: to the whole tree."""
         now = self._clock.monotonic()
         process.signal(signal.SIGTERM)
         await asyncio.wait({process.ended}, timeout=max(attempt.stop_clock(now) - now, 0))
@@ -366,7 +370,7 @@ class ShellExecutor:
         return await process.ended
 
     async def _watch_progress(self) -> None:
-        """Pass on what jobs write to $ROTA_PROGRESS."""
+        """Forward what jobs write to $ROTA_PROGRESS."""
         while True:
             await self._clock.sleep(_PROGRESS_INTERVAL)
             for attempt in self._attempts.values():
@@ -397,8 +401,8 @@ class ShellExecutor:
         )
 
 
-def _called(step: Step) -> str:
-    """`step Build`; one without a name is called `step 2` already."""
+def _step_label(step: Step) -> str:
+    """Return the label of a step: `step Build`; without a name it is `step 2`."""
     return step.name if step.name.startswith("step ") else f"step {step.name}"
 
 
@@ -413,7 +417,7 @@ def _is_wanted(step: Step, attempt: _Attempt) -> bool:
 
 
 def _stopped_as(attempt: _Attempt) -> AttemptResult:
-    """Why a step is brought to its end: a cancel, unless one was obeyed before, or the time."""
+    """Return why a step is terminated: a cancel, unless one was obeyed before, or a timeout."""
     is_cancelled = attempt.stop.done() and not attempt.is_stopped
     return AttemptResult.CANCELLED if is_cancelled else AttemptResult.TIMED_OUT
 

@@ -1,4 +1,4 @@
-"""The fresh folders attempts work in, the files beside them, and what they print."""
+"""Working folders of attempts, the files beside them, and the pipes of their output."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _MODE = 0o700
 
 
 class WorkFolders:
-    """Empty folders to work in. One that is still empty afterwards is used again: making and
-    removing folders waits for the file system's journal, which short jobs would feel."""
+    """Pool of empty folders to work in. One that is still empty afterwards is used again: creating
+    and removing folders waits for the file system's journal, which slows down short jobs.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -43,7 +44,7 @@ class WorkFolders:
         return folder
 
     def give_back(self, folder: WorkFolder) -> None:
-        """Every process that worked in it is gone."""
+        """Return a folder, once every process that worked in it has ended."""
         if folder.is_like_new():
             self._free.append(folder)
         else:
@@ -51,7 +52,7 @@ class WorkFolders:
 
 
 class WorkFolder:
-    """A folder, and beside it the files through which the job talks to Rota."""
+    """Working folder, and beside it the files through which the job communicates with Rota."""
 
     def __init__(self, root: Path, name: str) -> None:
         self.path = root / name
@@ -72,7 +73,7 @@ class WorkFolder:
             return False
 
     def write_script(self, step: int, suffix: str, text: str) -> Path:
-        """Put the script of a step into a file that its interpreter can read."""
+        """Write the script of a step to a file that its interpreter can read."""
         path = self.path.with_name(f"{self.path.name}.step{step}{suffix}")
         path.write_text(text, "utf-8")
         path.chmod(_MODE)
@@ -86,7 +87,7 @@ class WorkFolder:
                 path.unlink()
 
     def read_outputs(self) -> tuple[Any, str]:
-        """What the job wrote to $ROTA_OUTPUT, and a complaint if that is not usable."""
+        """Read $ROTA_OUTPUT; return its value, and a complaint if it is not usable."""
         try:
             data = _read_regular(self.output, _MAX_OUTPUTS + 1)
         except FileNotFoundError:
@@ -103,7 +104,7 @@ class WorkFolder:
         return (None, f"$ROTA_OUTPUT was not kept: {complaint}") if complaint else (value, "")
 
     def read_progress(self) -> str:
-        """The last line the job wrote to $ROTA_PROGRESS; "" if there is none."""
+        """Return the last line that the job wrote to $ROTA_PROGRESS; "" if there is none."""
         try:
             data = _read_regular(self.progress, _PROGRESS_TAIL, from_end=True)
         except OSError:
@@ -112,7 +113,7 @@ class WorkFolder:
 
 
 def _read_regular(path: Path, limit: int, *, from_end: bool = False) -> bytes:
-    """At most `limit` bytes of a plain file: a job may leave a pipe or a link there instead."""
+    """Read at most `limit` bytes of a regular file: a job may leave a pipe or a link instead."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
@@ -124,7 +125,7 @@ def _read_regular(path: Path, limit: int, *, from_end: bool = False) -> bytes:
 
 
 def parse_progress(line: str) -> tuple[float, float | None, str] | None:
-    """`DONE[/TOTAL] [MESSAGE]`, or a JSON object with these names; None: neither."""
+    """Parse `DONE[/TOTAL] [MESSAGE]`, or a JSON object with these names; None: neither."""
     try:
         if line.startswith("{"):
             value = json.loads(line)
@@ -148,7 +149,7 @@ _LONGEST_LINE = 200  # characters
 
 
 class Pipe:
-    """The reading end of one stream. The writing end goes to the process.
+    """Reading end of one stream. The writing end goes to the process.
 
     The sink is opened at the first byte: most short jobs print nothing.
     """
@@ -172,7 +173,7 @@ class Pipe:
             self._waiting = self._loop.create_task(self._read_on_when_drained(sink))
 
     def _pass_on(self) -> bool:
-        """Hand over what is there; False at the end of the stream."""
+        """Pass on available data; return False at the end of the stream."""
         try:
             data = os.read(self._reader, _READ_SIZE)
         except BlockingIOError:
@@ -187,7 +188,7 @@ class Pipe:
 
     @property
     def last_line(self) -> str:
-        """The last line with something in it, without what only a terminal understands."""
+        """Return the last line that is not blank, without terminal escape sequences."""
         lines = self._end.decode(errors="replace").split("\n")
         printable = ("".join(filter(str.isprintable, line)).strip() for line in reversed(lines))
         return next(filter(None, printable), "")[:_LONGEST_LINE]
@@ -203,7 +204,7 @@ class Pipe:
         os.close(self.writer)
 
     async def close(self) -> None:
-        """Take the rest; every process that could write is gone, so the end is near."""
+        """Read the rest; every process that could write has ended, so the end is near."""
         if self._waiting is not None:
             await self._waiting
         self._loop.remove_reader(self._reader)
@@ -214,7 +215,7 @@ class Pipe:
 
 
 def open_pipes(open_sink: Callable[[], OutputSink], step: int) -> tuple[Pipe, Pipe]:
-    """For standard output and error of a step: both or, with an `OSError`, none."""
+    """Open pipes for standard output and error of a step: both or, with an `OSError`, none."""
     stdout = Pipe(open_sink, Stream.STDOUT, step)
     try:
         return stdout, Pipe(open_sink, Stream.STDERR, step)

@@ -1,1 +1,1 @@
-"""Ways for a worker to reach a server."""
+"""Connections between workers and servers: gRPC, or a Unix socket on one machine."""

@@ -1,4 +1,4 @@
-"""What a peer may say: values that no honest one sends are refused before anything reads them.
+"""Checks of values in messages: invalid ones are refused before anything reads them.
 
 Stores cannot hold every text and number that the wire can.
 """
@@ -22,24 +22,24 @@ _MAX_SECONDS = 2.0**40  # also of many processors
 
 
 def bad(what: str) -> Invalid:
-    """The end of a stream whose peer talks nonsense."""
+    """Return the error that ends the stream of a peer that sends invalid values."""
     return Invalid(what, code="bad_message")
 
 
 def name(value: str, what: str) -> str:
-    """A name or id: short, and all of it printable."""
+    """Check a name or id: short, and all of it printable."""
     if not value or len(value) > MAX_NAME or not value.isprintable():
         raise bad(f"{what}: 1 to {MAX_NAME} printable characters are allowed")
     return value
 
 
 def label(value: str) -> str:
-    """The value of a label: as short as a name, but it may be empty."""
+    """Check the value of a label: as short as a name, but it may be empty."""
     return name(value, "label") if value else ""
 
 
 def text(value: str) -> str:
-    """What a person will read: cut if it is a book, and without what no store can hold."""
+    """Clean a text for people: cut if too long, and without characters that no store can hold."""
     if not value:
         return ""
     readable = value[:_MAX_TEXT].encode("utf-8", "replace").decode()
@@ -59,7 +59,7 @@ def count(value: int, what: str, most: int = MAX_TOTAL) -> int:
 
 
 def number(value: int, what: str) -> int:
-    """Which attempt or chunk it is."""
+    """Check the number of an attempt or a chunk."""
     return count(value, what, MAX_NUMBER)
 
 
@@ -76,7 +76,7 @@ def measure(value: float, what: str) -> float:
 
 
 def items(values: Sequence[T], what: str, most: int = MAX_ITEMS) -> Sequence[T]:
-    """What is read one by one: too many would keep everybody else waiting."""
+    """Check the count of a repeated field: too many would block everybody else."""
     if len(values) > most:
         raise bad(f"{what}: {len(values):,} are more than {most:,}")
     return values

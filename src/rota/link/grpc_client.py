@@ -1,4 +1,4 @@
-"""The worker's end of its stream: `rota.v1.Workers` at whichever server answers."""
+"""Worker side of the gRPC stream: `rota.v1.Workers` at any of the servers."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """How a worker knows the servers."""
+    """Certificates by which a worker verifies the servers."""
 
     ca: bytes | None = None  # PEM of who signed their certificates; None: the usual authorities
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcAccess:
-    """Where the servers of a cluster are, and how a worker is let in."""
+    """Addresses of a cluster's servers, and the worker's credentials."""
 
     servers: tuple[str, ...]  # host:port; any of them will do
     token: str = field(repr=False)
@@ -69,7 +69,7 @@ class GrpcAccess:
 
 
 class GrpcConnector:
-    """Dials the servers in turn, and stays with one as long as it works."""
+    """Connects to the servers in turn, and stays with one as long as it works."""
 
     def __init__(self, access: GrpcAccess) -> None:
         self._access = access
@@ -78,9 +78,9 @@ class GrpcConnector:
         self._has_connected = False
 
     async def connect(self) -> GrpcLink:
-        """A link to the first server that lets us in; whoever asks again has lost the last one.
+        """Connect to the first server that accepts the worker; a call after a loss tries the next.
 
-        `Unavailable` if none answers, `Denied` if the token is refused.
+        Raise `Unavailable` if none answers, `Denied` if the token is refused.
         """
         if self._has_connected:
             self._turn()
@@ -94,7 +94,7 @@ class GrpcConnector:
             else:
                 self._has_connected = True
                 return link
-        raise Unavailable("; ".join(sorted(problems)))  # the same words, whoever came first
+        raise Unavailable("; ".join(sorted(problems)))  # the same message in any order of servers
 
     def _turn(self) -> None:
         self._servers.append(self._servers.pop(0))
@@ -116,7 +116,7 @@ class GrpcLink:
 
     @classmethod
     async def open(cls, server: str, access: GrpcAccess) -> GrpcLink:
-        """`Unavailable` if no server listens there, `Denied` if it does not take the token."""
+        """Open a link; raise `Unavailable` if nobody listens, `Denied` if the token is refused."""
         channel = _channel(server, access.tls)
         metadata = (("authorization", f"Bearer {access.token}"),)
         stream: Stream = WorkersStub(channel).Work(metadata=metadata)
@@ -170,14 +170,14 @@ class GrpcLink:
         await self._channel.close()
 
     async def _ask_all(self, expected: str, pieces: Sequence[dict[str, Any]]) -> pb.FromServer:
-        """The answers to a request that is too long for one message, joined."""
+        """Send a request in several messages, and return the joined answers."""
         whole = pb.FromServer()
         for piece in pieces:
             whole.MergeFrom(await self._ask(expected, **piece))
         return whole
 
     async def _ask(self, expected: str, **request: Any) -> pb.FromServer:
-        """Send a request and wait for its answer, which has to be of the expected kind."""
+        """Send a request and wait for its answer, which must be of the expected kind."""
         if self._broken is not None:
             raise self._broken
         number = next(self._numbers)
@@ -211,7 +211,7 @@ class GrpcLink:
             problem = _translated(self.server, error)
         except (DecodeError, msgspec.MsgspecError) as error:
             problem = Unavailable(f"{self.server} sent what cannot be read: {error}")
-        except asyncio.CancelledError:  # gRPC's word for a stream that `close` cancelled
+        except asyncio.CancelledError:  # how gRPC reports a stream that `close` cancelled
             problem = Unavailable("this link was closed")
         self._broken = problem
         for future in self._waiting.values():
@@ -257,7 +257,7 @@ def _channel(server: str, tls: ClientTls | None) -> grpc.aio.Channel:
 
 
 def _advice(error: grpc.aio.AioRpcError, tls: ClientTls | None) -> str:
-    """What may be wrong with the certificates, by the words in which gRPC tells it."""
+    """Return a hint about certificates, recognised by gRPC's error text."""
     details = error.details() or ""
     if tls is None and any(word in details for word in _HUNG_UP):
         return " — if the server has a certificate, set ROTA_TLS_CA to its authority"
@@ -267,7 +267,7 @@ def _advice(error: grpc.aio.AioRpcError, tls: ClientTls | None) -> str:
 
 
 def _translated(server: str, error: grpc.aio.AioRpcError, advice: str = "") -> RotaError:
-    """What became of a stream, as an error of ours."""
+    """Translate the end of a stream into a `RotaError`."""
     message = f"{server}: {error.details() or error.code().name.lower()}{advice}"
     codes = [value for key, value in error.trailing_metadata() or () if key == "rota-code"]
     code = str(codes[0]) if codes else ""

@@ -1,7 +1,7 @@
-"""What workers and servers say, as messages of `contracts/rota/v1/worker.proto` and back.
+"""Conversion of worker and server messages to and from `contracts/rota/v1/worker.proto`.
 
-It is checked when it is read: `Invalid` means that the stream has to end. How large a chunk may be
-is not checked here: one that is too large is refused, while the stream goes on.
+Values are checked when read: `Invalid` means that the stream has to end. The size of a chunk is
+not checked here: one that is too large is refused, while the stream goes on.
 """
 
 from __future__ import annotations
@@ -293,7 +293,7 @@ _KINDS = {
 
 
 def in_pieces(messages: Sequence[Any]) -> Iterator[list[Any]]:
-    """The same messages in order, in batches that are small enough to travel."""
+    """Yield the messages in order, in batches that are small enough to be sent."""
     piece: list[Any] = []
     size = 0
     for message in messages:
@@ -373,7 +373,7 @@ def refusal_message(error: RotaError) -> pb.Refusal:
 
 
 def refusal_from(message: pb.Refusal) -> RotaError:
-    """The error that a worker can act on; to all the others it answers by connecting anew."""
+    """Return an error that a worker can act on; on all others it reconnects."""
     match message.kind:
         case pb.REFUSAL_KIND_NOT_FOUND:
             return NotFound(message.message, code=message.code)
@@ -384,7 +384,7 @@ def refusal_from(message: pb.Refusal) -> RotaError:
 
 
 def order_messages(order: Order) -> Iterator[pb.FromServer]:
-    """An order as one message, or as several if it is long."""
+    """Encode an order as one message, or as several if it is long."""
     match order:
         case Dispatch(work=work, specs=specs, first=first):
             whole = pb.Dispatch(
@@ -412,7 +412,7 @@ def _parts(whole: pb.Dispatch) -> Iterator[pb.Dispatch]:
 
 
 def order_from(message: pb.FromServer) -> Order | None:
-    """The order in a message; None if this version of Rota does not know it."""
+    """Decode the order in a message; None if this version of Rota does not know it."""
     match message.WhichOneof("message"):
         case "dispatch":
             work = tuple(_work_from(item) for item in message.dispatch.work)
@@ -466,7 +466,7 @@ def _spec_message(entry: SpecEntry) -> pb.SpecEntry:
 
 
 def _readable_specs(messages: Sequence[pb.SpecEntry]) -> Iterator[SpecEntry]:
-    """What a newer server sends may be beyond this worker, which then refuses that work alone."""
+    """Yield the readable specs; this worker refuses only the work of a spec it cannot read."""
     for message in messages:
         try:
             spec = _specs.decode(message.spec_json)

@@ -1,6 +1,6 @@
-"""The server's end of the workers' streams: `rota.v1.Workers` over a `WorkerDesk`.
+"""Server side of the workers' gRPC streams: `rota.v1.Workers` over a `WorkerDesk`.
 
-Nothing that a worker says or does reaches beyond its own stream and its own session.
+A worker can affect only its own stream and its own session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_WAITING = 64  # requests of one stream that are being answered at once
 
 
 class WorkersService(WorkersServicer):
-    """All workers that are connected to this server by gRPC."""
+    """Service for all workers that are connected to this server by gRPC."""
 
     def __init__(self, desk: WorkerDesk, authenticate: Authenticate) -> None:
         self._desk = desk
@@ -40,11 +40,11 @@ class WorkersService(WorkersServicer):
         self._is_closing = False
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """Offer the service on a server that has not been started yet."""
+        """Register the service on a server that has not been started yet."""
         add_WorkersServicer_to_server(self, server)
 
     def close(self) -> None:
-        """Send every worker to another server, as soon as what it has asked is answered."""
+        """Send every worker to another server, once its open requests are answered."""
         self._is_closing = True
         for conversation in self._conversations:
             conversation.stop_listening()
@@ -73,7 +73,7 @@ _STOPPING: Ending = (grpc.StatusCode.UNAVAILABLE, "server_stopping", "this serve
 
 
 def _ending(error: BaseException) -> Ending:
-    """The status of a stream that cannot go on."""
+    """Return the status with which a stream ends."""
     if isinstance(error, DecodeError):
         error = checks.bad("a message cannot be read")
     if not isinstance(error, RotaError):
@@ -84,14 +84,14 @@ def _ending(error: BaseException) -> Ending:
 
 
 class _Credential:
-    """What a worker showed when it opened its stream."""
+    """Credential that a worker sent when it opened its stream."""
 
     def __init__(self, secret: str, authenticate: Authenticate) -> None:
         self._secret = secret
         self._authenticate = authenticate
 
     async def check(self) -> WorkerIdentity:
-        """`Denied` unless it is valid at this moment."""
+        """Return the worker's identity; raise `Denied` unless the credential is valid now."""
         if not self._secret:
             raise Denied(
                 "a worker needs a token",
@@ -101,7 +101,7 @@ class _Credential:
         return await self._authenticate(self._secret)
 
     async def admit(self, hello: Hello) -> None:
-        """`Denied` unless this is the credential of that very worker."""
+        """Raise `Denied` unless this is the credential of that very worker."""
         identity = await self.check()
         if hello.worker != identity.name:
             raise Denied(
@@ -118,7 +118,7 @@ class _Credential:
 
 
 class _Conversation:
-    """One worker's stream."""
+    """Stream of one worker."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class _Conversation:
         self._is_to_stop = False
 
     async def run(self) -> None:
-        """Serve the worker until it goes, or until an error that its stream ends with."""
+        """Serve the worker until it disconnects, or until an error that ends its stream."""
         await self._credential.check()
         await self._context.send_initial_metadata(((checks.ADMITTED, "1"),))
         try:
@@ -163,7 +163,7 @@ class _Conversation:
                 await self._desk.disconnected(self._session, self._stream)
 
     def stop_listening(self) -> None:
-        """Take no more requests; `run` ends when those that came are answered."""
+        """Take no more requests; `run` ends when the received ones are answered."""
         self._is_to_stop = True
         if self._listening is not None:
             self._listening.cancel()
@@ -186,7 +186,7 @@ class _Conversation:
         await self._send(message.number, welcome=answers.welcome_message(welcome))
 
     async def _expect_beats(self) -> None:
-        """A worker whose lease is over has no say, nor one that shows its token no more."""
+        """Raise `Conflict` when no beat with a valid token came for a whole lease."""
         while True:
             self._has_beaten.clear()
             try:
@@ -209,7 +209,7 @@ class _Conversation:
             self._room.release()
 
     async def _handled(self, message: pb.FromWorker) -> dict[str, Any]:
-        """The answer to a request, by the name of its field."""
+        """Handle a request; return the answer by the name of its field."""
         try:
             match message.WhichOneof("request"):
                 case "beat":

@@ -1,4 +1,4 @@
-"""A worker and a server on one machine, over a Unix socket that only their user can open."""
+"""Link of a worker and a server on one machine, over a Unix socket for their user only."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ encode = msgspec.msgpack.encode
 
 
 def packed(frame: Frame) -> bytes:
-    """A frame as bytes for the wire."""
+    """Encode a frame for the wire."""
     data = encode(frame)
     return len(data).to_bytes(_LENGTH_BYTES, "big") + data
 
 
 async def read_frame(reader: asyncio.StreamReader) -> Frame:
-    """The next frame. `ConnectionError` at the end or when the peer talks nonsense."""
+    """Read the next frame; raise `ConnectionError` at the end or if the frame is invalid."""
     try:
         length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
         if length > MAX_FRAME:
@@ -91,7 +91,7 @@ _NOTHING = msgspec.Raw(encode(None))
 
 
 class LocalLink:
-    """The worker's end. Implements `rota.ports.work.WorkerLink`."""
+    """Worker side. Implements `rota.ports.work.WorkerLink`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -104,7 +104,7 @@ class LocalLink:
 
     @classmethod
     async def connect(cls, path: Path) -> LocalLink:
-        """`Unavailable` if no server listens there, `Denied` if it is another user's."""
+        """Connect; raise `Unavailable` if no server listens, `Denied` if it is another user's."""
         try:
             with _own_folder(path.parent) as folder:
                 address = _address(folder, path.name)
@@ -213,7 +213,7 @@ def _refusal(error: tuple[str, str, str]) -> RotaError:
 
 
 class LocalLinkServer:
-    """The server's end: one connection a worker."""
+    """Server side: one connection per worker."""
 
     def __init__(self, desk: WorkerDesk, path: Path) -> None:
         self._desk = desk
@@ -223,7 +223,7 @@ class LocalLinkServer:
         self._is_closing = False
 
     async def open(self) -> None:
-        """Listen in a folder that is made for it. `Denied` if that folder is another user's."""
+        """Listen in a folder created for it; raise `Denied` if that folder is another user's."""
         try:
             listener = _bind(self._path)
         except OSError as error:
@@ -258,7 +258,7 @@ class LocalLinkServer:
 
 
 class _Peer(NamedTuple):
-    """The process at the other end, as the kernel noted it when it connected or listened."""
+    """Process at the other end, as the kernel recorded it at connect or listen."""
 
     pid: int
     uid: int
@@ -279,7 +279,7 @@ def _peer_of(writer: asyncio.StreamWriter) -> _Peer:
 
 
 async def _turn_away(peer: _Peer, writer: asyncio.StreamWriter) -> None:
-    """Tell a process of another user that it gets nothing here; nothing it says is read."""
+    """Refuse a process of another user; nothing it sends is read."""
     log.warning("link.foreign_process", pid=peer.pid, uid=peer.uid)
     message = f"this server is for workers of uid {os.geteuid()}, not of uid {peer.uid}"
     error = ("foreign_worker", message, Denied.__name__)
@@ -289,7 +289,10 @@ async def _turn_away(peer: _Peer, writer: asyncio.StreamWriter) -> None:
 
 
 def _bind(path: Path) -> socket.socket:
-    """A socket at this path. A mode for it alone would not do: it has none until it is bound."""
+    """Bind a socket at this path.
+
+    A private mode of the socket alone would not do: it has none until it is bound.
+    """
     path.parent.mkdir(mode=0o700, exist_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -307,7 +310,7 @@ def _bind(path: Path) -> socket.socket:
 
 @contextmanager
 def _own_folder(path: Path) -> Iterator[int]:
-    """The folder of a socket, open. `Denied` if another user owns it or may change it."""
+    """Open the folder of a socket; raise `Denied` if another user owns it or may change it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)
@@ -324,13 +327,16 @@ def _own_folder(path: Path) -> Iterator[int]:
 
 
 def _address(folder: int, name: str) -> str:
-    """A socket in an open folder. The kernel takes 107 bytes of a path, and a data folder may have
-    a longer one; nor can anybody exchange the folder after it was checked."""
+    """Return the address of a socket in an open folder.
+
+    The kernel accepts 107 bytes of a path, and a data folder may have a longer one; nor can anybody
+    replace the folder after it was checked.
+    """
     return f"/proc/self/fd/{folder}/{name}"
 
 
 class _Conversation:
-    """One worker's connection, on the server."""
+    """Connection of one worker, on the server."""
 
     def __init__(
         self, desk: WorkerDesk, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -1,1 +1,1 @@
-"""Carriers of wake-ups. Whatever they lose, double or delay only costs time."""
+"""Adapters of the queue port. Lost, repeated or late messages only cost time."""

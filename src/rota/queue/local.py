@@ -1,4 +1,4 @@
-"""Wake-ups, tickets and idle workers inside one process, by call."""
+"""Wake-ups, tickets and idle workers inside one process, by direct calls."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rota.ports.queue import MAX_NAMED, Ticket
 
 
 def run_ids(texts: Iterable[str]) -> tuple[str, ...]:
-    """Those of the texts in a message that may reach the store: anybody may have written it."""
+    """Return the run ids that may reach the store: anybody may have written the message."""
     return tuple(filter(is_run_id, texts))
 
 
 class Names:
-    """Run ids, each once and in order; too many, or none named, and it names nothing."""
+    """Run ids, each once and in order; of too many, or if some were unnamed, it names none."""
 
     def __init__(self, limit: int = MAX_NAMED) -> None:
         self._limit = limit
@@ -37,7 +37,7 @@ class Names:
             self._runs.clear()
 
     def empty(self) -> tuple[str, ...]:
-        """What was gathered; nothing is left."""
+        """Return the gathered ids, and clear."""
         runs = tuple(self._runs)
         self._runs.clear()
         self._is_vague = False
@@ -45,7 +45,7 @@ class Names:
 
 
 async def _is_set(event: asyncio.Event, timeout: timedelta) -> bool:
-    """Whether it is set, at the latest after so long."""
+    """Wait for the event, at most so long; return whether it is set."""
     if not event.is_set():
         try:
             async with asyncio.timeout(max(timeout.total_seconds(), 0)):
@@ -95,10 +95,10 @@ class LocalTaker:
         return Ticket(self._names.empty())
 
     def done(self, ticket: Ticket) -> None:
-        """Every taker got its own: nothing is left to do."""
+        """Do nothing: every taker got its own ticket."""
 
     def pass_on(self, ticket: Ticket) -> None:
-        """Every other taker has it already."""
+        """Do nothing: every other taker has the ticket already."""
 
     def close(self) -> None:
         self._queue.dismiss(self, self._pool)
@@ -153,7 +153,7 @@ _MAX_HINTS = 10_000
 
 
 class Wakes:
-    """Announcements, each once; when there are too many, the newest are dropped."""
+    """Announcements to send, each once; when there are too many, the newest are dropped."""
 
     def __init__(self, limit: int = _MAX_HINTS) -> None:
         self._limit = limit
@@ -166,7 +166,7 @@ class Wakes:
             self._count += 1
 
     def empty(self) -> dict[str, list[str]]:
-        """Payloads by topic; none are left."""
+        """Return the payloads by topic, and clear."""
         taken = {topic: list(payloads) for topic, payloads in self._payloads.items() if payloads}
         self._payloads.clear()
         self._count = 0
@@ -174,7 +174,7 @@ class Wakes:
 
 
 class Offers:
-    """Runs that may be claimed, by pool; of too many pools, the newest are dropped."""
+    """Claimable runs by pool; of too many pools, the newest are dropped."""
 
     def __init__(self, limit: int = _MAX_HINTS) -> None:
         self._limit = limit
@@ -185,7 +185,7 @@ class Offers:
             self._pools[pool].add(runs)
 
     def empty(self) -> dict[str, tuple[str, ...]]:
-        """Runs by pool (none named: they are many); none are left."""
+        """Return the runs by pool (no ids: they are many), and clear."""
         taken = {pool: names.empty() for pool, names in self._pools.items()}
         self._pools.clear()
         return taken
@@ -197,10 +197,10 @@ _PAUSE = timedelta(seconds=1)
 
 
 async def keep_up(name: str, loop: Callable[[], Awaitable[None]], clock: Clock) -> None:
-    """Run a loop until cancelled. An error that it did not foresee is told, and it begins anew.
+    """Run a loop until cancelled; log an unexpected error and restart the loop.
 
-    A queue is a hint, which the server can do without: so this does not end it, as a bug elsewhere
-    would.
+    The server can do without a queue, which is a hint: so an error here does not end it, as a bug
+    elsewhere would.
     """
     while True:
         try:
@@ -213,7 +213,7 @@ async def keep_up(name: str, loop: Callable[[], Awaitable[None]], clock: Clock) 
 class LocalIdleWorkers:
     """Implements `rota.ports.idle_workers.IdleWorkers` for the roles of one process.
 
-    Those that wait for work; the one that was given something last comes last.
+    It has the workers that wait for work; the one that was given something last comes last.
     """
 
     def __init__(self) -> None:

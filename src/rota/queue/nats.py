@@ -1,12 +1,12 @@
 """Wake-ups on NATS subjects, tickets on a JetStream work queue.
 
-On this node everything also goes by call, so while NATS is away a node only loses touch with the
-others, and finds their work by polling.
+On this node everything also goes by direct call, so while NATS is away a node is only cut off from
+the others, and finds their work by polling.
 
-Work tickets on a JetStream work-queue stream: each goes to one taker, or to nobody for a while.
+Work tickets are on a JetStream work-queue stream: each goes to one taker, or to nobody for a while.
 
-Streams and consumers are made when they are missing, whoever removed them. Nothing here is relied
-upon: a ticket that is lost, doubled or late costs a poll or a claim that finds nothing.
+Streams and consumers are created when they are missing, whoever removed them. Nothing here is
+relied upon: a ticket that is lost, doubled or late costs a poll or a claim that finds nothing.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class NatsTicket(Ticket):
 
 
 class TicketStream:
-    """The stream of one deployment with a consumer for each pool."""
+    """Stream of one deployment with a consumer for each pool."""
 
     def __init__(self, connection: NatsConnection, subjects: Subjects) -> None:
         self._connection = connection
@@ -85,16 +85,16 @@ class TicketStream:
         self._making = asyncio.Lock()
 
     def next_of(self, pool: str) -> str:
-        """Where the next ticket of a pool is asked for."""
+        """Return the subject on which the next ticket of a pool is requested."""
         subjects = self._subjects
         return f"$JS.API.CONSUMER.MSG.NEXT.{subjects.stream}.{subjects.consumer(pool)}"
 
-    def doubt(self) -> None:
-        """Something did not answer: look after everything again."""
+    def recheck(self) -> None:
+        """Check stream and consumers again before their next use, because a request failed."""
         self._ready.clear()
 
     async def ensure(self, pool: str) -> None:
-        """Make the stream and the pool's consumer unless they are there."""
+        """Create the stream and the pool's consumer unless they exist."""
         async with self._making:
             if pool not in self._ready:
                 await self._make_stream()
@@ -102,7 +102,7 @@ class TicketStream:
                 self._ready.add(pool)
 
     async def publish(self, pool: str, runs: Sequence[str]) -> None:
-        """Offer runs, in messages of a bounded size; raises one of `GONE` if that fails."""
+        """Publish runs, in messages of a bounded size; raise one of `GONE` if that fails."""
         await self.ensure(pool)
         pieces = [runs[at : at + NAMED_RUNS] for at in range(0, len(runs), NAMED_RUNS)] or [()]
         await asyncio.gather(*(self._publish(pool, piece) for piece in pieces))
@@ -112,7 +112,7 @@ class TicketStream:
         try:
             await self._send(pool, runs, number)
         except (NoStreamResponseError, TimeoutError):
-            self.doubt()
+            self.recheck()
             await self.ensure(pool)
             await self._send(pool, runs, number)
 
@@ -165,7 +165,7 @@ class TicketStream:
 
 
 class TicketInbox:
-    """Asks for tickets of one pool, a few at a time, and never for longer than told."""
+    """Requests tickets of one pool, a few at a time, and never for longer than told."""
 
     def __init__(self, connection: NatsConnection, stream: TicketStream, pool: str) -> None:
         self._connection = connection
@@ -178,7 +178,7 @@ class TicketInbox:
         self._arrived: asyncio.Queue[Msg] = asyncio.Queue()
 
     async def fetch(self, wait: timedelta) -> NatsTicket | None:
-        """All tickets that are there, as one; raises one of `GONE` if the server is not well."""
+        """Fetch all available tickets as one; raise one of `GONE` if the server is not healthy."""
         client = await self._subscribed()
         await self._stream.ensure(self._pool)
         patience = {"batch": 1, "expires": wait // timedelta(microseconds=1) * 1_000}
@@ -186,7 +186,7 @@ class TicketInbox:
         await self._pull(client, patience, wait.total_seconds() + _GRACE_SECONDS, found)
         if found and (waiting := found[0].metadata.num_pending):
             at_once = {"batch": min(waiting, _MERGED), "no_wait": True}
-            with suppress(*GONE):  # what was taken already is not asked for again
+            with suppress(*GONE):  # a failure must not lose the tickets taken so far
                 await self._pull(client, at_once, _GRACE_SECONDS, found)
         return _merged(found)
 
@@ -205,7 +205,7 @@ class TicketInbox:
     async def _pull(
         self, client: Client, request: dict[str, int], within_seconds: float, found: list[Msg]
     ) -> None:
-        """Add what a request brings until it is fulfilled or the server says that this was all."""
+        """Append the messages of a request until it is fulfilled or the server ends it."""
         reply = f"{self._inbox}.{next(self._numbers)}"
         asked = msgspec.json.encode(request)
         await client.publish(self._stream.next_of(self._pool), asked, reply)
@@ -223,7 +223,7 @@ class TicketInbox:
 
 
 def _status(message: Msg) -> str:
-    """Why a request ends; "" for a message of the stream."""
+    """Return the status with which a request ends; "" for a message of the stream."""
     return "" if message.data else (message.headers or {}).get(Header.STATUS.value, "")
 
 
@@ -246,14 +246,17 @@ _DONE, _PASS_ON = b"+ACK", b"-NAK"
 
 
 def open_nats(address: str, clock: Clock | None = None) -> NatsQueue:
-    """A queue on the servers of `nats://HOST[:PORT][,HOST…][/DEPLOYMENT]`; they need not be up."""
+    """Create a queue on the servers of `nats://HOST[:PORT][,HOST…][/DEPLOYMENT]`.
+
+    They need not be up.
+    """
     servers, deployment = parse_address(address)
     clock = clock or SystemClock()
     return NatsQueue(NatsConnection(servers, clock), Subjects(deployment), clock)
 
 
 class NatsListener:
-    """Hears what is announced on this node and on others."""
+    """Receives announcements of this node and of others."""
 
     def __init__(self, queue: NatsQueue, local: LocalListener, topics: tuple[str, ...]) -> None:
         self._queue = queue
@@ -272,7 +275,7 @@ class NatsListener:
 
 
 class NatsTaker:
-    """Takes from the stream, and from this node what the stream could not carry."""
+    """Takes tickets from the stream, and from this node those the stream could not carry."""
 
     def __init__(self, queue: NatsQueue, local: LocalTaker, inbox: TicketInbox) -> None:
         self._queue = queue
@@ -298,7 +301,7 @@ class NatsTaker:
         try:
             return await self._inbox.fetch(wait)
         except GONE as error:
-            self._queue.doubt(error)
+            self._queue.recheck(error)
             return await self._local.take(min(wait, _PAUSE))
 
     def done(self, ticket: Ticket) -> None:
@@ -390,16 +393,16 @@ class NatsQueue:
         self._is_to_subscribe.set()
 
     def acknowledge(self, receipts: Sequence[str], answer: bytes) -> None:
-        """Soon; if it is lost, the ticket comes again."""
+        """Acknowledge soon; if that is lost, the ticket comes again."""
         self._spawn(self._publish_all([(receipt, answer) for receipt in receipts]))
 
     def retire(self, inbox: TicketInbox) -> None:
         self._spawn(self._close_inbox(inbox))
 
-    def doubt(self, error: Exception) -> None:
-        """The stream or a consumer did not answer as it should."""
+    def recheck(self, error: Exception) -> None:
+        """Log a failed request, and check the stream and its consumers again."""
         log.debug("queue.doubtful", error=str(error))
-        self._stream.doubt()
+        self._stream.recheck()
 
     # --- what goes on behind
 
@@ -436,7 +439,7 @@ class NatsQueue:
                 try:
                     await self._stream.publish(pool, runs)
                 except GONE as error:
-                    self.doubt(error)
+                    self.recheck(error)
                     self._local.offer(pool, runs)
             await self._clock.sleep(_LINGER)
 
@@ -445,7 +448,7 @@ class NatsQueue:
             await inbox.close()
 
     async def _keep_subscribed(self) -> None:
-        """Subscribe to what is listened to here; a new client, to all of it anew."""
+        """Subscribe to the topics listened to here; with a new client, to all of them again."""
         self._is_to_subscribe.set()
         while True:
             await self._is_to_subscribe.wait()

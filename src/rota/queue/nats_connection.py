@@ -1,4 +1,4 @@
-"""A connection to a NATS cluster that reconnects for ever, and the names used on it."""
+"""Connection to a NATS cluster that reconnects for ever, and the names used on it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GONE = (NatsError, OSError, TimeoutError)  # whatever calls raise while the serv
 
 
 def parse_address(address: str) -> tuple[list[str], str]:
-    """Servers and deployment of `nats://host:port,host:port/DEPLOYMENT`."""
+    """Parse servers and deployment of `nats://host:port,host:port/DEPLOYMENT`."""
     parts = urlsplit(address)
     if parts.scheme not in _SCHEMES or not parts.netloc:
         raise Invalid(f"{parts.scheme or address!r} is not the address of a NATS server")
@@ -37,7 +37,7 @@ def parse_address(address: str) -> tuple[list[str], str]:
 
 
 class NatsConnection:
-    """Logs once when the servers go away and once when they are back."""
+    """Connection that logs once when the servers go away and once when they are back."""
 
     def __init__(self, servers: list[str], clock: Clock) -> None:
         self._servers = servers
@@ -51,7 +51,7 @@ class NatsConnection:
 
     @property
     def client(self) -> Client:
-        """The client as it is now; another one after it had to give up."""
+        """Return the current client; a new one replaces it after it gave up."""
         return self._client
 
     @property
@@ -62,7 +62,7 @@ class NatsConnection:
         await self._connected.wait()
 
     async def keep(self, on_up: Callable[[], None]) -> None:
-        """Connect, and connect anew should the client ever give up; until cancelled."""
+        """Connect, and reconnect should the client ever give up; until cancelled."""
         self._on_up = on_up
         while True:
             self._client, self._closed = Client(), asyncio.Event()
@@ -132,7 +132,7 @@ _ANSWER_SECONDS = 3
 
 
 async def inspect_nats(address: str) -> str:
-    """Which server answers, in words. `Unavailable` if none does, or none with JetStream."""
+    """Describe the server that answers; `Unavailable` if none does, or none with JetStream."""
     servers, _ = parse_address(address)
     client = Client()
     try:
@@ -153,7 +153,7 @@ async def inspect_nats(address: str) -> str:
 
 
 async def _ignore(error: Exception) -> None:
-    """The connection's own end tells the same."""
+    """Ignore the error: the closing of the connection reports it too."""
 
 
 _PLAIN = frozenset(string.ascii_letters + string.digits + "_-")
@@ -161,7 +161,7 @@ _MAX_TOKEN = 150
 
 
 def token(name: str) -> str:
-    """One token of a subject; different names give different tokens."""
+    """Encode a name as one token of a subject; different names give different tokens."""
     written = "".join(
         character if character in _PLAIN else "".join(f"={byte:02X}" for byte in character.encode())
         for character in name
@@ -172,7 +172,7 @@ def token(name: str) -> str:
 
 
 class Subjects:
-    """The names that one deployment uses."""
+    """Subject names that one deployment uses."""
 
     def __init__(self, deployment: str) -> None:
         self._prefix = token(deployment)

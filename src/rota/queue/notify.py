@@ -1,9 +1,9 @@
-"""Wake-ups and tickets between servers by way of PostgreSQL's NOTIFY.
+"""Wake-ups and tickets between servers by PostgreSQL's NOTIFY.
 
-One connection of its own tells and listens, after the commits it tells about: a NOTIFY inside
+A connection of its own notifies and listens, after the commits it notifies about: a NOTIFY inside
 every transaction would make all commits wait for one another. LISTEN needs a direct connection:
-through a pooler that hands connections out by transaction a node can tell, but hears nothing, and
-polls. That is noticed, because a notice of its own does not come back.
+through a pooler that hands connections out by transaction a node can notify, but receives nothing,
+and polls. That is detected, because its own notification does not come back.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 
 
 class Hint(NamedTuple):
-    """One line: a topic with payloads, or a pool with runs."""
+    """Line of a message: a topic with payloads, or a pool with runs."""
 
     kind: Kind
     name: str
@@ -48,7 +48,7 @@ _decoder = msgspec.json.Decoder(Hint)
 def hints(
     wakes: Mapping[str, Sequence[str]], offers: Mapping[str, Sequence[str]]
 ) -> Iterator[Hint]:
-    """Lines for all of it, none of them long."""
+    """Yield lines for all wake-ups and offers, each of a bounded length."""
     for kind, told in ((Kind.WAKE, wakes), (Kind.OFFER, offers)):
         for name, values in told.items():
             for at in range(0, max(len(values), 1), _MAX_VALUES):
@@ -56,7 +56,7 @@ def hints(
 
 
 def pack(node: str, lines: Iterator[Hint]) -> Iterator[str]:
-    """Texts that begin with the node's name; what does not fit into any is left out."""
+    """Pack lines into payloads that begin with the node's name; lines that fit none are dropped."""
     start = node.encode()
     text = bytearray(start)
     for line in lines:
@@ -72,7 +72,7 @@ def pack(node: str, lines: Iterator[Hint]) -> Iterator[str]:
 
 
 def unpack(text: str) -> tuple[str, list[Hint]]:
-    """The node and its hints; `msgspec.MsgspecError` for what is no such text."""
+    """Decode a payload into node and hints; raise `msgspec.MsgspecError` if it is invalid."""
     node, *lines = text.split("\n")
     return node, [_decoder.decode(line) for line in lines]
 
@@ -89,7 +89,7 @@ _TELL = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)
 
 
 def open_notify(address: str, clock: Clock | None = None) -> NotifyQueue:
-    """A queue on the database at this address, which need not be up."""
+    """Create a queue on the database at this address, which need not be up."""
     return NotifyQueue(connect_settings(address), clock or SystemClock())
 
 
@@ -146,7 +146,7 @@ class NotifyQueue:
     # --- what goes on behind
 
     async def _keep(self) -> None:
-        """Connect, and connect anew whenever that breaks; until cancelled."""
+        """Connect, and reconnect whenever the connection breaks; until cancelled."""
         while True:
             try:
                 await self._serve()
@@ -162,7 +162,7 @@ class NotifyQueue:
             self._is_connected = True
             try:
                 while True:
-                    await self._tell_news(connection, is_heard)
+                    await self._notify_pending(connection, is_heard)
                     await self._clock.sleep(_LINGER)
             finally:
                 self._is_connected = False
@@ -176,10 +176,10 @@ class NotifyQueue:
             connection.terminate()
 
     async def _listen_on(self, connection: Any) -> bool:
-        """Whether notices come. If not, it listens to nothing that others could get instead.
+        """Listen, and return whether notifications arrive; if not, unlisten.
 
-        Through a pooler the listening connection may well hear what it tells itself: a question
-        whose answer counts is asked by another one.
+        Through a pooler the listening connection may well receive what it sent itself, so the test
+        that counts is sent by another connection.
         """
         await connection.add_listener(self._echoes, self._hear)
         async with self._connection() as other:
@@ -190,8 +190,8 @@ class NotifyQueue:
             await connection.remove_listener(self._echoes, self._hear)
         return is_heard
 
-    async def _tell_news(self, connection: Any, is_heard: bool) -> None:
-        """Tell what there is to tell; if that is nothing for long, try whether we still hear."""
+    async def _notify_pending(self, connection: Any, is_heard: bool) -> None:
+        """Notify of what is pending; if nothing was for long, test whether we still receive."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_PROBE_SECONDS):
                 await self._has_news.wait()
@@ -204,7 +204,7 @@ class NotifyQueue:
             await connection.execute(_TELL, _CHANNEL, text)
 
     async def _is_heard(self, connection: Any) -> bool:
-        """Whether a notice of ours comes back to us."""
+        """Return whether a notification of ours comes back to us."""
         self._echo.clear()
         await connection.execute(_TELL, self._echoes, self._node)
         with suppress(TimeoutError):

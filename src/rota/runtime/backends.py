@@ -1,4 +1,4 @@
-"""The store, queue and blob store that the settings name, waited for while they are away.
+"""Store, queue and blob store that the settings name; opening retries while the store is away.
 
 Drivers are imported when their address is in use: a server on SQLite stays small.
 """
@@ -24,7 +24,7 @@ from rota.ports.queue import Queue, publish
 from rota.queue.local import LocalIdleWorkers
 from rota.runtime.config import cloud_credentials
 from rota.runtime.settings import FILES, POSTGRES_SCHEMES, QUEUE_ENTRY_POINTS, Settings
-from rota.runtime.supervision import told_alone
+from rota.runtime.supervision import ungrouped_errors
 from rota.store.store import SqlStore
 
 log = structlog.get_logger()
@@ -34,7 +34,7 @@ _NEEDS_EXTRA = frozenset({"asyncpg", "google", "grpc", "nats", "obstore"})
 
 @asynccontextmanager
 async def open_backends(settings: Settings, store: SqlStore) -> AsyncIterator[Engine]:
-    """All three, where the store is open already; in the end it is closed like the others."""
+    """Open queue and blobs for a store that is open already; all three are closed at the end."""
     async with AsyncExitStack() as opened:
         opened.push_async_callback(store.close)
         blobs = await open_blobs(settings)
@@ -46,9 +46,9 @@ async def open_backends(settings: Settings, store: SqlStore) -> AsyncIterator[En
 
 
 async def open_store(settings: Settings, *, exclusive: bool) -> SqlStore:
-    """SQLite or PostgreSQL; `exclusive` keeps other servers from one machine's file.
+    """Open SQLite or PostgreSQL; `exclusive` keeps other servers from one machine's file.
 
-    A PostgreSQL that may answer later is `Unavailable` with the code `store_away`.
+    Raise `Unavailable` with the code `store_away` for a PostgreSQL that may answer later.
     """
     if settings.is_alone:
         from rota.store.sqlite.opening import open_sqlite
@@ -61,7 +61,7 @@ async def open_store(settings: Settings, *, exclusive: bool) -> SqlStore:
 
 
 async def open_blobs(settings: Settings) -> Blobs:
-    """A folder or a bucket."""
+    """Open a folder or a bucket."""
     if settings.blobs.startswith(FILES) or not settings.blobs:
         from rota.blobs.files import open_files
 
@@ -74,7 +74,7 @@ async def open_blobs(settings: Settings) -> Blobs:
 
 
 async def open_queue(settings: Settings) -> Queue:
-    """The process itself, PostgreSQL, NATS, or what an installed package brings."""
+    """Open the queue: of this process, PostgreSQL, NATS, or of an installed package."""
     scheme = settings.queue.partition("://")[0]
     if scheme == "nats":
         with needing_extra():
@@ -95,7 +95,7 @@ async def open_queue(settings: Settings) -> Queue:
 
 @contextmanager
 def needing_extra() -> Iterator[None]:
-    """Imports of drivers that a plain installation does not have."""
+    """Raise an error that names the extra, for imports of drivers that are not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -113,8 +113,10 @@ _FIRST_PAUSE = timedelta(milliseconds=500)
 _LONGEST_PAUSE = timedelta(seconds=5)
 
 
-async def patiently(open_store: Callable[[], Awaitable[SqlStore]], clock: Clock) -> SqlStore:
-    """The store, as soon as it answers. What time does not mend is raised."""
+async def open_with_retries(
+    open_store: Callable[[], Awaitable[SqlStore]], clock: Clock
+) -> SqlStore:
+    """Open the store, with retries until it answers; raise errors that are not about that."""
     pause = _FIRST_PAUSE
     while True:
         try:
@@ -139,8 +141,8 @@ def _tell(error: Unavailable) -> None:
 
 
 async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
-    """What `work` gives; None if `stop` came first, and `work` was cancelled."""
-    with told_alone():
+    """Return the result of `work`; None if `stop` came first, and `work` was cancelled."""
+    with ungrouped_errors():
         async with asyncio.TaskGroup() as group:
             working = group.create_task(work)
             stopping = group.create_task(stop.wait())
@@ -153,8 +155,8 @@ async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T
 _NO_SUCH_BLOB = "probe/looks-for-nothing"
 
 
-async def ask_for_nothing(blobs: Blobs) -> None:
-    """`Unavailable` if the store cannot be used; nothing is written."""
+async def probe_blobs(blobs: Blobs) -> None:
+    """Raise `Unavailable` if the store cannot be used; nothing is written."""
     try:
         await blobs.get(_NO_SUCH_BLOB)
     except NotFound:
@@ -162,7 +164,7 @@ async def ask_for_nothing(blobs: Blobs) -> None:
 
 
 class BlobProbe:
-    """A service that ends at once: a server starts, and runs go on, without an object store."""
+    """Service that probes the object store once: a server starts, and runs go on, without it."""
 
     name = "blob-probe"
 
@@ -171,7 +173,7 @@ class BlobProbe:
 
     async def run(self) -> None:
         try:
-            await ask_for_nothing(self._blobs)
+            await probe_blobs(self._blobs)
         except Unavailable as error:
             log.warning(
                 "blobs.away",

@@ -16,14 +16,14 @@ from rota.domain.spec import DEFAULT_PROJECT, JobSpec
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file of items, to be read once."""
+    """File of items, to be read once."""
 
     label: str  # how messages call the file
     cart: str  # that names it
     items: Iterator[CartItem]  # `Invalid` has every bad line
 
     def documents(self) -> Iterator[dict[str, object]]:
-        """The items as the server takes them, each with its cart."""
+        """Yield the items as the server expects them, each with its cart."""
         for item in self.items:
             given = {
                 "order": item.order,
@@ -36,7 +36,7 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class CheckedItems:
-    """What reading a file of items found."""
+    """Result of reading a file of items."""
 
     label: str  # how messages call the file
     cart: str  # that names it
@@ -56,7 +56,7 @@ def check_item_files(file: JobFile, folder: Path) -> Iterator[CheckedItems]:
 
 
 def items_beside(text: str, *, name: str, folder: Path) -> Iterator[FoundFile]:
-    """The files of items that belong to the text of a job file; none if that is not valid."""
+    """Find the files of items that the text of a job file names; none if that is not valid."""
     try:
         file = read_file(text, name=name)
     except Invalid:
@@ -65,7 +65,7 @@ def items_beside(text: str, *, name: str, folder: Path) -> Iterator[FoundFile]:
 
 
 def files_of_items(file: JobFile, folder: Path) -> Iterator[FoundFile]:
-    """The files of items that carts name; `folder` is the job file's."""
+    """Find the files of items that carts name; `folder` is the job file's."""
     specs = {job.name: job.spec for job in file.jobs if job.spec.project == file.project}
     for entry in file.carts:
         source = entry.template.items
@@ -75,7 +75,7 @@ def files_of_items(file: JobFile, folder: Path) -> Iterator[FoundFile]:
 
 
 def read_item_file(file: ItemsFile, folder: Path, demands: Demands) -> Iterator[CartItem]:
-    """The items of a file, as `read_items` has them; `Invalid` also if it cannot be opened."""
+    """Yield the items of a file like `read_items`; raise `Invalid` also if it cannot be opened."""
     path = folder / file.path
     try:
         yield from read_items(_lines(path), file, demands)
@@ -95,7 +95,7 @@ def _checked(found: FoundFile) -> CheckedItems:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """The lines of a file, never much more of one than is allowed."""
+    """Yield the lines of a file, never much more of one than is allowed."""
     with path.open(encoding="utf-8", newline="") as file:
         while line := file.readline(MAX_LINE + 1):
             yield line
@@ -107,7 +107,7 @@ _NOT_SUBMITTED = frozenset({"schedule", "timezone", "items", "items_from"})
 
 @dataclass(frozen=True, slots=True)
 class CartFile:
-    """A cart whose items are in its job file, or in a file beside it."""
+    """Cart whose items are in its job file, or in a file beside it."""
 
     template: CartTemplate
     project: str
@@ -122,30 +122,30 @@ class CartFile:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The cart in the file's vocabulary, without its items."""
+        """Return the cart in the file's vocabulary, without its items."""
         written = cart_document(self.template)
         return {name: value for name, value in written.items() if name not in _NOT_SUBMITTED}
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether it is also submitted by itself, once it has been applied."""
+        """Return whether it is also submitted by a schedule, once it has been applied."""
         return self.template.schedule is not None
 
     @property
     def items_path(self) -> Path | None:
-        """The file of its items; None: they are in the job file."""
+        """Return the path of its items; None: they are in the job file."""
         source = self.template.items
         return self.folder / source.path if isinstance(source, ItemsFile) else None
 
     def items(self) -> Iterator[CartItem]:
-        """Its items, read anew each time; `Invalid` comes last and has every bad line."""
+        """Yield its items, read again each time; at the end raise `Invalid` with every bad line."""
         for item in self._written():
             yield replace(item, inputs={**item.inputs, **self.inputs}) if self.inputs else item
 
     def _written(self) -> Iterator[CartItem]:
         match self.template.items:
             case ItemsFile() as file:
-                specs = {name: self._expecting_less(spec) for name, spec in self.jobs.items()}
+                specs = {name: self._with_defaults(spec) for name, spec in self.jobs.items()}
                 yield from read_item_file(file, self.folder, Demands.of(self.template, specs))
             case tuple() as items:
                 yield from items
@@ -155,8 +155,8 @@ class CartFile:
                     hint=f"apply the file, then: rota cart submit {self.name}",
                 )
 
-    def _expecting_less(self, spec: JobSpec) -> JobSpec:
-        """The job as its items see it: they need not have what all of them are given."""
+    def _with_defaults(self, spec: JobSpec) -> JobSpec:
+        """Return the job with the cart's inputs as defaults, which items need not give."""
         declared = {
             name: replace(each, default=self.inputs[name]) if name in self.inputs else each
             for name, each in spec.inputs.items()
@@ -166,7 +166,7 @@ class CartFile:
 
 @dataclass(frozen=True, slots=True)
 class CartChoice:
-    """Which cart of which file, and what all of its items are given."""
+    """Cart of a file, and the inputs of all its items."""
 
     text: str  # of the job file
     stem: str  # of its name
@@ -176,9 +176,9 @@ class CartChoice:
 
 
 def read_cart_file(choice: CartChoice, inputs: Mapping[str, str]) -> CartFile:
-    """The cart; `Invalid` has every problem of the job file, but its items are not read yet.
+    """Read the cart; raise `Invalid` with every problem of the job file. Items are not read yet.
 
-    `NotFound` if the file has no such cart.
+    Raise `NotFound` if the file has no such cart.
     """
     project = choice.project or DEFAULT_PROJECT
     file = read_file(choice.text, name=choice.stem, project=project)

@@ -31,7 +31,7 @@ from rota.sdk.server import (
 )
 
 _CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
-_MAX_SERVER_LEASE = timedelta(minutes=5)  # nobody wants schedules to wait longer for a dead server
+_MAX_SERVER_LEASE = timedelta(minutes=5)  # schedules of a dead server wait this long
 # Not settings, but what Rota tells jobs and its own processes: `rota` may well be called by a job.
 _TOLD_BY_ROTA = frozenset(
     f"{PREFIX}{name}"
@@ -45,7 +45,7 @@ _OF_COMMANDS = frozenset({f"{PREFIX}TZ"})  # how commands print: nothing that ru
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A setting's value and where it came from."""
+    """Value of a setting and where it came from."""
 
     name: str
     value: str
@@ -55,14 +55,14 @@ class Origin:
 def load(
     flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
 ) -> Settings:
-    """The settings in force. `Invalid` has every problem found."""
+    """Load the settings in force; raise `Invalid` with every problem found."""
     return load_with_origins(flags, environ)[0]
 
 
 def load_with_origins(
     flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
 ) -> tuple[Settings, list[Origin]]:
-    """The settings in force and where each came from."""
+    """Load the settings in force, and return where each came from."""
     environ = os.environ if environ is None else environ
     problems: list[Problem] = []
     found: dict[str, tuple[Any, str]] = {}
@@ -109,7 +109,7 @@ def _source(origin: str | None) -> Source:
 
 
 def shown_with_origins(environ: Mapping[str, str] | None = None) -> list[Origin]:
-    """The same for people; server and token are those that the CLI and SDK would use."""
+    """List the settings for people; server and token are those that the CLI and SDK would use."""
     _, settings = load_with_origins(environ=environ)
     try:
         found = resolve(environ=environ)
@@ -215,7 +215,7 @@ def _foreign_owner(path: Path) -> int | None:
 
 
 def config_files() -> list[Path]:
-    """Where settings files are looked for, the strongest first."""
+    """List the paths of settings files, the strongest first."""
     return [path.absolute() for path in _files()]
 
 
@@ -228,7 +228,7 @@ def _reason(error: Exception) -> str:
 
 
 def cloud_credentials(environ: Mapping[str, str] | None = None) -> Mapping[str, str]:
-    """The variables by which object stores are configured everywhere."""
+    """Return the variables by which object stores are usually configured."""
     environ = os.environ if environ is None else environ
     return {name: value for name, value in environ.items() if name.startswith(_CLOUDS)}
 
@@ -268,7 +268,7 @@ def _exposed(name: str, listen: str) -> Iterator[Problem]:
 
 
 def host_of(address: str) -> str:
-    """The host of host:port, without the brackets of IPv6."""
+    """Return the host of host:port, without the brackets of IPv6."""
     return address.rpartition(":")[0].strip("[]")
 
 

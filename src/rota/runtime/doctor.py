@@ -1,4 +1,4 @@
-"""`rota doctor`: looks at everything Rota depends on and says what to mend."""
+"""`rota doctor`: checks everything Rota depends on and says what to mend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rota.domain.errors import NotFound, RotaError
 from rota.domain.ids import instant
 from rota.domain.quantities import format_duration
 from rota.guardian import guardian_command
-from rota.runtime.backends import ask_for_nothing, needing_extra, open_blobs
+from rota.runtime.backends import needing_extra, open_blobs, probe_blobs
 from rota.runtime.config import host_of, port_of
 from rota.runtime.settings import (
     FILES,
@@ -54,7 +54,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """Result of one check."""
 
     subject: str
     verdict: Verdict
@@ -67,7 +67,7 @@ _READY = Request("GET", "/readyz", {}, None, is_repeatable=True)
 
 
 def look_at_api(environ: Mapping[str, str] | None = None) -> Iterator[Finding]:
-    """Whether the server that the settings name is ready, and whom it takes us for."""
+    """Check that the server of the settings is ready, and as whom it knows us."""
     try:
         server = find_server(environ=environ)
         transport = Transport(server, _ANSWER_SECONDS)
@@ -81,12 +81,12 @@ def look_at_api(environ: Mapping[str, str] | None = None) -> Iterator[Finding]:
 
 
 def look_at_token(environ: Mapping[str, str] | None = None) -> Iterator[Finding]:
-    """Whether a token is withheld from the server of the data folder; nothing is asked."""
+    """Check whether a token is withheld from the server of the data folder; nothing is sent."""
     try:
         refuse_withheld(resolve(environ=environ))
     except Denied as error:
         yield Finding("token", Verdict.PROBLEM, error.message, error.hint)
-    except (Invalid, Unreachable):  # said by whoever looks at the data folder
+    except (Invalid, Unreachable):  # reported by the check of the data folder
         return
 
 
@@ -113,7 +113,7 @@ _CLOCK_TOLERANCE = timedelta(seconds=2)
 
 
 def look_at_store(settings: Settings) -> Iterator[Finding]:
-    """Whether it can be reached and is whole, and how its clock stands."""
+    """Check that the store can be reached and is intact, and how far off its clock is."""
     try:
         found = _inspection(settings)
     except NotFound:
@@ -170,7 +170,7 @@ def _clock(settings: Settings, store_now: int) -> Finding:
 
 
 def look_at_queue(settings: Settings) -> Iterator[Finding]:
-    """Whether a server of it answers; Rota works without, a little later."""
+    """Check that a server of the queue answers; without it Rota works, a little later."""
     if not settings.queue:
         message = "none is set: servers wake one another through the store"
         yield Finding("queue", Verdict.OK, message)
@@ -198,7 +198,7 @@ def _queue(address: str) -> Finding:
 
 
 def look_at_blobs(settings: Settings) -> Iterator[Finding]:
-    """Whether a bucket answers; a folder was looked at with the data folder."""
+    """Check that a bucket answers; a folder was checked with the data folder."""
     if not settings.blobs or settings.blobs.startswith(FILES):
         if settings.is_alone:
             yield Finding("blobs", Verdict.OK, f"files in {settings.blobs_path}")
@@ -218,13 +218,13 @@ def look_at_blobs(settings: Settings) -> Iterator[Finding]:
 async def _ask_bucket(settings: Settings) -> None:
     blobs = await open_blobs(settings)
     try:
-        await ask_for_nothing(blobs)
+        await probe_blobs(blobs)
     finally:
         await blobs.close()
 
 
 def look_at_rpc(settings: Settings) -> Iterator[Finding]:
-    """Whether the servers that this machine's worker dials can be reached."""
+    """Check that the servers that this machine's worker connects to can be reached."""
     yield from _missing_driver(settings)
     for address in settings.server:
         try:
@@ -250,7 +250,7 @@ _SERVER_SECONDS = 2
 
 
 def run(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Finding]:
-    """All findings; nothing is changed. `environ` is what the CLI and SDK would go by."""
+    """Run all checks; nothing is changed. `environ` is what the CLI and SDK would use."""
     checks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
         _python,
         _folder,

@@ -1,4 +1,4 @@
-"""The doors of a server: HTTP with TLS where a certificate is given, and gRPC."""
+"""Listeners of a server: HTTP with TLS where a certificate is given, and gRPC."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FINISH_SECONDS = 2  # what open requests get at a stop
 
 
 class WebServer(uvicorn.Server):
-    """Uvicorn without its own idea of signals: stopping is the server's business."""
+    """Uvicorn without its signal handlers: the server decides when to stop."""
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
         config = uvicorn.Config(
@@ -45,7 +45,7 @@ class WebServer(uvicorn.Server):
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
         )
-        with _told_of_certificate(settings):
+        with _explain_certificate_errors(settings):
             config.load()
         super().__init__(config)
 
@@ -58,7 +58,7 @@ class WebServer(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def _told_of_certificate(settings: Settings) -> Iterator[None]:
+def _explain_certificate_errors(settings: Settings) -> Iterator[None]:
     try:
         yield
     except (OSError, ssl.SSLError) as error:
@@ -71,14 +71,14 @@ def _told_of_certificate(settings: Settings) -> Iterator[None]:
 
 
 def bind(listen: str, variable: str = "ROTA_LISTEN") -> socket.socket:
-    """The listening socket, opened before anything is started. `Conflict` if the port is taken."""
+    """Bind the listening socket before anything is started; `Conflict` if the port is taken."""
     host = host_of(listen)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port_of(listen)))
-        listener.listen(_BACKLOG)  # whoever is told the address finds it open, if only to wait
+        listener.listen(_BACKLOG)  # clients that know the address can connect, and wait
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
@@ -92,7 +92,7 @@ def bind(listen: str, variable: str = "ROTA_LISTEN") -> socket.socket:
 
 
 def url_of(settings: Settings, listener: socket.socket) -> str:
-    """Where others reach it: a host that means every address is told by its name."""
+    """Return the URL for others: for a wildcard address, the host's name."""
     scheme = "https" if settings.is_secure else "http"
     host = host_of(settings.listen)
     if _is_every_address(host):
@@ -114,7 +114,7 @@ if TYPE_CHECKING:
 
 
 class RpcDoor:
-    """A gRPC server that listens."""
+    """gRPC server that listens."""
 
     def __init__(self, listen: str, server: RpcServer, workers: WorkersService | None) -> None:
         self.listen = listen
@@ -122,7 +122,7 @@ class RpcDoor:
         self._workers = workers
 
     async def close(self) -> None:
-        """Send workers to other servers, and let calls that are under way end."""
+        """Send workers to other servers, and let open calls end."""
         if self._workers is not None:
             self._workers.close()
         await self._server.close()
@@ -132,7 +132,7 @@ class RpcDoor:
 async def open_rpc(
     settings: Settings, engine: Engine, desk: WorkerDesk | None, gateway: GatewaySettings
 ) -> AsyncIterator[RpcDoor | None]:
-    """None where the settings have no gRPC, or the roles nothing to offer by it."""
+    """Open gRPC; None where the settings have none, or the roles offer nothing by it."""
     is_gateway = ServerRole.GATEWAY in settings.roles
     if not settings.grpc_listen or not (is_gateway or desk):
         yield None

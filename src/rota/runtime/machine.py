@@ -1,4 +1,4 @@
-"""What `rota up` has around its server: a worker beside it, and what the user's programs need."""
+"""The parts of `rota up` around its server: a worker, and files for the user's programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from rota.runtime.worker import GuardedWorker
 
 
 async def write_client_file(engine: Engine, settings: Settings, url: str) -> None:
-    """Let the CLI and SDK of the same user find this server; keeps a token that still works."""
+    """Let the CLI and SDK of the same user find this server; a token that still works is kept."""
     secret = await _kept_token(engine, token_file(settings.home))
     note = json.dumps({"url": url, "token": secret, "pid": os.getpid()})
     write_private(client_file(settings.home), note)
@@ -53,7 +53,7 @@ async def _kept_token(engine: Engine, path: Path) -> str:
 
 
 class Machine:
-    """The data folder of a machine with everything on it."""
+    """Data folder of a machine with everything on it."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings = settings
@@ -62,7 +62,7 @@ class Machine:
 
     @asynccontextmanager
     async def door(self, desk: WorkerDesk) -> AsyncIterator[None]:
-        """Where workers of this machine connect."""
+        """Listen for workers of this machine."""
         home = self._settings.home
         link = LocalLinkServer(desk, worker_socket(home))
         await link.open()
@@ -73,7 +73,7 @@ class Machine:
             client_file(home).unlink(missing_ok=True)
 
     async def introduce(self, engine: Engine, url: str) -> str:
-        """Leave a note for the user's programs; returns a link that logs a person in, once."""
+        """Write the client file for the user's programs; return a one-time login link."""
         await write_client_file(engine, self._settings, url)
         secret = await tokens.create_login_link_secret(engine.store, actor="rota up")
         return f"{url}/login?token={secret}"
@@ -85,7 +85,7 @@ Made = tuple[str, str]  # id, secret
 def create(
     settings: Settings, name: str, role: str, lifetime: timedelta | None = None
 ) -> tuple[str, str]:
-    """A new token as (id, secret); works with and without a running server."""
+    """Create a token and return (id, secret); works with and without a running server."""
     if role not in set(Role):
         raise Invalid(f'"{role}" is not a role', hint=f"one of {', '.join(Role)}")
 
@@ -100,7 +100,7 @@ def create(
 def create_for_worker(
     settings: Settings, name: str, pool: str | None, lifetime: timedelta | None = None
 ) -> tuple[str, str]:
-    """The same for a worker."""
+    """Create a worker's token and return (id, secret)."""
 
     def make(store: Store) -> Awaitable[Made]:
         return tokens.create_worker_token(

@@ -1,4 +1,4 @@
-"""What `rota` can do without a server: check files, explain schedules, import a crontab."""
+"""Functions that need no server: check files, explain schedules, import a crontab."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _LOCAL_ZONE = Path("/etc/localtime")
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:
-    """What reading a job file found."""
+    """Result of reading a job file."""
 
     jobs: tuple[str, ...]  # their names; () when the file is not valid
     problems: tuple[Problem, ...]  # errors and warnings, in the order of its lines
@@ -97,7 +97,7 @@ class CheckedFile:
 def check_file(text: str, *, name: str, folder: Path) -> CheckedFile:
     """Read a job file as the server would, and the files of items that its carts name.
 
-    `name` is the job file's stem, and `folder` the one it lies in.
+    `name` is the job file's stem, and `folder` is its own.
     """
     try:
         found = jobfile.read_file(text, name=name)
@@ -116,7 +116,7 @@ def check_file(text: str, *, name: str, folder: Path) -> CheckedFile:
 
 
 def read_mapping(text: str) -> Mapping[str, Any]:
-    """A YAML or JSON mapping as written; `Invalid` if it cannot be read."""
+    """Read a YAML or JSON mapping; raise `Invalid` if it cannot be parsed."""
     source = parse_text(text)
     if source.problems:
         raise Invalid("the file cannot be read", source.problems)
@@ -126,34 +126,34 @@ def read_mapping(text: str) -> Mapping[str, Any]:
 
 
 def file_schema() -> Mapping[str, Any]:
-    """The JSON Schema of the job file."""
+    """Return the JSON Schema of the job file."""
     return jobfile.json_schema()
 
 
 def parse_duration(text: str) -> timedelta:
-    """`90s`, `1h30m`; a ValueError says what is wrong and what fits."""
+    """Parse `90s`, `1h30m`; raise ValueError saying what is wrong and what is valid."""
     return quantities.parse_duration(text)
 
 
 def parse_size(text: str) -> int:
-    """`10GiB`, `500MB`, in bytes; a ValueError says what is wrong and what fits."""
+    """Parse `10GiB`, `500MB` to bytes; raise ValueError saying what is wrong and what is valid."""
     return quantities.parse_size(text)
 
 
 def job_file(documents: Iterable[Mapping[str, Any]], **beside: Sequence[Mapping[str, Any]]) -> str:
-    """A job file of these jobs and what stands beside them, which reads back unchanged."""
+    """Write a job file of these jobs and what they use, which reads back unchanged."""
     return jobfile.to_yaml(documents, beside)
 
 
 def require_zone(name: str) -> None:
-    """A ValueError with the nearest name unless the tz database has this one."""
+    """Raise ValueError with the nearest name unless the tz database has this one."""
     load_zone(name)
 
 
 def read_time(text: str, zone: str, *, ahead: bool) -> datetime:
-    """The instant that a written time means on the clocks of a zone; a ValueError if it is none.
+    """Parse a time on the clocks of a zone; raise ValueError if it is none.
 
-    `5m` is in five minutes where one looks ahead, and five minutes ago where one looks back.
+    `5m` is in five minutes when looking ahead, and five minutes ago when looking back.
     """
     now = datetime.now(UTC)  # noqa: TID251 - by the reader's clock, as "today" is
     looking = Looking.AHEAD if ahead else Looking.BACK
@@ -169,7 +169,7 @@ def explain(
     dst: tuple[Gap, Fold] = (Gap.RUN_AFTER, Fold.FIRST),
     job: str = "",
 ) -> Explanation:
-    """A schedule's meaning and its due times later than `after`; `Invalid` if it has none.
+    """Explain a schedule with its due times later than `after`; raise `Invalid` if it is none.
 
     A text `after` is read by `read_time`, on the clocks of the zone. `job` is the name that
     `H` depends on, with its project before a slash if that is not the default one.
@@ -192,7 +192,7 @@ def _instant(text: str, timezone: str) -> datetime:
 
 
 def import_crontab(text: str, *, timezone: str, system: bool | None) -> crontab.CrontabImport:
-    """A crontab as a job file; `system` says whether it has a user column, None: have a look."""
+    """Convert a crontab to a job file; `system`: it has a user column, None: detect."""
     users = _users_that_are_no_programs() if system is None else frozenset()
     return crontab.import_crontab(
         text, timezone=timezone, system=system, home=str(Path.home()), users=users
@@ -200,13 +200,13 @@ def import_crontab(text: str, *, timezone: str, system: bool | None) -> crontab.
 
 
 def _users_that_are_no_programs() -> frozenset[str]:
-    """Users of this machine; not `git` or `mail`, which a crontab of one's own may run."""
+    """Return users of this machine; not `git` or `mail`, which a user's crontab may run."""
     names = {user.pw_name for user in pwd.getpwall()}
     return frozenset(name for name in names if shutil.which(name) is None)
 
 
 def host_timezone() -> str:
-    """The zone of this machine's clocks as cron sees it; UTC where the machine does not say."""
+    """Return the zone of this machine's clocks as cron sees it; UTC where the machine has none."""
     named = os.environ.get("TZ", "").removeprefix(":")
     if named and not named.startswith("/"):
         return named
@@ -220,7 +220,7 @@ _BEGINS_AT = datetime(2026, 1, 5, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """How a workload is to be simulated."""
+    """Options of a simulation."""
 
     length: timedelta
     part: float = 1.0  # of the workload
@@ -228,9 +228,9 @@ class Simulation:
 
 
 def simulate_text(text: str, simulation: Simulation, tell: Tell = untold) -> Report:
-    """Simulate the workload of a file; `Invalid` says what is wrong with it.
+    """Simulate the workload of a file; raise `Invalid` with its problems.
 
-    `tell` is called now and then with the part that is done, from 0 to 1.
+    `tell` is called now and then with the share that is done, from 0 to 1.
     """
     workload = read_workload(text)
     period = Period(_BEGINS_AT, simulation.length)

@@ -1,4 +1,4 @@
-"""One server: store, queue, blobs, and the roles that work on them."""
+"""Server process: store, queue, blobs, and the roles that work on them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,17 @@ from rota.operations.engine import Engine
 from rota.ports.clock import Clock
 from rota.ports.records import NewServer
 from rota.runtime import supervision
-from rota.runtime.backends import BlobProbe, open_backends, open_store, patiently, unless_stopped
+from rota.runtime.backends import (
+    BlobProbe,
+    open_backends,
+    open_store,
+    open_with_retries,
+    unless_stopped,
+)
 from rota.runtime.doors import RpcDoor, WebServer, bind, open_rpc, url_of
 from rota.runtime.machine import Machine
 from rota.runtime.settings import DEFAULT_GRPC_LISTEN, ServerRole, Settings, secure_home
-from rota.runtime.supervision import Service, supervise, told_alone
+from rota.runtime.supervision import Service, supervise, ungrouped_errors
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.gateway.app import create_app
 from rota.server.gateway.pages import Readiness
@@ -46,7 +52,7 @@ from rota.store.store import SqlStore
 
 
 class Roles:
-    """What this server does besides answering requests."""
+    """Roles of this server besides answering requests."""
 
     def __init__(self, settings: Settings, engine: Engine, clock: Clock, url: str) -> None:
         self._settings = settings
@@ -61,7 +67,7 @@ class Roles:
             self.floor = Floor(engine, FloorConfig(lease=settings.lease), server=server.id)
 
     def services(self) -> Sequence[Service]:
-        """All loops, to be supervised together."""
+        """List all loops, to be supervised together."""
         scheduler = self._scheduler() if ServerRole.SCHEDULER in self._settings.roles else []
         return [self._keeper, *scheduler, *([self.floor] if self.floor else [])]
 
@@ -86,22 +92,22 @@ class Roles:
         return TimekeeperConfig(grace=grace_of(self._settings.renewed_within))
 
     def hindrance(self) -> str:
-        """What keeps this server from its roles; "" when nothing does."""
+        """Return what keeps this server from its roles; "" when nothing does."""
         if self.is_stopping:
             return "this server is stopping"
         return "" if self._held.is_current else "this server has no lease in the cluster"
 
     async def hand_over(self) -> None:
-        """Let other servers fire from here on."""
+        """Release all shards, so that other servers fire from here on."""
         await self._keeper.hand_over()
 
     async def stop_claiming(self) -> None:
-        """Claim no more; returns when what was claimed is with its workers, or after a grace."""
+        """Stop claiming; return when all claimed work was sent to its workers, or after a grace."""
         if self.floor is not None:
             await self.floor.retire()
 
     async def leave(self) -> None:
-        """Say goodbye; nothing of `services` may run any more."""
+        """End the server's lease; nothing of `services` may run any more."""
         await self._keeper.leave()
 
 
@@ -120,12 +126,12 @@ def _introduction(settings: Settings, url: str) -> NewServer:
 
 log = structlog.get_logger()
 
-_ARRIVING = timedelta(milliseconds=300)  # for what is on its way to workers when a server stops
+_ARRIVING = timedelta(milliseconds=300)  # for messages in transit to workers when a server stops
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that is up."""
+    """Addresses of a server that is up."""
 
     url: str
     grpc_listen: str = ""  # "": no gRPC
@@ -134,7 +140,7 @@ class Running:
 
 
 class Server:
-    """The roles of one server process, and perhaps the rest of a `Machine` around it."""
+    """Roles of one server process, and optionally the rest of a `Machine` around it."""
 
     def __init__(
         self, settings: Settings, files: Sequence[Path] = (), machine: Machine | None = None
@@ -146,15 +152,15 @@ class Server:
         self._clock = SystemClock()
 
     def stop(self) -> None:
-        """Finish what runs within the grace, then end. Called again: do not wait for that."""
+        """Finish running attempts within the grace, then end. A second call does not wait."""
         if self._stop.is_set() and self._machine is not None:
             self._machine.worker.kill()
         self._stop.set()
 
     async def run(self, on_ready: asyncio.Future[Running]) -> None:
-        """Serve until stopped; `on_ready` is told when everything is up."""
+        """Serve until stopped; `on_ready` is called when everything is up."""
         job_files = [read_job_file(path) for path in self._files]
-        # First the data, then the port: who starts it twice shall hear that it already runs.
+        # First the data, then the port: a second start must report that Rota already runs.
         store = await self._open_store()
         if store is None:
             return
@@ -163,9 +169,9 @@ class Server:
                 await self._serve(engine, listener, job_files, on_ready)
 
     async def _open_store(self) -> SqlStore | None:
-        """None: it was stopped while the store was away."""
+        """Open the store; None: it was stopped while the store was away."""
         open_once = partial(open_store, self._settings, exclusive=True)
-        return await unless_stopped(patiently(open_once, self._clock), self._stop)
+        return await unless_stopped(open_with_retries(open_once, self._clock), self._stop)
 
     async def _serve(
         self,
@@ -190,7 +196,7 @@ class Server:
             on_ready.set_result(Running(url, grpc_listen, login_url, tuple(plans)))
             await self._stop.wait()
             log.info("server.stopping")
-            await self._wind_down(roles, rpc)
+            await self._stop_in_order(roles, rpc)
             web.should_exit = True
             await answering
             loops.cancel()
@@ -201,7 +207,7 @@ class Server:
     async def _doors(
         self, engine: Engine, roles: Roles, gateway: GatewaySettings
     ) -> AsyncIterator[RpcDoor | None]:
-        """Where workers and programs come in, besides HTTP."""
+        """Open the listeners for workers and programs, besides HTTP."""
         async with AsyncExitStack() as doors:
             rpc = await doors.enter_async_context(
                 open_rpc(self._settings, engine, roles.floor, gateway)
@@ -222,8 +228,8 @@ class Server:
             has_api=ServerRole.GATEWAY in self._settings.roles,
         )
 
-    async def _wind_down(self, roles: Roles, rpc: RpcDoor | None) -> None:
-        """What others can take over goes first; alone, due times are answered until the end."""
+    async def _stop_in_order(self, roles: Roles, rpc: RpcDoor | None) -> None:
+        """Hand over first what other servers can take; a single server fires until the end."""
         roles.is_stopping = True
         if not self._settings.is_alone:
             with suppress(Unavailable):
@@ -238,7 +244,7 @@ class Server:
 
 
 def read_job_file(path: Path) -> JobFile:
-    """A job file from disk."""
+    """Read a job file from disk."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -247,7 +253,7 @@ def read_job_file(path: Path) -> JobFile:
 
 
 def stop_on_signals(server: Server) -> None:
-    """TERM and Ctrl-C stop cleanly; a second one does not wait."""
+    """Stop cleanly on TERM and Ctrl-C; a second signal does not wait."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
@@ -261,14 +267,14 @@ _SWITCH_SECONDS = 0.0001
 
 
 def run_machine(settings: Settings, files: Sequence[Path], on_ready: OnReady) -> None:
-    """`rota up`: a server with all roles and a worker; errors of the start are raised."""
+    """Run `rota up`: a server with all roles and a worker; errors of the start are raised."""
     secure_home(settings.home)
     everything = replace(settings, roles=tuple(ServerRole))
     _run(settings, on_ready, lambda: Server(everything, files, Machine(settings, SystemClock())))
 
 
 def run_server(settings: Settings, on_ready: OnReady) -> None:
-    """`rota server`: one of any number of servers; errors of the start are raised."""
+    """Run `rota server`: one of any number of servers; errors of the start are raised."""
     if settings.needs_home:
         secure_home(settings.home)
     listening = replace(settings, grpc_listen=settings.grpc_listen or DEFAULT_GRPC_LISTEN)
@@ -278,7 +284,7 @@ def run_server(settings: Settings, on_ready: OnReady) -> None:
 def _run(settings: Settings, on_ready: OnReady, make: Callable[[], Server]) -> None:
     supervision.set_up(settings.log_level)
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with told_alone():
+    with ungrouped_errors():
         uvloop.run(_serve(make, on_ready))
 
 

@@ -72,36 +72,36 @@ class Settings:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other server can be on the store."""
+        """Return whether no other server can be on the store."""
         return not self.store or self.store.startswith(SQLITE)
 
     @property
     def store_path(self) -> Path:
-        """The SQLite file."""
+        """Return the path of the SQLite file."""
         address = self.store or f"{SQLITE}{self.home.absolute()}/rota.db"
         return Path(address.removeprefix(SQLITE))
 
     @property
     def blobs_path(self) -> Path:
-        """The folder of blobs that are files."""
+        """Return the folder of blobs that are files."""
         address = self.blobs or f"{FILES}{self.home.absolute()}/blobs"
         return Path(address.removeprefix(FILES))
 
     @property
     def needs_home(self) -> bool:
-        """Whether a server keeps its store or its blobs in the data folder."""
+        """Return whether a server keeps its store or its blobs in the data folder."""
         return not self.store or not self.blobs
 
     @property
     def renewed_within(self) -> timedelta:
-        """The lease of this server: how long its shards wait for it once it is gone."""
+        """Return the lease of this server: how long its shards wait once it is gone."""
         if self.server_lease is not None:
             return self.server_lease
         return LONE_SERVER_LEASE if self.is_alone else SERVER_LEASE
 
     @property
     def largest(self) -> dict[str, dict[str, int]]:
-        """The most that one run may ask for, by pool and name."""
+        """Return the most that one run may ask for, by pool and name."""
         by_pool: dict[str, dict[str, int]] = {}
         for where, amount in (self.pool_max or {}).items():
             pool, _, name = where.partition("/")
@@ -110,12 +110,12 @@ class Settings:
 
     @property
     def is_secure(self) -> bool:
-        """Whether this server has a certificate to show."""
+        """Return whether this server has a certificate."""
         return self.tls_cert is not None
 
     @property
     def name(self) -> str:
-        """The worker's name."""
+        """Return the worker's name."""
         if self.worker_name:
             return self.worker_name
         return socket.gethostname() if self.server else f"{socket.gethostname()}-local"
@@ -173,30 +173,30 @@ _PRIVATE_FILE = 0o600
 
 
 def worker_socket(home: Path) -> Path:
-    """Where workers of this machine reach the server of this data folder."""
+    """Return the socket where workers of this machine reach the server of this data folder."""
     return home.absolute() / "run" / "worker.sock"
 
 
 def client_file(home: Path) -> Path:
-    """Address and token for the CLI and SDK of the same user."""
+    """Return the file with address and token for the CLI and SDK of the same user."""
     return home / "client.json"
 
 
 def token_file(home: Path) -> Path:
-    """The token of the client file, kept from one start to the next."""
+    """Return the file with the client file's token, kept from one start to the next."""
     return home / "local.token"
 
 
 def worker_folder(home: Path, worker: str) -> Path:
-    """What a worker of this machine keeps between starts."""
+    """Return the folder that a worker of this machine keeps between starts."""
     return home / "workers" / worker
 
 
 def secure_home(home: Path) -> None:
-    """Make the data folder, or check the one that is there.
+    """Create the data folder, or check an existing one.
 
-    `Denied` if another user owns or may change it or what Rota keeps in it; `Unavailable` if it
-    cannot be made.
+    Raise `Denied` if another user owns or may change it or what Rota keeps in it; `Unavailable` if
+    it cannot be created.
     """
     _make_private(home)
     _mend_modes(home, *(home / name for name in _KEPT))
@@ -204,7 +204,7 @@ def secure_home(home: Path) -> None:
 
 
 def secure_worker_folder(home: Path, worker: str) -> Path:
-    """The same for the folder of a worker."""
+    """Create or check the folder of a worker, with the errors of `secure_home`."""
     folder = worker_folder(home, worker)
     secure_home(home)
     _make_private(folder.parent)
@@ -215,14 +215,14 @@ def secure_worker_folder(home: Path, worker: str) -> Path:
 
 
 def check_home(home: Path) -> None:
-    """The same for a data folder that need not be there; nothing is changed."""
+    """Check a data folder that need not exist, with the errors of `secure_home`; change nothing."""
     for path in (home, *(home / name for name in _KEPT)):
         if os.path.lexists(path):
             _refuse_foreign(path)
 
 
 def exchangeable_at(home: Path) -> str:
-    """Which folder above lets another user put another data folder in place of this one; "": none.
+    """Return a parent folder that lets another user replace this data folder; "": none.
 
     That is no reason to refuse: root in a container often works in a folder of somebody outside.
     """
@@ -236,7 +236,7 @@ def exchangeable_at(home: Path) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file by one that only its owner can read, whole or not at all."""
+    """Replace a file atomically by one that only its owner can read."""
     temporary = path.with_name(f"{path.name}.new")
     temporary.unlink(missing_ok=True)  # of a server that was killed; a link itself, not its target
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -247,7 +247,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_private(path: Path) -> str:
-    """The text of a file that `write_private` wrote; `OSError` also if it is a link."""
+    """Read a file that `write_private` wrote; raise `OSError` also if it is a link."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(descriptor, encoding="utf-8") as file:
         return file.read().strip()
@@ -298,7 +298,7 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _stats(path: Path) -> Iterator[os.stat_result]:
-    """Of the path itself, and of what it leads to if it is a link."""
+    """Yield the stat of the path itself, and of its target if it is a link."""
     status = path.lstat()
     yield status
     if stat.S_ISLNK(status.st_mode) and path.exists():
@@ -404,7 +404,7 @@ def _labels(raw: Any) -> Mapping[str, str]:
 
 
 def _resources(raw: Any) -> Mapping[str, int]:
-    """Thousandths by name."""
+    """Parse amounts by name, in thousandths."""
     resources = {name: _amount(name, text) for name, text in _pairs(raw).items()}
     if len(resources) > MAX_LABELS or max(map(len, resources), default=0) > MAX_NAME:
         raise ValueError(f"at most {MAX_LABELS} resources of {MAX_NAME} characters are allowed")
@@ -412,7 +412,7 @@ def _resources(raw: Any) -> Mapping[str, int]:
 
 
 def _pool_max(raw: Any) -> Mapping[str, int]:
-    """Thousandths by pool/name."""
+    """Parse amounts by pool/name, in thousandths."""
     pairs = _pairs(raw)
     for where in pairs:
         pool, slash, name = where.partition("/")
@@ -476,7 +476,7 @@ def _queue(raw: Any) -> str:
 
 
 def other_queues() -> frozenset[str]:
-    """Schemes of queues that installed packages bring."""
+    """Return the schemes of queues that installed packages bring."""
     return frozenset(entry_points(group=QUEUE_ENTRY_POINTS).names)
 
 
@@ -514,7 +514,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def shown(name: str, value: Any) -> str:
-    """A value as `rota config show` prints it: secrets are not in it."""
+    """Format a value as `rota config show` prints it, without secrets."""
     if name in _SECRETS:
         return "(set)" if value else ""
     match value:
@@ -534,7 +534,7 @@ def shown(name: str, value: Any) -> str:
 
 
 def without_secrets(address: str) -> str:
-    """An address with passwords and tokens hidden; rather too much than too little."""
+    """Hide passwords and tokens of an address; rather too much than too little."""
 
     def hide(found: re.Match[str]) -> str:
         is_user = found["rest"].startswith(":") or (not found["rest"] and found["scheme"] != "nats")

@@ -1,6 +1,6 @@
-"""Keeping services alive, and their logs.
+"""Supervision of services, and logging.
 
-What the world breaks is retried, what we broke ends the process.
+Failures of the environment are retried, bugs end the process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LONGEST_PAUSE = timedelta(seconds=5)
 
 
 class Service(Protocol):
-    """A loop with one duty."""
+    """Loop with one duty."""
 
     name: str
 
@@ -35,15 +35,15 @@ class Service(Protocol):
 
 
 async def supervise(services: Sequence[Service], clock: Clock) -> None:
-    """Run all services until cancelled. A bug in one ends all, loudly."""
+    """Run all services until cancelled. A bug in one ends all, with its error."""
     async with asyncio.TaskGroup() as group:
         for service in services:
             group.create_task(_keep_running(service, clock), name=service.name)
 
 
 @contextmanager
-def told_alone() -> Iterator[None]:
-    """What the world broke comes out as itself, not as a group of errors of concurrent tasks."""
+def ungrouped_errors() -> Iterator[None]:
+    """Raise an expected error (`RotaError`, `OSError`) itself instead of an exception group."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -54,7 +54,7 @@ def told_alone() -> Iterator[None]:
 
 
 async def _keep_running(service: Service, clock: Clock) -> None:
-    """An unreachable store is expected: say so once, back off, go on."""
+    """Run a service; when the store is unreachable, log once, back off and retry."""
     pause = _FIRST_PAUSE
     began = clock.monotonic()
     while True:
@@ -72,7 +72,7 @@ async def _keep_running(service: Service, clock: Clock) -> None:
 
 
 def set_up(level: str = "info", stream: TextIO | None = None) -> None:
-    """Send log events to a stream, standard error unless told otherwise."""
+    """Send log events to a stream, by default standard error."""
     target = stream or sys.stderr
     structlog.configure(
         processors=[
@@ -87,7 +87,7 @@ def set_up(level: str = "info", stream: TextIO | None = None) -> None:
 
 
 def _for_people() -> list[Processor]:
-    """Lines to read at a glance, by the clock on the wall; the renderer shows tracebacks itself."""
+    """Return processors for readable lines in local time; the renderer shows tracebacks."""
     has_colours = not os.environ.get("NO_COLOR")
     return [
         structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),

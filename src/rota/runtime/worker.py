@@ -1,19 +1,18 @@
 """`rota worker`: a guardian with a worker in it, started again when it ends unasked.
 
-The session of a worker's earlier life, if no process of it can be left.
+It finds the session of the worker's previous process, if none of its processes can be left.
 
 A worker notes its session and its pid namespace once it has registered. When no process is left in
-that namespace, everything it ever started is provably gone, and what it held may be tried again at
+that namespace, everything it ever started has provably ended, and its attempts may be retried at
 once instead of after its lease. The kernel gives the number of a namespace to another one soon
 after its end, so the note also says when its first process began.
 
 A data folder may be new, or a copy from another machine or container, where the worker of the note
-may still be alive. Only who can see that namespace can tell: the launcher that made it, or another
-one beside it. In all other cases nothing is claimed, and the lease decides.
+may still be alive. Only a launcher that can see that namespace can tell: the one that created it,
+or another one beside it. In all other cases nothing is claimed, and the lease has to expire.
 
-Why a worker will not be taken, passed from its process to the one that would start it again.
-
-Between the two is a guardian, who hands on only an exit code.
+The reason why a worker is refused is passed by a file from its process to the launcher: between
+them is a guardian, which passes on only an exit code.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from rota.runtime import supervision
 from rota.runtime.backends import needing_extra
 from rota.runtime.config import host_of, is_loopback
 from rota.runtime.settings import Settings, check_home, secure_worker_folder, worker_socket
-from rota.runtime.supervision import told_alone
+from rota.runtime.supervision import ungrouped_errors
 
 _NOTE = "namespace.json"
 _PATIENCE = timedelta(seconds=3)  # a killed namespace needs a moment to empty
@@ -61,12 +60,15 @@ class _Note(msgspec.Struct, frozen=True):
 
 
 def vantage() -> str:
-    """From where the launcher sees processes: a namespace of a machine that has booted once."""
+    """Identify the pid namespace of the launcher, and the boot of its machine."""
     return f"{_boot_id()} {_namespace_of('self')}"
 
 
 def leave_note(folder: Path, session: str, launched_from: str) -> None:
-    """Called by the worker itself, inside its namespace; `launched_from` is its launcher's view."""
+    """Write the session note; called by the worker itself, inside its namespace.
+
+    `launched_from` is its launcher's view.
+    """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     note = _Note(session, launched_from, _namespace_of("self"), _began(_FIRST_PROCESS))
     temporary = folder / f"{_NOTE}.new"
@@ -75,9 +77,9 @@ def leave_note(folder: Path, session: str, launched_from: str) -> None:
 
 
 async def ended_session(folder: Path, clock: Clock) -> str:
-    """Called by the launcher, outside; "" if there was none or nothing can be told.
+    """Return the session of the note if all its processes have ended; "" if that is not certain.
 
-    Waits a little for a dying predecessor.
+    Called by the launcher, outside the namespace. Waits a little for a dying predecessor.
     """
     try:
         note = msgspec.json.decode((folder / _NOTE).read_bytes(), type=_Note)
@@ -116,7 +118,7 @@ def _is_first_of_its_namespace(pid: str) -> bool:
 
 
 def _began(pid: str) -> int:
-    """When a process was started, in the kernel's ticks since the machine booted."""
+    """Return when a process was started, in the kernel's ticks since the machine booted."""
     after_name = Path("/proc", pid, "stat").read_text("utf-8").rpartition(")")[2]
     return int(after_name.split()[_START_TIME])
 
@@ -137,20 +139,20 @@ class _Refusal(msgspec.Struct, frozen=True):
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether a worker that starts again would only meet the same."""
+    """Return whether a worker that starts again would only get the same error."""
     is_missing_extra = isinstance(error, RotaError) and error.code == "extra_missing"
     return isinstance(error, Denied | Invalid) or is_missing_extra
 
 
 def leave_refusal(folder: Path, error: RotaError) -> None:
-    """Called by the worker that was refused."""
+    """Write down why the worker was refused; called by that worker."""
     kind: Literal["denied", "invalid"] = "denied" if isinstance(error, Denied) else "invalid"
     note = _Refusal(kind, error.code, error.message, error.hint)
     (folder / _REFUSAL).write_bytes(msgspec.json.encode(note))
 
 
-def take_note(folder: Path) -> RotaError:
-    """Called by whoever would start it again: the error, which is then forgotten."""
+def take_refusal(folder: Path) -> RotaError:
+    """Return the error of a refused worker, and delete it; called by its launcher."""
     path = folder / _REFUSAL
     try:
         note = msgspec.json.decode(path.read_bytes(), type=_Refusal)
@@ -167,14 +169,14 @@ TOKEN_VARIABLE = "ROTA_WORKER_TOKEN"  # noqa: S105 (where it is, not what it is)
 
 
 def over_socket(path: Path) -> Connect:
-    """The server on the same data folder."""
+    """Connect to the server on the same data folder."""
     from rota.link.local import LocalLink
 
     return lambda: LocalLink.connect(path)
 
 
 def over_grpc(servers: Sequence[str], token: str, authorities: Path | None) -> Connect:
-    """Whichever of the servers answers; in the clear only on loopback, and only if told nothing."""
+    """Connect to any of the servers; without TLS only on loopback, and without authorities."""
     with needing_extra():
         from rota.link.grpc_client import ClientTls, GrpcAccess, GrpcConnector
     is_secure = authorities is not None or not all(is_loopback(host_of(it)) for it in servers)
@@ -201,7 +203,7 @@ _KILL_MARGIN = timedelta(seconds=5)  # beyond the stop grace, before the guardia
 
 
 class GuardedWorker:
-    """A service: the worker of this machine, supervised from outside its namespace."""
+    """Service: the worker of this machine, supervised from outside its namespace."""
 
     name = "worker"
 
@@ -213,7 +215,7 @@ class GuardedWorker:
         self.exit_code = 0
 
     async def run(self) -> None:
-        """Keep one worker alive until `stop`. `Denied` or `Invalid` if it is refused for good."""
+        """Keep one worker alive until `stop`; `Denied` or `Invalid` if it is refused for good."""
         folder = secure_worker_folder(self._settings.home, self._settings.name)
         lock = _lock(folder, self._settings.name)
         pause = _FIRST_PAUSE
@@ -224,7 +226,7 @@ class GuardedWorker:
                 if self._stopping.is_set():
                     return
                 if self.exit_code == ExitCode.WORKER_REFUSED:
-                    raise take_note(folder)
+                    raise take_refusal(folder)
                 log.warning("worker.ended", exit_code=self.exit_code)
                 if self._clock.monotonic() - began > _LONGEST_PAUSE.total_seconds():
                     pause = _FIRST_PAUSE
@@ -263,7 +265,7 @@ class GuardedWorker:
             await process.wait()  # nothing of it outlives us, even if something here failed
 
     def _environment(self) -> dict[str, str]:
-        """Ours; a token travels here, where no list of processes shows it."""
+        """Return our environment; a token is passed here, where no list of processes shows it."""
         token = self._settings.worker_token
         return {**os.environ, TOKEN_VARIABLE: token} if token else dict(os.environ)
 
@@ -306,7 +308,7 @@ class GuardedWorker:
             await process.wait()
 
     def kill(self) -> None:
-        """End everything at once; what ran is tried again by the next worker."""
+        """Kill everything at once; its attempts are retried by the next worker."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
@@ -334,7 +336,7 @@ def main(settings: Settings) -> None:
     """Run in the foreground until TERM or Ctrl-C."""
     _check(settings)
     supervision.set_up(settings.log_level)
-    with told_alone():
+    with ungrouped_errors():
         uvloop.run(_run(settings))
 
 

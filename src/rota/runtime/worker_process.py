@@ -1,4 +1,4 @@
-"""The worker process: composed here, started by the guardian, never by a person."""
+"""Worker process: composed here, started by the guardian, never by a person."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rota.ports.executor import Executor
 from rota.ports.work import Hello
 from rota.runtime import supervision
 from rota.runtime.settings import worker_folder, worker_socket
-from rota.runtime.supervision import told_alone
+from rota.runtime.supervision import ungrouped_errors
 from rota.runtime.worker import (
     TOKEN_VARIABLE,
     Connect,
@@ -49,13 +49,13 @@ _CGROUPS = Path("sys/fs/cgroup")
 
 
 def offered(declared: Mapping[str, int], root: Path = _ROOT) -> dict[str, int]:
-    """Thousandths by name: what was declared, and else the cores and memory it may use."""
+    """Return thousandths by name: as declared, else the cores and memory that may be used."""
     groups = list(_groups(root))
     return {"cpu": _cpu(groups), "memory": _memory(groups) * UNIT, **declared}
 
 
 def _cpu(groups: list[Path]) -> int:
-    """Thousandths of a core."""
+    """Return thousandths of a core."""
     cores = [len(os.sched_getaffinity(0)) * UNIT]
     for group in groups:
         quota, _, period = _read(group / "cpu.max").partition(" ")
@@ -65,7 +65,7 @@ def _cpu(groups: list[Path]) -> int:
 
 
 def _memory(groups: list[Path]) -> int:
-    """Bytes, of whole MiB: nobody wants to read more of it."""
+    """Return bytes, rounded to MiB for readers."""
     sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for group in groups:
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -76,7 +76,7 @@ def _memory(groups: list[Path]) -> int:
 
 
 def _groups(root: Path) -> Iterator[Path]:
-    """The control groups that this process is in, of version 2 or 1, and all above them."""
+    """Yield the control groups of this process, of version 2 or 1, and their parents."""
     for line in _read(root / "proc/self/cgroup").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -102,14 +102,14 @@ def main() -> None:
     options = _parse()
     supervision.set_up(options.log_level)
     try:
-        with told_alone():
+        with ungrouped_errors():
             uvloop.run(_run(options))
     except (OSError, RotaError) as error:
         sys.exit(_end_with(error, worker_folder(options.home, options.worker_name)))
 
 
 def _end_with(error: OSError | RotaError, folder: Path) -> int:
-    """The exit code; what is final is told by the launcher, once."""
+    """Return the exit code; a final error is left for the launcher, which reports it once."""
     if isinstance(error, RotaError) and is_final(error):
         leave_refusal(folder, error)
         return ExitCode.WORKER_REFUSED
@@ -174,21 +174,21 @@ class _Worker:
             deliverer = OutputDeliverer(self._attempts.spool, lambda c: session.link.output(c))
             delivering = group.create_task(deliverer.run())
             gc.collect()
-            gc.freeze()  # what there is now stays: searching it for garbage holds up what is due
+            gc.freeze()  # objects of the start stay: collecting them would only delay work
             await session.run()
             delivering.cancel()
         for executor in self._executors.values():
             await executor.close()
 
     def _note(self, session: str) -> None:
-        """For our next life; without it, that one waits for this one's lease to end."""
+        """Write the session note: without it, the next start waits for this lease to expire."""
         try:
             leave_note(self._folder, session, self._options.launched_from)
         except OSError as error:
             log.warning("worker.unnoted", session=session, error=str(error))
 
     async def _serve_functions(self) -> tuple[str, ...]:
-        """Start the app's host; its functions are known once it has imported the app."""
+        """Start the app's host; return its functions once it has imported the app."""
         from rota.executors.python import PythonExecutor
 
         python = PythonExecutor(self._attempts, self._guard, self._options.app)

@@ -1,4 +1,4 @@
-"""What the server answers, under one roof: `rota.api` has a module for each noun."""
+"""Answers of the server in one module: `rota.api` has a module for each noun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An app: functions that are jobs."""
+"""App: a set of functions that are jobs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class JobDecorator(Protocol):
-    """Makes a job of a function, keeping its types; the context is Rota's to give."""
+    """Decorator that makes a job of a function, keeping its types; Rota passes the context."""
 
     @overload
     def __call__(
@@ -56,9 +56,9 @@ class JobDecorator(Protocol):
 
 
 class App:
-    """Functions under one name. Making one, and decorating, does nothing but remember.
+    """Functions under one name. Creating an app, and decorating, sends nothing.
 
-    The server and its token are looked for at the first submit, as `Client` does.
+    The server and its token are looked up at the first submit, as `Client` does.
     """
 
     def __init__(self, name: str = "app") -> None:
@@ -71,7 +71,7 @@ class App:
 
     @property
     def functions(self) -> dict[str, JobFunction[..., Any, Any]]:
-        """By the name under which workers know them."""
+        """Return the functions by the name under which workers know them."""
         return {job.function: job for job in self.jobs.values()}
 
     @property
@@ -86,7 +86,7 @@ class App:
 
     @property
     def async_client(self) -> AsyncRunClient:
-        """The client of the running event loop."""
+        """Return the client of the running event loop."""
         if self._instead is not None:
             return self._instead[1]
         loop = asyncio.get_running_loop()
@@ -106,7 +106,7 @@ class App:
         return cast("JobDecorator", decorate)
 
     def cart(self, name: str, **options: Unpack[CartOptions]) -> CartDraft:
-        """A cart to fill with items and submit; the options are fields of a job file's cart."""
+        """Create a cart to fill and submit; the options are fields of a job file's cart."""
         from rota.sdk.cart_drafts import CartDraft, CartOptions
 
         _refuse_unknown(options, CartOptions.__optional_keys__, "a cart")
@@ -114,7 +114,7 @@ class App:
 
     @contextmanager
     def submitting_to(self, client: RunClient, async_client: AsyncRunClient) -> Iterator[None]:
-        """Within, runs go to these clients: for tests, or another server than the usual one."""
+        """Submit to these clients within the block: for tests, or another server than usual."""
         before, self._instead = self._instead, (client, async_client)
         try:
             yield
@@ -133,7 +133,7 @@ class App:
             await client.close()
 
     def documents(self) -> list[dict[str, Any]]:
-        """The jobs as entries of a job file."""
+        """Return the jobs as entries of a job file."""
         return [job.document() for job in self.jobs.values()]
 
     def apply(
@@ -156,7 +156,7 @@ class App:
 
 
 def load_app(reference: str) -> App:
-    """The app that `MODULE:NAME` means; NAME is `app` unless given."""
+    """Import the app that `MODULE:NAME` means; NAME is `app` unless given."""
     module, _, name = reference.partition(":")
     found = getattr(importlib.import_module(module), name or "app", None)
     if not isinstance(found, App):

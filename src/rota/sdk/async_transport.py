@@ -8,21 +8,21 @@ import httpx
 
 from rota.sdk.exchange import Body, Reply, Request, refuse_error
 from rota.sdk.server import Server
-from rota.sdk.transport import trust_in, unreachable
+from rota.sdk.transport import tls_context_of, unreachable
 
 
 class AsyncTransport:
-    """Speaks to one server from one event loop."""
+    """Transport to one server from one event loop."""
 
     def __init__(self, server: Server, timeout_seconds: float) -> None:
         self._address = server.url
         # Like the sync client, it speaks to the server itself, whatever proxies are about.
         self._http = httpx.AsyncClient(
-            timeout=timeout_seconds, trust_env=False, verify=trust_in(server) or True
+            timeout=timeout_seconds, trust_env=False, verify=tls_context_of(server) or True
         )
 
     async def exchange(self, request: Request) -> Reply:
-        """Send and read the answer; what may be sent twice is, if a kept connection was stale."""
+        """Send and read the answer; retry a repeatable request if a kept connection was stale."""
         try:
             return await self._once(request)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
@@ -36,7 +36,7 @@ class AsyncTransport:
             raise unreachable(self._address, error) from error
 
     async def stream(self, request: Request, timeout_seconds: float) -> AsyncGenerator[bytes, None]:
-        """The body of the answer as it comes; `Unreachable` if it breaks off."""
+        """Yield the body of the answer as it comes; raise `Unreachable` if it breaks off."""
         built = self._build(request, httpx.Timeout(timeout_seconds))
         try:
             response = await self._http.send(built, stream=True)

@@ -1,4 +1,4 @@
-"""What can be asked about calendars."""
+"""Calls about calendars."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rota.sdk.verbs import Verb
 
 
 def list_calendars(*, limit: int | None = None, cursor: str | None = None) -> Call[Page[Calendar]]:
-    """Calendars by name."""
+    """List calendars by name."""
     return get(Page[Calendar], "/calendars", limit=limit, cursor=cursor)
 
 
 def get_calendar(calendar: str) -> Call[CalendarDetail]:
-    """A calendar, and the jobs that use it."""
+    """Get a calendar, and the jobs that use it."""
     return get(CalendarDetail, path_of("calendars", calendar))
 
 
@@ -27,10 +27,10 @@ def put_calendar(
     plan: bool = False,
     if_match: str | None = None,
 ) -> Call[CalendarChange]:
-    """Create or change a calendar, given as a job file has it; with `plan`, only say what would be.
+    """Create or change a calendar, given as in a job file; with `plan`, only return the change.
 
-    Of a text (YAML or JSON) problems are told with line and column. `if_match` is a calendar's
-    etag: if it changed since then, this is refused.
+    Problems of a text (YAML or JSON) have line and column. `if_match` is a calendar's etag: if it
+    changed since then, this is refused.
     """
     call = put(CalendarChange, path_of("calendars", calendar), document, plan=plan or None)
     if isinstance(document, str):
@@ -46,7 +46,7 @@ def delete_calendar(calendar: str, *, if_match: str | None = None) -> Call[None]
 def get_calendar_windows(
     calendar: str, *, start: Instant | None = None, count: int | None = None
 ) -> Call[CalendarWindows]:
-    """The next stretches in which nothing may start, the current one included."""
+    """List the next windows in which nothing may start, the current one included."""
     call = get(CalendarWindows, path_of("calendars", calendar, "windows"), count=count)
     return call.with_query(**{"from": start})
 

@@ -1,4 +1,4 @@
-"""A cart that a program fills, and the cart once it has been submitted."""
+"""Cart that a program fills, and its handle once it has been submitted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MOST_ITEMS = 100_000
 
 
 class FailureOptions(TypedDict, total=False):
-    """How many items may fail, and what happens when one more does."""
+    """Options for how many items may fail, and what happens when one more does."""
 
     allow: int | str  # "2%": of all items
     of: Literal["cart", "wave"]
@@ -50,7 +50,7 @@ class FailureOptions(TypedDict, total=False):
 
 
 class BetweenOptions(TypedDict, total=False):
-    """What stands between two waves."""
+    """Options for the gate between two waves."""
 
     wait: str | timedelta
     check: str  # a job
@@ -58,7 +58,7 @@ class BetweenOptions(TypedDict, total=False):
 
 
 class CartOptions(TypedDict, total=False):
-    """The fields of a job file's cart that a program may give; that page describes each."""
+    """Fields of a job file's cart that a program may give; its reference page describes each."""
 
     order: Literal["serial", "parallel", "groups"]
     group_size: int | str | Sequence[int | str]
@@ -73,7 +73,7 @@ class CartOptions(TypedDict, total=False):
 
 
 class CartDraft:
-    """What `app.cart` makes: items are added, and nothing is sent before `plan` or `submit`."""
+    """Result of `app.cart`: items are added, and nothing is sent before `plan` or `submit`."""
 
     def __init__(self, app: App, name: str, options: CartOptions) -> None:
         self.app = app
@@ -99,9 +99,9 @@ class CartDraft:
     def add(self, job: str, key: str, order: int | None = None, **inputs: object) -> None: ...
 
     def add(self, job: Any, key: str, order: int | None = None, *args: Any, **inputs: Any) -> None:
-        """An item: a job of this app or the name of any, and its arguments.
+        """Add an item: a job of this app or the name of any, and its arguments.
 
-        For arguments that are themselves called `job`, `key` or `order` there is `add_item`.
+        Use `add_item` for arguments that are themselves called `job`, `key` or `order`.
         """
         if isinstance(job, JobFunction):
             self.add_item(job.name, key, job.parameters.pack(args, inputs), order)
@@ -111,7 +111,7 @@ class CartDraft:
     def add_item(
         self, job: str, key: str, inputs: Mapping[str, object], order: int | None = None
     ) -> None:
-        """An item with inputs by name."""
+        """Add an item with inputs by name."""
         if key in self._items:
             raise ValueError(f'cart {self.name} already has an item with the key "{key}"')
         if len(self._items) == MOST_ITEMS:
@@ -121,15 +121,15 @@ class CartDraft:
         self._items[key] = encoded_item(key, inputs, order=order, job=own_job)
 
     def plan(self) -> CartPlan:
-        """What submitting it would do: print it. Refuses what that would refuse."""
+        """Return what submitting would do, to print. Refuses what submitting would refuse."""
         return self._client.plan_cart(self._document(), self._items.values())
 
     async def aplan(self) -> CartPlan:
-        """`plan` for an event loop."""
+        """Return the plan, from an event loop."""
         return await self._async_client.plan_cart(self._document(), self._items.values())
 
     def submit(self, *, key: str | None = None, at: datetime | str | None = None) -> CartHandle:
-        """Hand it in, to start now or `at` a time. The same `key` again gives the same cart."""
+        """Submit it, to start now or `at` a time. The same `key` again gives the same cart."""
         client = self._client
         cart = client.submit_cart(self._document(), self._items.values(), key=key, at=at)
         return CartHandle(cart.id, client)
@@ -137,7 +137,7 @@ class CartDraft:
     async def asubmit(
         self, *, key: str | None = None, at: datetime | str | None = None
     ) -> AsyncCartHandle:
-        """`submit` for an event loop."""
+        """Submit it, from an event loop."""
         client = self._async_client
         cart = await client.submit_cart(self._document(), self._items.values(), key=key, at=at)
         return AsyncCartHandle(cart.id, client)
@@ -165,14 +165,14 @@ def _real(client: object, kind: type[T]) -> T:
 
 
 def refresh(cart: str) -> Flow[Any, CartDetail]:
-    """The cart as it is now."""
+    """Get the cart as it is now."""
     return (yield from ask(carts.get_cart(cart)))
 
 
 def watch(cart: str, timeout: float | None = None) -> Flow[Any, CartDetail]:
-    """The cart once it has ended well: nothing failed that may not.
+    """Wait until the cart has ended well: no more failures than allowed.
 
-    `CartPaused` when a person has to decide, `CartFailed` when it ended otherwise; a
+    Raise `CartPaused` when a person has to decide, `CartFailed` when it ended otherwise; a
     TimeoutError after so many seconds leaves it going.
     """
     settled = yield from wait_for_cart(cart, timeout)
@@ -189,12 +189,12 @@ def pause(cart: str) -> Flow[Any, None]:
 
 
 def resume(cart: str, allow: int | str | None = None) -> Flow[Any, None]:
-    """Go on; `allow` raises how many may fail, 30 or "3%"."""
+    """Resume; `allow` raises how many may fail, 30 or "3%"."""
     yield from ask(carts.resume_cart(cart, allow=allow))
 
 
 def approve(cart: str, wave: int | None = None) -> Flow[Any, None]:
-    """Let the next wave begin, if it is this one; whoever submitted the cart may not."""
+    """Let the next wave begin, if it is this one; the cart's submitter may not approve."""
     yield from ask(carts.approve_cart(cart, wave=wave))
 
 
@@ -230,7 +230,7 @@ def _select(failed: bool, skipped: bool) -> Select:
 
 
 class _Steering(Generic[P, T]):
-    """A flow about one cart: a method of handles, which know the cart and have a client."""
+    """Flow about one cart: a method of handles, which know the cart and have a client."""
 
     def __init__(self, flow: Callable[Concatenate[str, P], Flow[Any, T]]) -> None:
         self._flow = flow
@@ -266,7 +266,7 @@ class _CartMethods:
 
 @dataclass(frozen=True, slots=True)
 class CartHandle(_CartMethods):
-    """A submitted cart, in the hands of whoever submitted it."""
+    """Handle of a submitted cart."""
 
     id: str
     client: Client
@@ -278,7 +278,7 @@ class CartHandle(_CartMethods):
 
 @dataclass(frozen=True, slots=True)
 class AsyncCartHandle(_CartMethods):
-    """`CartHandle` for an event loop."""
+    """Handle of a submitted cart, for an event loop."""
 
     id: str
     client: AsyncClient

@@ -1,4 +1,4 @@
-"""What can be asked about carts, and about their templates: carts as files define them."""
+"""Calls about carts, and about their templates: carts that job files define."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def submit_cart(
     at: Instant | None = None,
     key: str | None = None,
 ) -> Call[Cart]:
-    """Hand in a cart, given as a job file has it but for its items; they are sent as they come.
+    """Submit a cart, given as in a job file but for its items, which are sent as they come.
 
-    `count` says how many come where `items` have no length. The same `key` again gives the same
-    cart; without one a key is made up, so that a broken connection can never submit twice.
+    `count` says how many items come if they have no length. The same `key` again gives the same
+    cart; without one a key is generated, so that a broken connection can never submit twice.
     """
     return _with_items(post(Cart, "/carts"), cart, items, count, at).with_key(key)
 
@@ -67,7 +67,7 @@ def plan_cart(
     count: int | None = None,
     at: Instant | None = None,
 ) -> Call[CartPlan]:
-    """What submitting the cart would do; refuses what that would refuse."""
+    """Plan the submission of a cart; refuses what submitting would refuse."""
     return _with_items(post(CartPlan, "/carts", plan=True), cart, items, count, at)
 
 
@@ -78,14 +78,14 @@ def submit_template(
     at: Instant | None = None,
     key: str | None = None,
 ) -> Call[Cart]:
-    """Hand in a cart that was applied before; the inputs are for every item of it."""
+    """Submit a cart that was applied before; the inputs are for every item of it."""
     return post(Cart, "/carts", _of_template(template, inputs, at)).with_key(key)
 
 
 def plan_template(
     template: str, inputs: Inputs | None = None, *, at: Instant | None = None
 ) -> Call[CartPlan]:
-    """What submitting it would do."""
+    """Plan the submission of a cart that was applied before."""
     return post(CartPlan, "/carts", _of_template(template, inputs, at), plan=True)
 
 
@@ -98,13 +98,13 @@ def list_carts(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Page[Cart]]:
-    """Carts, newest first; `where` is a filter such as `state:running name:upgrade-*`."""
+    """List carts, newest first; `where` is a filter such as `state:running name:upgrade-*`."""
     call = get(Page[Cart], "/carts", where=where, state=state, name=name, active=active)
     return call.with_query(limit=limit, cursor=cursor)
 
 
 def get_cart(cart: str) -> Call[CartDetail]:
-    """A cart by id, by a prefix that only one has, or the newest of that name."""
+    """Get a cart by id, by a prefix that only one has, or the newest of that name."""
     return get(CartDetail, path_of("carts", cart))
 
 
@@ -118,7 +118,7 @@ def list_cart_items(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Page[CartItem]]:
-    """The items of a cart in their order; those for which all conditions hold."""
+    """List the items of a cart in their order; those for which all conditions hold."""
     call = get(Page[CartItem], path_of("carts", cart, "items"), limit=limit, cursor=cursor)
     return call.with_query(state=state, wave=wave, cause=cause, key=key)
 
@@ -126,24 +126,24 @@ def list_cart_items(
 def list_cart_waves(
     cart: str, *, limit: int | None = None, cursor: str | None = None
 ) -> Call[Page[CartWave]]:
-    """Its waves by number."""
+    """List the waves of a cart by number."""
     return get(Page[CartWave], path_of("carts", cart, "waves"), limit=limit, cursor=cursor)
 
 
 def list_cart_failure_groups(cart: str, *, limit: int | None = None) -> Call[Page[FailureGroup]]:
-    """Why its items failed, the most frequent cause first."""
+    """List why items failed, the most frequent cause first."""
     return get(Page[FailureGroup], path_of("carts", cart, "failure-groups"), limit=limit)
 
 
 def get_cart_events(
     cart: str, *, limit: int | None = None, cursor: str | None = None
 ) -> Call[Page[Event]]:
-    """What happened to a cart, in order."""
+    """List the events of a cart, in order."""
     return get(Page[Event], path_of("carts", cart, "events"), limit=limit, cursor=cursor)
 
 
 def get_cart_cells(cart: str) -> Call[Cells]:
-    """The state of each item, a letter each."""
+    """Get the state of each item, a letter each."""
     return get(Cells, path_of("carts", cart, "cells"))
 
 
@@ -153,7 +153,7 @@ def pause_cart(cart: str) -> Call[CommandedCart]:
 
 
 def resume_cart(cart: str, *, allow: int | str | None = None) -> Call[CommandedCart]:
-    """Let it go on; `allow` raises how many may fail, 30 or "3%"."""
+    """Resume a cart; `allow` raises how many may fail, 30 or "3%"."""
     document = None if allow is None else {"allow": allow}
     return post(CommandedCart, f"{path_of('carts', cart)}:resume", document)
 
@@ -167,7 +167,7 @@ def cancel_cart(
 
 
 def approve_cart(cart: str, *, wave: int | None = None) -> Call[CommandedCart]:
-    """Let the next wave begin, if it is this one; whoever submitted the cart may not."""
+    """Let the next wave begin, if it is this one; the cart's submitter may not approve."""
     document = None if wave is None else {"wave": wave}
     return post(CommandedCart, f"{path_of('carts', cart)}:approve", document)
 
@@ -202,28 +202,28 @@ def edit_cart(
 def list_cart_templates(
     *, limit: int | None = None, cursor: str | None = None
 ) -> Call[Page[CartTemplate]]:
-    """Carts that were applied, by name."""
+    """List carts that were applied, by name."""
     return get(Page[CartTemplate], "/cart-templates", limit=limit, cursor=cursor)
 
 
 def get_cart_template(template: str) -> Call[CartTemplateDetail]:
-    """One of them, with its document."""
+    """Get a cart that was applied, with its document."""
     return get(CartTemplateDetail, path_of("cart-templates", template))
 
 
 def delete_cart_template(template: str, *, if_match: str | None = None) -> Call[None]:
-    """Forget it; carts that were made of it go on."""
+    """Delete a cart that was applied; carts submitted from it go on."""
     call = Call(type(None), "DELETE", path_of("cart-templates", template))
     return call.if_match(if_match)
 
 
 def rollback_cart(cart: str) -> Call[Cart]:
-    """Run the rollback job of a stopped cart for what was started; answers with the new cart."""
+    """Run the rollback job of a stopped cart for its started items; returns the new cart."""
     return post(Cart, f"{path_of('carts', cart)}:rollback")
 
 
 def plan_rollback(cart: str) -> Call[CartPlan]:
-    """What that would do."""
+    """Plan the rollback of a stopped cart."""
     return post(CartPlan, f"{path_of('carts', cart)}:rollback", plan=True)
 
 
@@ -259,7 +259,7 @@ def encoded_item(
     order: int | None = None,  # None: assigned by the cart's order
     job: str = "",  # "": the cart's
 ) -> msgspec.Raw:
-    """The item as a line of JSON, which takes less memory than an object does."""
+    """Encode an item as a line of JSON, which takes less memory than an object does."""
     given = {"key": key, "order": order, "with": inputs or None, "job": job or None}
     present = {name: value for name, value in given.items() if value is not None}
     return msgspec.Raw(to_json(present))
@@ -267,7 +267,7 @@ def encoded_item(
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """A header and items as lines of JSON; gone through anew each time they are sent."""
+    """Header and items as lines of JSON; iterated again each time they are sent."""
 
     header: bytes
     items: Iterable[Item]

@@ -1,4 +1,4 @@
-"""The typed clients: what the modules of the nouns describe, sent and read.
+"""The typed clients: they send the calls that the modules of the nouns describe.
 
     with Client() as client:
         run = client.trigger("nightly-backup", {"target": "orders"})
@@ -58,7 +58,7 @@ class Verbs(
     TokenVerbs,
     WorkerVerbs,
 ):
-    """What both clients offer; a new verb is written in the module of its noun, and only there."""
+    """Verbs of both clients; a new verb is written in the module of its noun, and only there."""
 
     def __init__(
         self,
@@ -73,20 +73,20 @@ class Verbs(
         self._timeout_seconds = timeout_seconds
 
     def now(self) -> datetime:
-        """By this machine's clock; what is due is decided by the server's."""
+        """Return the time of this machine's clock; the server's decides what is due."""
         return datetime.now(UTC)  # noqa: TID251 (a client has no clock but its own)
 
     def address_of(self, run: str) -> str:
-        """Of the run's page."""
+        """Return the address of the run's page."""
         return f"{self.server.url}/runs/{run}"
 
     def address_of_cart(self, cart: str) -> str:
-        """Of the cart's page."""
+        """Return the address of the cart's page."""
         return f"{self.server.url}/carts/{cart}"
 
 
 class Client(Verbs):
-    """Speaks to a Rota server; finds it and the token by itself where it can.
+    """Client of a Rota server; finds it and the token by itself where it can.
 
     That is: the arguments, else ROTA_URL and ROTA_TOKEN, else rota.toml, else what `rota up` noted
     in ROTA_HOME. `Denied` if the token must not go to that server. Threads may share one.
@@ -108,18 +108,18 @@ class Client(Verbs):
         return read(call, self.exchange(call))
 
     def exchange(self, call: Call[T]) -> Reply:
-        """The answer as it came, an error too; `read(call, reply)` makes the type of it."""
+        """Return the raw answer, also of an error; `read(call, reply)` decodes it."""
         return self._transport.exchange(request_for(call, self.server, self.project))
 
     def stream(
         self, call: Call[bytes], *, silence_seconds: float = TIMEOUT_SECONDS
     ) -> Generator[bytes, None, None]:
-        """The body of an answer as it comes."""
+        """Yield the body of an answer as it comes."""
         request = request_for(call, self.server, self.project)
         return self._transport.stream(request, silence_seconds)
 
     def each(self, call: Call[Page[T]]) -> Iterator[T]:
-        """All entries of a list, page by page."""
+        """Yield all entries of a list, page by page."""
         while True:
             page = self.send(call)
             yield from page.items
@@ -128,14 +128,14 @@ class Client(Verbs):
             call = call.with_query(cursor=page.next_cursor)
 
     def finish(self, flow: Flow[Any, T]) -> T:
-        """Do what a flow wants until its end; gives what it returns."""
+        """Run a flow to its end; return its result."""
         course = Course(flow)
         for _ in self._drive(course):
             pass
         return course.result
 
     def iterate(self, flow: Flow[H, Any]) -> Generator[H, None, None]:
-        """What a flow hands out, as it comes."""
+        """Yield what a flow hands out, as it comes."""
         return self._drive(Course(flow))
 
     def close(self) -> None:
@@ -184,18 +184,18 @@ class AsyncClient(Verbs):
         return read(call, await self.exchange(call))
 
     async def exchange(self, call: Call[T]) -> Reply:
-        """The answer as it came, an error too; `read(call, reply)` makes the type of it."""
+        """Return the raw answer, also of an error; `read(call, reply)` decodes it."""
         return await self._transport.exchange(request_for(call, self.server, self.project))
 
     def stream(
         self, call: Call[bytes], *, silence_seconds: float = TIMEOUT_SECONDS
     ) -> AsyncGenerator[bytes, None]:
-        """The body of an answer as it comes."""
+        """Yield the body of an answer as it comes."""
         request = request_for(call, self.server, self.project)
         return self._transport.stream(request, silence_seconds)
 
     async def each(self, call: Call[Page[T]]) -> AsyncIterator[T]:
-        """All entries of a list, page by page."""
+        """Yield all entries of a list, page by page."""
         while True:
             page = await self.send(call)
             for item in page.items:
@@ -205,7 +205,7 @@ class AsyncClient(Verbs):
             call = call.with_query(cursor=page.next_cursor)
 
     async def finish(self, flow: Flow[Any, T]) -> T:
-        """Do what a flow wants until its end; gives what it returns."""
+        """Run a flow to its end; return its result."""
         course = Course(flow)
         async with aclosing(self._drive(course)) as handed:
             async for _ in handed:
@@ -213,7 +213,7 @@ class AsyncClient(Verbs):
         return course.result
 
     def iterate(self, flow: Flow[H, Any]) -> AsyncGenerator[H, None]:
-        """What a flow hands out, as it comes."""
+        """Yield what a flow hands out, as it comes."""
         return self._drive(Course(flow))
 
     async def close(self) -> None:
@@ -264,7 +264,7 @@ class AsyncClient(Verbs):
 
 
 class _Stream:
-    """The live stream that a flow reads: opened for its first event, closed by another's."""
+    """Live stream that a flow reads: opened for its first event, closed by another call's."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -289,7 +289,7 @@ class _Stream:
 
 
 class _AsyncStream:
-    """`_Stream` for an event loop."""
+    """Live stream that a flow reads, for an event loop."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client

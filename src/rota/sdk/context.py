@@ -1,4 +1,4 @@
-"""What a function is told about its attempt, and how it speaks back."""
+"""Context of a function: facts about its attempt, and its logs, steps and progress."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StepReport:
 
 
 class Reporter(Protocol):
-    """Where a context's words go."""
+    """Receiver of what a context reports."""
 
     @property
     def is_cancelled(self) -> bool: ...
@@ -35,7 +35,7 @@ class Reporter(Protocol):
     def log(self, text: str) -> None: ...
 
     def step_began(self, number: int | None) -> None:
-        """Output belongs to this step from here on; None: to none."""
+        """Assign output to this step from here on; None: to none."""
         ...
 
     def step_ended(self, report: StepReport) -> None: ...
@@ -43,7 +43,7 @@ class Reporter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which attempt this is."""
+    """Identity of the attempt."""
 
     run_id: str
     job: str
@@ -54,7 +54,7 @@ class Identity:
 
 
 class Context:
-    """The first argument of a function that names it `ctx` or annotates it with this class."""
+    """First argument of a function that names it `ctx` or annotates it with this class."""
 
     def __init__(self, identity: Identity, reporter: Reporter) -> None:
         self._identity = identity
@@ -75,12 +75,12 @@ class Context:
 
     @property
     def attempt(self) -> int:
-        """1 for the first try."""
+        """Return the number of the attempt: 1 for the first try."""
         return self._identity.attempt
 
     @property
     def fence(self) -> int:
-        """Grows with each attempt of the run: a target that refuses lower ones is safe."""
+        """Return a number that grows by attempt: a target that refuses lower ones is safe."""
         return self._identity.attempt
 
     @property
@@ -93,19 +93,19 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the attempt is to stop; a function that looks may end in its own way."""
+        """Return whether the attempt is to stop; a function that checks may end in its own way."""
         return self._reporter.is_cancelled
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         self._reporter.progress(done, total, message)
 
     def log(self, message: object) -> None:
-        """One line of output."""
+        """Print one line of output."""
         self._reporter.log(f"{message}\n")
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """A named part of the work, timed and shown as a step of the attempt."""
+        """Time a named part of the work, and show it as a step of the attempt."""
         self._reporter.step_began(self._steps)
         self._steps += 1
         began = time.monotonic()

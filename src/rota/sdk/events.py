@@ -1,4 +1,4 @@
-"""What can be asked about events, and how a live stream of them is read."""
+"""Calls about events, and the parser of a live stream of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.sdk.verbs import Verb
 def list_events(
     *, after: int | str | None = None, tail: int | None = None, limit: int | None = None
 ) -> Call[Page[Event]]:
-    """Events past a position (an event's id), or the latest ones, oldest first."""
+    """List events past a position (an event's id), or the latest ones, oldest first."""
     return get(Page[Event], "/events", after=after, tail=tail, limit=limit)
 
 
@@ -32,7 +32,7 @@ class ServerEvent:
 
 
 class EventReader:
-    """Puts events together; knows nothing of where the bytes come from."""
+    """Parser of server-sent events; knows nothing of where the bytes come from."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -40,7 +40,7 @@ class EventReader:
         self._data: list[str] = []
 
     def feed(self, data: bytes) -> list[ServerEvent]:
-        """The events that these bytes complete."""
+        """Return the events that these bytes complete."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         found = [self._line(line.rstrip(b"\r").decode(errors="replace")) for line in lines]
         return [event for event in found if event is not None]

@@ -1,9 +1,7 @@
-"""One request and its answer, without saying how they travel: shared by both clients.
+"""One request and its answer, independent of the transport: shared by both clients.
 
-Python values as JSON and back, by their annotations.
-
-What JSON has, dataclasses, enums, dates and the like are known; Pydantic models are taken by
-their own methods, without needing Pydantic.
+Python values are converted to JSON and back by their annotations: JSON's own types, dataclasses,
+enums, dates and the like; Pydantic models by their own methods, without importing Pydantic.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ _NO_TOKEN = "set ROTA_TOKEN; `rota token create` makes one"  # noqa: S105 (a hin
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One thing to ask of the API, and the type its answer is read as."""
+    """Call of the API, and the type of its answer."""
 
     answer: type[T]
     method: str
@@ -51,7 +49,7 @@ class Call(Generic[T]):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether asking twice is possible, and does no more than asking once."""
+        """Return whether the call can be sent twice with the effect of once."""
         is_harmless = self.method != "POST" or "Idempotency-Key" in self.headers
         return is_harmless and not isinstance(self.body, Iterator)
 
@@ -59,15 +57,15 @@ class Call(Generic[T]):
         return replace(self, query={**self.query, **query})
 
     def with_file(self, text: str) -> Call[T]:
-        """The same with a job file as its body, or a part of one: YAML or JSON."""
+        """Return the call with a job file as its body, or a part of one: YAML or JSON."""
         return replace(self, headers=_YAML, body=text.encode())
 
     def with_key(self, key: str | None) -> Call[T]:
-        """The same under an idempotency key, made up if need be: it can be sent twice."""
+        """Return the call with an idempotency key, generated if not given: it can be sent twice."""
         return self._with_header("Idempotency-Key", key or secrets.token_urlsafe(18))
 
     def if_match(self, etag: str | None) -> Call[T]:
-        """The same, refused if the thing has changed since it had this etag."""
+        """Return the call to be refused if the thing has changed since it had this etag."""
         if etag is None:
             return self
         quoted = etag if etag.startswith(('"', "W/")) or etag == "*" else f'"{etag}"'
@@ -79,7 +77,7 @@ class Call(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A call as it goes over the wire."""
+    """Call as it is sent."""
 
     method: str
     target: str  # path and query
@@ -113,12 +111,12 @@ def patch(answer: type[T], path: str, document: object) -> Call[T]:
 
 
 def live(call: Call[bytes]) -> Call[bytes]:
-    """The same as a stream of events that goes on."""
+    """Return the call as a live stream of events."""
     return replace(call, headers={"Accept": "text/event-stream"})
 
 
 def path_of(*parts: str) -> str:
-    """A path of free texts, each kept to its own segment."""
+    """Build a path of free texts, each quoted as one segment."""
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
@@ -133,7 +131,7 @@ def request_for(call: Call[Any], server: Server, project: str | None) -> Request
 
 
 def read(call: Call[T], reply: Reply) -> T:
-    """The answer as its type, or the error it is."""
+    """Decode the answer as its type, or raise the error it is."""
     refuse_error(reply)
     if call.answer is bytes:
         return reply.body  # type: ignore[return-value]  # T is bytes
@@ -179,7 +177,7 @@ def _pairs(name: str, value: object) -> list[tuple[str, str]]:
 
 
 def to_json(value: object) -> bytes:
-    """A TypeError names what JSON cannot carry."""
+    """Encode as JSON; raise TypeError naming what JSON cannot carry."""
     return msgspec.json.encode(value, enc_hook=_dump)
 
 
@@ -188,12 +186,12 @@ def from_json(text: str | bytes) -> Any:
 
 
 def to_plain(value: object) -> Any:
-    """The value made of what JSON has."""
+    """Convert to JSON's own types."""
     return from_json(to_json(value))
 
 
 def from_plain(value: object, annotation: Any) -> Any:
-    """The value as its annotation says; as it is, where that says nothing."""
+    """Convert to the type of the annotation; unchanged without one."""
     if annotation in (Any, None, object):
         return value
     return msgspec.convert(value, annotation, dec_hook=_load)

@@ -31,7 +31,7 @@ _LONGEST_PAUSE_SECONDS = 2.0
 
 
 class Settling(Protocol):
-    """What can be looked at until nothing more happens to it by itself."""
+    """Something that can be polled until nothing more happens to it by itself."""
 
     @property
     def state(self) -> str: ...
@@ -44,23 +44,23 @@ S = TypeVar("S", bound=Settling)
 
 
 def wait(run: str, timeout_seconds: float | None = None) -> Flow[RunDetail, RunDetail]:
-    """The run once nothing more happens by itself: final, or UNKNOWN.
+    """Wait until nothing more happens to the run by itself: it is final, or UNKNOWN.
 
-    Bears with a server that is away for a while. A `TimeoutError` leaves the run going.
+    Retries while the server is away for a while. A `TimeoutError` leaves the run going.
     """
     return (yield from follow_run(run, timeout_seconds))
 
 
 def wait_for_cart(cart: str, timeout_seconds: float | None = None) -> Flow[CartDetail, CartDetail]:
-    """The cart once nothing more happens by itself: final, or PAUSED.
+    """Wait until nothing more happens to the cart by itself: it is final, or PAUSED.
 
-    Bears with a server that is away for a while. A `TimeoutError` leaves the cart going.
+    Retries while the server is away for a while. A `TimeoutError` leaves the cart going.
     """
     return (yield from follow_cart(cart, timeout_seconds))
 
 
 def follow_run(run: str, timeout_seconds: float | None = None) -> Flow[RunDetail, RunDetail]:
-    """The run each time it is looked at, soon after it moved; the last time it is settled.
+    """Yield the run at each look, soon after it changed; the last time it is settled.
 
     Ends and errors are those of `wait`.
     """
@@ -72,9 +72,9 @@ def follow_run(run: str, timeout_seconds: float | None = None) -> Flow[RunDetail
 
 
 def follow_cart(cart: str, timeout_seconds: float | None = None) -> Flow[CartDetail, CartDetail]:
-    """The cart each time it is looked at; the last time it is settled.
+    """Yield the cart at each look; the last time it is settled.
 
-    Looks less and less often, also while the cart goes on: carts are long, and their watchers
+    Polls less and less often, also while the cart goes on: carts are long, and their watchers
     many. Ends and errors are those of `wait_for_cart`.
     """
 
@@ -87,7 +87,7 @@ def follow_cart(cart: str, timeout_seconds: float | None = None) -> Flow[CartDet
 def follow_log(
     run: str, *, attempt: int | None = None, from_line: int = 0
 ) -> Flow[LogWindow | Run, None]:
-    """Output as it comes, from the latest or a named attempt on; the ended run comes last.
+    """Yield output as it comes, from the latest or a named attempt on; the ended run comes last.
 
     Ends when the run does, even if the live stream is lost.
     """
@@ -105,7 +105,7 @@ def follow_log(
 
 
 def follow_events(*, after: int | str | None = None) -> Flow[Event, None]:
-    """Events as they come, for ever; resumes by itself where it broke off."""
+    """Yield events as they come, for ever; resumes by itself where it broke off."""
     pauses = Pauses()
     while True:
         with suppress(*AWAY):
@@ -128,7 +128,7 @@ class FollowingVerbs:
 
 
 class Pauses:
-    """How long to wait before asking again: longer each time nothing came of it."""
+    """Back-off between polls: longer each time nothing came of it."""
 
     def __init__(self) -> None:
         self._seconds = _FIRST_PAUSE_SECONDS
@@ -142,7 +142,7 @@ class Pauses:
 
 
 class Outage:
-    """How long a server has been away: borne with, but not for ever."""
+    """Time that a server has been away: retried, but not for ever."""
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -159,13 +159,13 @@ class Outage:
 
 
 class Deadline:
-    """When following has to end; None: never."""
+    """Deadline of following; None: never."""
 
     def __init__(self, seconds: float | None) -> None:
         self._end = None if seconds is None else time.monotonic() + seconds
 
     def cut(self, seconds: float) -> float:
-        """As much of the time as is left; nothing, or less, once the deadline has passed."""
+        """Limit a pause to the time left; 0 or less once the deadline has passed."""
         return seconds if self._end is None else min(seconds, self._end - time.monotonic())
 
 
@@ -175,7 +175,7 @@ def _looks(
     timeout_seconds: float | None,
     position: Callable[[S], object],
 ) -> Flow[S, S]:
-    """Look until it is settled: again soon after its position changed, later and later if not."""
+    """Poll until settled: again soon after its position changed, less and less often if not."""
     # Asked, not streamed: no stream tells the states of one run. That of its log makes the worker
     # send all output and tells the end after it, and that of events has each item of a cart. A
     # stream is also a connection kept for as long as somebody waits, and programs wait for many.
@@ -204,7 +204,7 @@ class _Began(Answer, frozen=True, kw_only=True):
 
 
 class Log:
-    """How far a run's output has been read, and whether the run has ended."""
+    """Position up to which a run's output was read, and whether the run has ended."""
 
     def __init__(self, run: str, attempt: int | None, from_line: int) -> None:
         self.end: Run | None = None  # the run when nothing more was to come
@@ -224,7 +224,7 @@ class Log:
         return get_log(self._run, attempt=self._attempt, first_line=self._next_line)
 
     def take_event(self, event: ServerEvent) -> Iterator[LogWindow]:
-        """The new lines an event of the stream brings."""
+        """Yield the new lines that an event of the stream brings."""
         match event.name:
             case "lines":
                 new = self.take_window(read_as(LogWindow, event.data))
@@ -238,7 +238,7 @@ class Log:
                 pass  # what a newer server says besides
 
     def take_window(self, window: LogWindow) -> LogWindow | None:
-        """The window if it has lines that were not there before."""
+        """Return the window if it has lines that are new."""
         self.outage.end()
         if self._attempt is not None and window.attempt > self._attempt:
             self._next_line = 0
@@ -251,7 +251,7 @@ class Log:
         return window
 
     def take_run(self, run: RunDetail) -> None:
-        """Note the end, or the next attempt; all output there was before has been taken."""
+        """Record the end, or the next attempt; all output before it has been taken."""
         self.outage.end()
         if self._attempt is not None and run.attempt > self._attempt:
             self._attempt, self._next_line = self._attempt + 1, 0

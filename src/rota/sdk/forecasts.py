@@ -1,4 +1,4 @@
-"""What can be asked about what is coming, as things are or after a change."""
+"""Calls about forecasts and simulations."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def forecast(
     buckets: int | None = None,
     job: str | None = None,
 ) -> Call[Forecast]:
-    """When runs will start and what they will wait for, for a while (`24h`) or until a time.
+    """Forecast when runs will start and what they will wait for, for a time (`24h`) or until one.
 
-    `measure` is what the load is told of: slots, a resource of workers, a named resource or a rate
-    limit. With `job` only its starts, one by one.
+    `measure` is what the load is measured in: slots, a resource of workers, a named resource or a
+    rate limit. With `job` only its starts, one by one.
     """
     if isinstance(lasting, timedelta):
         lasting = f"{lasting.total_seconds():.6f}s"
@@ -38,7 +38,7 @@ def simulate(
     move: Mapping[str, str] | None = None,
     without: Sequence[str] = (),
 ) -> Call[Comparison]:
-    """How runs would wait with more workers (by pool), other schedules (by job), or fewer jobs."""
+    """Simulate how runs would wait with more workers (by pool), other schedules, or fewer jobs."""
     body = {
         "for": lasting,
         "add_workers": dict(add_workers or {}),

@@ -1,8 +1,6 @@
-"""A function that is a job.
+"""Functions as jobs: parameters as a job's inputs, and a run's inputs as arguments.
 
-A function's parameters as a job's inputs, and a run's inputs as the function's arguments.
-
-A parameter annotated `str`, `int`, `float` or `bool` is an input of its own. All others travel
+A parameter annotated `str`, `int`, `float` or `bool` is an input of its own. All others are sent
 together in the input `arguments`, as the text of a JSON object.
 """
 
@@ -32,7 +30,7 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 class Parameters:
-    """What a function takes beside its context."""
+    """Parameters of a function beside its context."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -48,7 +46,7 @@ class Parameters:
 
     @cached_property
     def inputs(self) -> dict[str, dict[str, Any]]:
-        """The inputs as a job file declares them."""
+        """Return the inputs as a job file declares them."""
         declared = {name: self._declared(name) for name in sorted(self._singles, key=self._order)}
         if self._grouped:
             names = ", ".join(sorted(self._grouped, key=self._order))
@@ -57,7 +55,7 @@ class Parameters:
         return declared
 
     def pack(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments as inputs; a TypeError if they do not fit the function."""
+        """Convert arguments to inputs; raise TypeError if they do not fit the function."""
         given = self._signature.bind(*args, **kwargs).arguments
         inputs = {name: value for name, value in given.items() if name in self._singles}
         rest = {name: value for name, value in given.items() if name in self._grouped}
@@ -66,7 +64,7 @@ class Parameters:
         return inputs
 
     def unpack(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """A run's inputs as keyword arguments."""
+        """Convert a run's inputs to keyword arguments."""
         if not self._grouped:
             return dict(inputs)
         arguments = {name: value for name, value in inputs.items() if name != TOGETHER}
@@ -76,7 +74,7 @@ class Parameters:
 
     @cached_property
     def annotations(self) -> dict[str, Any]:
-        """The types of parameters and `return`, as far as they are known while running."""
+        """Return the types of parameters and `return`, as far as they are known at run time."""
         # Evaluated late, when everything in the function's module has been defined.
         try:
             return typing.get_type_hints(self._function)
@@ -129,7 +127,7 @@ MOST_AT_ONCE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """How a run is to be submitted."""
+    """Options with which a run is submitted."""
 
     priority: int | None = None
     at: datetime | str | None = None
@@ -147,7 +145,7 @@ class _When(TypedDict):
 
 
 class JobFunction(Generic[P, R, T]):
-    """What `@app.job` makes of a function: P its parameters without the context, R what a call
+    """Result of `@app.job`: P are the function's parameters without the context, R what a call
     returns, T the output of a run.
 
     Calling it calls the function, here and now; only `submit` makes a run.
@@ -173,7 +171,7 @@ class JobFunction(Generic[P, R, T]):
 
     @property
     def function(self) -> str:
-        """The name under which workers know it."""
+        """Return the name under which workers know it."""
         return f"{self.app.name}.{self.__name__}"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -183,7 +181,7 @@ class JobFunction(Generic[P, R, T]):
 
     @cached_property
     def fn(self) -> Callable[..., R]:
-        """The plain function, for unit tests: context and all, for which None will do."""
+        """Return the plain function, for unit tests: with its context, for which None will do."""
         function = self._function
         if not self.parameters.takes_context:
             return function
@@ -198,20 +196,20 @@ class JobFunction(Generic[P, R, T]):
         """Make a run with these arguments; returns as soon as the server has stored it."""
         client = self.app.client
         inputs = self.parameters.pack(args, kwargs)
-        with self._told_how_to_define_it():
+        with self._hint_to_apply():
             run = client.trigger(self.name, inputs, **self._when(client.now))
         return RunHandle(run.id, client, self.read_output)
 
     async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> AsyncRunHandle[T]:
-        """`submit` for an event loop."""
+        """Make a run with these arguments, from an event loop."""
         client = self.app.async_client
         inputs = self.parameters.pack(args, kwargs)
-        with self._told_how_to_define_it():
+        with self._hint_to_apply():
             run = await client.trigger(self.name, inputs, **self._when(client.now))
         return AsyncRunHandle(run.id, client, self.read_output)
 
     def submit_many(self, arguments: Iterable[Mapping[str, Any]]) -> list[RunHandle[T]]:
-        """One run for each set of arguments, stored in batches, each all or none."""
+        """Make one run for each set of arguments, stored in batches, each all or none."""
         wishes = self._wishes
         if wishes != Wishes(key=wishes.key):
             raise TypeError("submit_many takes no priority, at or delay")
@@ -220,7 +218,7 @@ class JobFunction(Generic[P, R, T]):
         runs: list[str] = []
         while batch := list(islice(packed, MOST_AT_ONCE)):
             key = f"{wishes.key}/{len(runs)}" if wishes.key else None
-            with self._told_how_to_define_it():
+            with self._hint_to_apply():
                 runs += client.trigger_many(self.name, batch, key=key).runs
         return [RunHandle(run, client, self.read_output) for run in runs]
 
@@ -232,7 +230,7 @@ class JobFunction(Generic[P, R, T]):
         delay: timedelta | None = None,
         key: str | None = None,
     ) -> JobFunction[P, R, T]:
-        """The same job, submitted otherwise: sooner in the queue, at a time, once per key."""
+        """Return the job with other options: another priority, at a time, once per key."""
         if at is not None and delay is not None:
             raise TypeError("give either at or delay")
         given = {"priority": priority, "at": at, "delay": delay, "key": key}
@@ -241,7 +239,7 @@ class JobFunction(Generic[P, R, T]):
         return JobFunction(self.app, self._function, self.options, wishes)
 
     def document(self) -> dict[str, Any]:
-        """The job as an entry of a job file."""
+        """Return the job as an entry of a job file."""
         document: dict[str, Any] = {
             "name": self.name,
             "type": "python",
@@ -254,7 +252,7 @@ class JobFunction(Generic[P, R, T]):
         return document | document_of(self.options)
 
     def read_output(self, output: object) -> T:
-        """A run's output as the type the function returns."""
+        """Convert a run's output to the type that the function returns."""
         value: T = from_plain(output, self._output_type)
         return value
 
@@ -263,8 +261,8 @@ class JobFunction(Generic[P, R, T]):
         return self.parameters.annotations.get("return", Any)
 
     @contextmanager
-    def _told_how_to_define_it(self) -> Iterator[None]:
-        """An app's job that the server does not know was never applied: say how to."""
+    def _hint_to_apply(self) -> Iterator[None]:
+        """Add a hint to errors about an unknown job: an app has to be applied first."""
         try:
             yield
         except NotFound as error:
@@ -284,18 +282,18 @@ class JobFunction(Generic[P, R, T]):
 
 
 class _Terminal:
-    """Hears a function that is called by hand."""
+    """Reporter for a function that is called by hand."""
 
     is_cancelled = False
 
     def progress(self, done: float, total: float | None, message: str) -> None:
-        """Nobody asks for it."""
+        """Ignore progress."""
 
     def log(self, text: str) -> None:
         sys.stdout.write(text)
 
     def step_began(self, number: int | None) -> None:
-        """Steps are shown by runs only."""
+        """Ignore steps: only runs show them."""
 
     def step_ended(self, report: StepReport) -> None:
-        """Steps are shown by runs only."""
+        """Ignore steps: only runs show them."""

@@ -1,4 +1,4 @@
-"""What can be asked about jobs, the files that define them, and their due times."""
+"""Calls about jobs, the files that define them, and their due times."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rota.sdk.verbs import Verb
 def list_jobs(
     *, name: str | None = None, limit: int | None = None, cursor: str | None = None
 ) -> Call[Page[Job]]:
-    """Jobs by name; `name` may have `*`."""
+    """List jobs by name; `name` may have `*`."""
     return get(Page[Job], "/jobs", name=name, limit=limit, cursor=cursor)
 
 
 def get_job(job: str) -> Call[JobDetail]:
-    """A job by name or id."""
+    """Get a job by name or id."""
     return get(JobDetail, path_of("jobs", job))
 
 
@@ -37,7 +37,7 @@ def apply(
     if_match: str | None = None,
     items: Iterable[Mapping[str, object]] = (),
 ) -> Call[Plan]:
-    """Create and update what a job file (YAML or JSON) has; with `plan`, only say what would be.
+    """Create and update what a job file (YAML or JSON) has; with `plan`, only return the changes.
 
     `name` is the set that `prune` compares with, usually the file's stem; `if_match` is a plan's
     etag: whatever changed since then is refused. `items` are those of the files that its carts
@@ -51,7 +51,7 @@ def apply(
 
 
 def validate(text: str) -> Call[Validation]:
-    """Check a job file; `Invalid` has all that is wrong."""
+    """Check a job file; raise `Invalid` with all problems."""
     return post(Validation, "/jobs:validate").with_file(text)
 
 
@@ -68,14 +68,14 @@ def delete_job(job: str, *, if_match: str | None = None) -> Call[None]:
 def pause_job(
     job: str, *, until: Instant | None = None, lasting: timedelta | str | None = None
 ) -> Call[MovedJob]:
-    """Until it is resumed, until a time (also `11:00`), or for a while (`2h`)."""
+    """Pause a job until it is resumed, until a time (also `11:00`), or for a while (`2h`)."""
     given = {"until": until, "for": lasting}
     document = {key: value for key, value in given.items() if value is not None}
     return post(MovedJob, f"{path_of('jobs', job)}:pause", document or None)
 
 
 def skip_next(job: str) -> Call[MovedJob]:
-    """Leave out the next due time that would run."""
+    """Skip the next due time that would run."""
     return post(MovedJob, f"{path_of('jobs', job)}:skip")
 
 
@@ -92,14 +92,14 @@ def disable_job(job: str) -> Call[MovedJob]:
 
 
 def get_upcoming(job: str, *, count: int | None = None) -> Call[Upcoming]:
-    """The next due times of a job."""
+    """List the next due times of a job."""
     return get(Upcoming, path_of("jobs", job, "upcoming"), count=count)
 
 
 def get_history(
     job: str, *, limit: int | None = None, cursor: str | None = None
 ) -> Call[Page[Run]]:
-    """The runs of a job, newest first."""
+    """List the runs of a job, newest first."""
     return get(Page[Run], path_of("jobs", job, "runs"), limit=limit, cursor=cursor)
 
 
@@ -111,7 +111,7 @@ def get_ledger(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Page[LedgerEntry]]:
-    """What became of each due time of a job."""
+    """List what became of each due time of a job."""
     call = get(Page[LedgerEntry], path_of("jobs", job, "ledger"), limit=limit, cursor=cursor)
     return call.with_query(**{"from": since, "to": until})
 
@@ -126,7 +126,7 @@ def backfill_job(
     plan: bool = False,
     key: str | None = None,
 ) -> Call[Backfill]:
-    """Run the due times of start ≤ due ≤ end; with `plan`, only say which.
+    """Run the due times of start ≤ due ≤ end; with `plan`, only return which.
 
     `only`: "missing" or "failed". Without an end, all up to now.
     """
@@ -146,7 +146,7 @@ def preview_schedule(
     fold: str | None = None,
     job: str | None = None,
 ) -> Call[SchedulePreview]:
-    """A schedule in words and its next due times after `start`.
+    """Describe a schedule in words, with its next due times after `start`.
 
     `gap` and `fold` are those of a job's `dst`; `job` is the name that `H` depends on.
     """
@@ -155,7 +155,7 @@ def preview_schedule(
 
 
 def get_schema() -> Call[dict[str, Any]]:
-    """The JSON Schema of the job file."""
+    """Get the JSON Schema of the job file."""
     return get(dict[str, Any], "/schema")
 
 

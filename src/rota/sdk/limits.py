@@ -1,4 +1,4 @@
-"""What can be asked about rate limits, named resources, quotas and shares."""
+"""Calls about rate limits, named resources, quotas and shares."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Kind = Literal["counted", "mutex", "read_write"]
 
 
 def list_limits(*, limit: int | None = None, cursor: str | None = None) -> Call[Page[Limit]]:
-    """Rate limits by name, with the tokens that are there."""
+    """List rate limits by name, with their available tokens."""
     return get(Page[Limit], "/limits", limit=limit, cursor=cursor)
 
 
 def get_limit(name: str) -> Call[Limit]:
-    """A rate limit, with the tokens that are there."""
+    """Get a rate limit, with its available tokens."""
     return get(Limit, path_of("limits", name))
 
 
@@ -34,7 +34,7 @@ def put_limit(
     each: Each | None = None,
     plan: bool = False,
 ) -> Call[DeclarationChange]:
-    """Create or change a rate limit; with `plan`, only say what would be.
+    """Create or change a rate limit; with `plan`, only return the change.
 
     `burst` is how many tokens may be taken at once: as many as `tokens`, unless given. With `each`
     every run of the project takes a token, and each job, user or the project has its own.
@@ -44,17 +44,17 @@ def put_limit(
 
 
 def delete_limit(name: str) -> Call[None]:
-    """Forget a rate limit, and let go the runs that wait for it."""
+    """Delete a rate limit, and release the runs that wait for it."""
     return Call(type(None), "DELETE", path_of("limits", name))
 
 
 def list_resources(*, limit: int | None = None, cursor: str | None = None) -> Call[Page[Resource]]:
-    """Named resources by name, and the runs that hold them."""
+    """List named resources by name, and the runs that hold them."""
     return get(Page[Resource], "/resources", limit=limit, cursor=cursor)
 
 
 def get_resource(name: str) -> Call[Resource]:
-    """A named resource, and the runs that hold it."""
+    """Get a named resource, and the runs that hold it."""
     return get(Resource, path_of("resources", name))
 
 
@@ -66,12 +66,12 @@ def put_resource(
 
 
 def delete_resource(name: str) -> Call[None]:
-    """Forget a named resource that no job uses."""
+    """Delete a named resource that no job uses."""
     return Call(type(None), "DELETE", path_of("resources", name))
 
 
 def get_quota() -> Call[Quota]:
-    """The quota of the project, and what it has of it."""
+    """Get the quota of the project, and its usage."""
     return get(Quota, "/quota")
 
 
@@ -96,12 +96,12 @@ def put_quota(
 
 
 def delete_quota() -> Call[None]:
-    """Let the project have as much as it likes."""
+    """Delete the quota: the project is not limited."""
     return Call(type(None), "DELETE", "/quota")
 
 
 def list_shares() -> Call[Page[Share]]:
-    """Shares whose weight somebody has set; all others have 1."""
+    """List shares with a weight that was set; all others have 1."""
     return get(Page[Share], "/shares")
 
 

@@ -1,4 +1,4 @@
-"""What a job may be told beside its function, in the job file's own vocabulary."""
+"""Options of a job beside its function, in the job file's own vocabulary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHORTEST_INTERVAL = timedelta(milliseconds=100)
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """A schedule together with its time zone."""
+    """Schedule together with its time zone."""
 
     expression: str
     tz: str | None = None  # IANA name; None: the job's `timezone`
@@ -23,7 +23,7 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """When and how often a job is tried again."""
+    """Retry policy of a job."""
 
     attempts: int  # in total, the first included
     backoff: Literal["fixed", "exponential"] = "fixed"
@@ -34,7 +34,7 @@ class Retry:
 
 
 class JobOptions(TypedDict, total=False):
-    """The fields of a job file that a function's job may have; that page describes each."""
+    """Fields of a job file that a function's job may have; its reference page describes each."""
 
     name: str  # the function's, unless given
     description: str  # the first line of the function's docstring, unless given
@@ -76,19 +76,19 @@ class JobOptions(TypedDict, total=False):
 
 
 def cron(expression: str, *, tz: str | None = None) -> When:
-    """Due when a cron expression says so: `cron("0 2 * * *", tz="Europe/Berlin")`."""
+    """Create a schedule of a cron expression: `cron("0 2 * * *", tz="Europe/Berlin")`."""
     return When(expression, tz)
 
 
 def every(interval: Duration) -> When:
-    """Due again and again: `every("10s")`, not more often than every 100 ms."""
+    """Create a schedule of an interval: `every("10s")`, not more often than every 100 ms."""
     if isinstance(interval, timedelta) and interval < _SHORTEST_INTERVAL:
         raise ValueError(f"the smallest interval is 100ms, not {interval.total_seconds():g}s")
     return When(f"every {duration_text(interval)}")
 
 
 def document_of(options: JobOptions) -> dict[str, Any]:
-    """The options as a job file has them."""
+    """Return the options as a job file has them."""
     document = {name: plain(value) for name, value in options.items()}
     if "schedule" in options:
         document |= _schedule(options["schedule"], options.get("timezone"))
@@ -116,7 +116,7 @@ def _schedule(written: When | str | Sequence[When | str], timezone: str | None) 
 
 
 def plain(value: object) -> Any:
-    """A value of an option as a job file has it."""
+    """Convert an option's value to the job file's form."""
     match value:
         case timedelta():
             return duration_text(value)

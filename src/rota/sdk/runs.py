@@ -1,4 +1,4 @@
-"""What can be asked about runs, and a run in the hands of whoever submitted it."""
+"""Calls about runs, and the handle of a submitted run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def trigger(
 
 
 def trigger_many(job: str, inputs: Sequence[Inputs], *, key: str | None = None) -> Call[Batch]:
-    """One run for each of the inputs, at most 10,000, all or none."""
+    """Make one run for each of the inputs, at most 10,000, all or none."""
     document = {"inputs": [dict(each) for each in inputs]}
     return post(Batch, f"{path_of('jobs', job, 'runs')}:batch", document).with_key(key)
 
@@ -60,7 +60,7 @@ def list_runs(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Page[Run]]:
-    """Runs, newest first; `where` is a filter such as `state:failed job:nightly-* since:6h`.
+    """List runs, newest first; `where` is a filter such as `state:failed job:nightly-* since:6h`.
 
     Days and times without an offset are on the clocks of `timezone`, by default UTC.
     """
@@ -83,12 +83,12 @@ def list_runs(
 
 
 def get_run(run: str) -> Call[RunDetail]:
-    """A run by id, or by a prefix that only one run has."""
+    """Get a run by id, or by a prefix that only one run has."""
     return get(RunDetail, path_of("runs", run))
 
 
 def explain(run: str) -> Call[Why]:
-    """Why a run is where it is."""
+    """Explain why a run is where it is."""
     return get(Why, path_of("runs", run, "why"))
 
 
@@ -103,7 +103,7 @@ def cancel_run(run: str) -> Call[Run]:
 
 
 def retry_run(run: str) -> Call[Run]:
-    """A new run with the same inputs."""
+    """Make a new run with the same inputs."""
     return post(Run, f"{path_of('runs', run)}:retry")
 
 
@@ -143,7 +143,7 @@ class RunVerbs:
 
 
 class RunClient(Protocol):
-    """What jobs and handles need of a client."""
+    """Methods of a client that jobs and handles need."""
 
     def now(self) -> datetime: ...
 
@@ -171,7 +171,7 @@ class RunClient(Protocol):
 
 
 class AsyncRunClient(Protocol):
-    """The same for an event loop."""
+    """Methods of a client that jobs and handles need on an event loop."""
 
     def now(self) -> datetime: ...
 
@@ -196,7 +196,7 @@ class AsyncRunClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunResult(Generic[T]):
-    """A run that has ended."""
+    """Result of a run that has ended."""
 
     run: RunDetail
     read_output: Callable[[Any], T]
@@ -207,7 +207,7 @@ class RunResult(Generic[T]):
 
     @property
     def output(self) -> T:
-        """What the function returned; `RunNotCompleted` if it did not get so far."""
+        """Return the function's output; raise `RunNotCompleted` if there is none."""
         if self.run.state != "COMPLETED":
             raise RunNotCompleted(self.run)
         return self.read_output(self.run.outputs)
@@ -215,7 +215,7 @@ class RunResult(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class RunHandle(Generic[T]):
-    """A submitted run, in the hands of whoever submitted it."""
+    """Handle of a submitted run."""
 
     id: str
     client: RunClient
@@ -226,14 +226,14 @@ class RunHandle(Generic[T]):
         return self.client.address_of(self.id)
 
     def wait(self, timeout: float | None = None) -> RunResult[T]:
-        """The run once it has ended; a TimeoutError after so many seconds leaves it going."""
+        """Wait until the run has ended; a TimeoutError after so many seconds leaves it going."""
         return RunResult(self.client.wait(self.id, timeout), self.read_output)
 
     def cancel(self) -> None:
         self.client.cancel_run(self.id)
 
     def logs(self) -> Iterator[LogLine]:
-        """Output as it comes, until the run has ended."""
+        """Yield output as it comes, until the run has ended."""
         for part in self.client.follow_log(self.id):
             if isinstance(part, LogWindow):
                 yield from part.lines
@@ -241,7 +241,7 @@ class RunHandle(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class AsyncRunHandle(Generic[T]):
-    """`RunHandle` for an event loop."""
+    """Handle of a submitted run, for an event loop."""
 
     id: str
     client: AsyncRunClient
@@ -252,14 +252,14 @@ class AsyncRunHandle(Generic[T]):
         return self.client.address_of(self.id)
 
     async def wait(self, timeout: float | None = None) -> RunResult[T]:
-        """The run once it has ended; a TimeoutError after so many seconds leaves it going."""
+        """Wait until the run has ended; a TimeoutError after so many seconds leaves it going."""
         return RunResult(await self.client.wait(self.id, timeout), self.read_output)
 
     async def cancel(self) -> None:
         await self.client.cancel_run(self.id)
 
     async def logs(self) -> AsyncIterator[LogLine]:
-        """Output as it comes, until the run has ended."""
+        """Yield output as it comes, until the run has ended."""
         async for part in self.client.follow_log(self.id):
             if isinstance(part, LogWindow):
                 for line in part.lines:
@@ -274,7 +274,7 @@ def get_log(
     limit: int | None = None,
     tail: int | None = None,
 ) -> Call[LogWindow]:
-    """Some lines of a run's output; of its latest attempt unless one is named."""
+    """Get some lines of a run's output; of its latest attempt unless one is named."""
     path = path_of("runs", run, "log")
     return get(LogWindow, path, attempt=attempt, first_line=first_line, limit=limit, tail=tail)
 
@@ -287,13 +287,13 @@ def search_log(
     after_line: int | None = None,
     limit: int | None = None,
 ) -> Call[LogMatches]:
-    """Lines that contain a text, from a line on."""
+    """Find lines that contain a text, from a line on."""
     path = f"{path_of('runs', run, 'log')}:search"
     return get(LogMatches, path, q=text, attempt=attempt, after_line=after_line, limit=limit)
 
 
 def raw_log(run: str, *, attempt: int | None = None) -> Call[bytes]:
-    """The exact bytes an attempt printed; big ones are better streamed than sent."""
+    """Get the exact bytes an attempt printed; large output is better streamed than sent."""
     return get(bytes, path_of("runs", run, "log", "raw"), attempt=attempt)
 
 

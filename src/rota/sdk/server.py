@@ -1,4 +1,4 @@
-"""Which server a client speaks to, with which token, and who said so.
+"""Choice of the server that a client connects to, and of the token it sends.
 
 Each of the settings `url`, `token` and `tls_ca` comes from the strongest place that has it: an
 argument, the environment, a settings file, else what `rota up` noted in its data folder. Strong is
@@ -30,7 +30,7 @@ _WHAT_TO_DO = "start one with `rota up`, or set ROTA_URL and ROTA_TOKEN"
 
 
 class Source(IntEnum):
-    """Who a value comes from; the higher, the more trusted."""
+    """Origin of a value; the higher, the more trusted."""
 
     CURRENT_FOLDER = 1  # whoever can write there: ./rota.toml, and ./.rota that nobody named
     SYSTEM_FILE = 2  # root: /etc/rota/rota.toml
@@ -50,7 +50,7 @@ SETTINGS_FILES: Mapping[Source, Path] = {
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A setting's text and where it stands."""
+    """Text of a setting and where it comes from."""
 
     text: str = field(repr=False)
     source: Source
@@ -59,7 +59,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What `rota up` left in its data folder. Its token is for its server only."""
+    """Client file of `rota up` in its data folder. Its token is for its server only."""
 
     url: Value
     token: Value
@@ -67,7 +67,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What is in force."""
+    """Values in force."""
 
     url: Value | None = None  # None: no server is known
     token: Value | None = None  # None: no token is known
@@ -84,16 +84,19 @@ class Server:
 
 
 def may_send(token: Source, url: Source) -> bool:
-    """Whether a token may go to an address: only if that is from the same or a more trusted source.
+    """Return whether a token may go to an address: one of the same or a more trusted source.
 
-    Else whoever can write ./rota.toml or ./.rota would get the tokens of all who work there.
+    Otherwise anybody who can write ./rota.toml or ./.rota would get the tokens of all who work
+    there.
     """
     return url >= token
 
 
 def may_vouch(authorities: Source, url: Source) -> bool:
-    """Whether authorities decide about the certificate of an address. Those of the current folder
-    do so only for an address of the same folder: they could pass off anybody as any other server.
+    """Return whether authorities verify the certificate of an address.
+
+    Those of the current folder do so only for an address of the same folder: they could pass off
+    anybody as any other server.
     """
     return authorities > Source.CURRENT_FOLDER or url == Source.CURRENT_FOLDER
 
@@ -104,7 +107,7 @@ def decide(
     authorities: Iterable[Value],
     note: Note | None,
 ) -> Connection:
-    """What counts of all that is set; of each the strongest comes first, and empty means unset."""
+    """Decide which values are in force; the strongest come first, and empty means unset."""
     url = _strongest(urls) or (note.url if note else None)
     if url is None:
         return Connection(token=_strongest(tokens))
@@ -122,9 +125,9 @@ def find_server(
     token: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Server:
-    """The server meant by the arguments, else by the settings, else the one on this machine.
+    """Find the server of the arguments, else of the settings, else the one on this machine.
 
-    `Unreachable` if none is known, `Denied` if the token may not be sent to it.
+    Raise `Unreachable` if none is known, `Denied` if the token may not be sent to it.
     """
     found = resolve(url, token, environ)
     if found.url is None:
@@ -138,7 +141,7 @@ def find_server(
 
 
 def refuse_withheld(found: Connection) -> None:
-    """`Denied` if there is a token that must not go to the address."""
+    """Raise `Denied` if there is a token that must not go to the address."""
     token, url = found.token, found.url
     if not (found.is_withheld and token and url):
         return
@@ -157,7 +160,7 @@ def resolve(
     token: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Connection:
-    """Look up all that is set, and decide. `Invalid` if something of it cannot be read."""
+    """Read all sources, and decide; raise `Invalid` if one of them cannot be read."""
     environ = os.environ if environ is None else environ
     files = list(_settings_files())
     # Only the strongest is checked: what it hides may be wrong without harm.
@@ -172,9 +175,9 @@ def resolve(
 
 
 def from_environment(name: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """A setting's text and the variable that has it, or has the name of its file.
+    """Return a setting's text and the variable that has it, or that names its file.
 
-    `OSError` or `ValueError` if that file cannot be read.
+    Raise `OSError` or `ValueError` if that file cannot be read.
     """
     variable = PREFIX + name.upper()
     if variable in environ:
@@ -185,7 +188,7 @@ def from_environment(name: str, environ: Mapping[str, str]) -> tuple[str, str] |
 
 
 def read_settings_file(path: Path) -> dict[str, Any]:
-    """The settings of a file; none if it is not there. `OSError` or `ValueError` if unreadable."""
+    """Read a settings file; empty if missing. Raise `OSError` or `ValueError` if unreadable."""
     if not path.is_file():
         return {}
     import tomllib  # few have such a file, and a command line cannot wait
@@ -212,7 +215,7 @@ def _settings_files() -> Iterator[_File]:
 def _values(
     name: str, argument: str | None, environ: Mapping[str, str], files: Iterable[_File]
 ) -> Iterator[Value]:
-    """A setting wherever it is set, the strongest first."""
+    """Yield a setting from wherever it is set, the strongest first."""
     if argument:
         yield Value(argument, Source.ARGUMENT, f"the argument {name}")
     try:
@@ -237,9 +240,9 @@ def _strongest(values: Iterable[Value]) -> Value | None:
 
 
 def _read_note(home: Value | None, *, is_needed: bool) -> Note | None:
-    """What `rota up` noted in the data folder; None if there is no such note.
+    """Read the client file of `rota up` in the data folder; None if there is none.
 
-    `Denied` if it is another user's, unless it is not needed to know the address.
+    Raise `Denied` if it is another user's, unless it is not needed to know the address.
     """
     folder = Path(home.text if home and home.text else _DEFAULT_HOME).expanduser()
     path = folder / CONNECTION_FILE
@@ -266,14 +269,14 @@ def _read_note(home: Value | None, *, is_needed: bool) -> Note | None:
 
 
 def _source_of_note(home: Value | None, folder: Path) -> Source:
-    """As trusted as who named the folder; a relative name leads to wherever the user just is."""
+    """Return how trusted the note is: as its folder's name, which may be relative to anywhere."""
     if home is None or not folder.is_absolute():
         return Source.CURRENT_FOLDER
     return min(home.source, Source.DATA_FOLDER)
 
 
 def _refuse_foreign(*paths: Path) -> None:
-    """`Denied` if others own a path, or may change what it leads to."""
+    """Raise `Denied` if others own a path, or may change what it leads to."""
     for path in paths:
         found = path.stat()
         owners = {path.lstat().st_uid, found.st_uid}  # of a link, and of what it leads to

@@ -1,4 +1,4 @@
-"""What can be asked about tokens."""
+"""Calls about tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def list_tokens() -> Call[Page[Token]]:
 
 
 def create_token(name: str, role: str, *, expires_in: str | None = None) -> Call[NewToken]:
-    """A new token; its secret is in this answer and never again. `expires_in`: "90d"."""
+    """Create a token; its secret is in this answer and never again. `expires_in`: "90d"."""
     document = {"name": name, "role": role}
     if expires_in is not None:
         document["expires_in"] = expires_in
@@ -31,7 +31,7 @@ def list_worker_tokens() -> Call[Page[WorkerToken]]:
 def create_worker_token(
     name: str, *, pool: str | None = None, expires_in: str | None = None
 ) -> Call[NewWorkerToken]:
-    """A token for the worker of that name; its secret is in this answer and never again."""
+    """Create a token for the worker of that name; its secret is in this answer and never again."""
     given = {"name": name, "pool": pool, "expires_in": expires_in}
     document = {key: value for key, value in given.items() if value is not None}
     return post(NewWorkerToken, "/worker_tokens", document)

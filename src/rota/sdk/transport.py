@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 _PIECE = 64 * 1024
 _BROKEN = (OSError, http.client.HTTPException)
 
-_MISMATCH = "mismatch"  # the word of OpenSSL for names and addresses alike
+_MISMATCH = "mismatch"  # in OpenSSL's messages about names and addresses alike
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
 _HUNG_UP = ("without response", "without sending a response")
 
 
 class Transport:
-    """Speaks to one server. Threads may share it."""
+    """Transport to one server. Threads may share it."""
 
     def __init__(self, server: Server, timeout_seconds: float) -> None:
         self._url = urlsplit(server.url)
         self._address = server.url
-        self._trust = trust_in(server)
+        self._trust = tls_context_of(server)
         self._timeout_seconds = timeout_seconds
         self._idle: list[http.client.HTTPConnection] = []
 
     def exchange(self, request: Request) -> Reply:
-        """Send and read the answer; what may be sent twice is, if a kept connection was stale."""
+        """Send and read the answer; retry a repeatable request if a kept connection was stale."""
         while self._idle:
             connection = self._idle.pop()
             try:
@@ -53,7 +53,7 @@ class Transport:
             raise self._unreachable(error) from error
 
     def stream(self, request: Request, timeout_seconds: float) -> Generator[bytes, None, None]:
-        """The body of the answer as it comes; `Unreachable` if it breaks off."""
+        """Yield the body of the answer as it comes; raise `Unreachable` if it breaks off."""
         connection = self._connection(timeout_seconds)
         try:
             with closing(connection):
@@ -101,7 +101,7 @@ class Transport:
 def _early_answer(
     connection: http.client.HTTPConnection, error: OSError
 ) -> http.client.HTTPResponse:
-    """Who refuses a long body may answer, and hang up, before all of it was sent."""
+    """Read the answer of a server that refused a long body, and closed, before all was sent."""
     try:
         response = connection.getresponse()
     except _BROKEN:
@@ -110,8 +110,8 @@ def _early_answer(
     return response
 
 
-def trust_in(server: Server) -> ssl.SSLContext | None:
-    """How its certificate is checked; None: it shows none."""
+def tls_context_of(server: Server) -> ssl.SSLContext | None:
+    """Return the TLS context that checks its certificate; None: it has none."""
     if not server.url.startswith("https:"):
         return None
     import ssl  # most servers are near and need none
@@ -124,10 +124,10 @@ def trust_in(server: Server) -> ssl.SSLContext | None:
 
 
 def unreachable(address: str, error: Exception) -> Unreachable:
-    """The error to raise, with what to try next."""
+    """Build the error to raise, with what to try next."""
     reason = str(error) or type(error).__name__
     if address.startswith("https:"):
-        if doubt := _doubt(error):
+        if doubt := _certificate_problem(error):
             return _untrusted(address, doubt)
         if any(word in reason.upper() for word in _NO_TLS):
             plain = "http:" + address.removeprefix("https:")
@@ -150,14 +150,14 @@ def _untrusted(address: str, doubt: str) -> Unreachable:
     )
 
 
-def _doubt(error: BaseException) -> str:
-    """What is wrong with the certificate; "": nothing is known to be."""
+def _certificate_problem(error: BaseException) -> str:
+    """Return what is wrong with the certificate; "": nothing is known to be."""
     doubts = (getattr(each, "verify_message", "") for each in _causes(error))
     return next((doubt for doubt in doubts if doubt), "")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and those that led to it: HTTP clients wrap what TLS said."""
+    """Yield the error and its causes: HTTP clients wrap what TLS raised."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause

@@ -1,8 +1,8 @@
-"""What clients can do, described once for both of them.
+"""Verbs of clients, described once for both of them.
 
 A `Verb` is one call of the API. What takes more than one is a flow: a generator without I/O that
-yields what it wants next and is told what came of it. The clients only differ in how they send,
-read and pause, so each of them drives the same verbs and flows.
+yields what it wants next and is sent the result. The clients only differ in how they send,
+read and sleep, so each of them drives the same verbs and flows.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 class NextEvent(msgspec.Struct, frozen=True):
-    """The next event of a live stream, None at its end.
+    """Request for the next event of a live stream, None at its end.
 
-    One stream is open at a time: asking for an event of another call ends the one before.
+    One stream is open at a time: asking for an event of another call closes the one before.
     """
 
     stream: Call[bytes]
 
 
 class Hand(msgspec.Struct, Generic[H_co], frozen=True):
-    """Something for the caller, who may take as long as they like with it."""
+    """Value for the caller, who may take as long as they like with it."""
 
     value: H_co
 
@@ -51,19 +51,19 @@ Flow: TypeAlias = Generator[Action | Hand[H], Any, T]
 
 
 def ask(call: Call[T]) -> Flow[Any, T]:
-    """The answer to a call; within a flow: `yield from ask(call)`."""
+    """Return the answer to a call; within a flow: `yield from ask(call)`."""
     answer: T = yield call
     return answer
 
 
 def next_event(stream: Call[bytes]) -> Flow[Any, ServerEvent | None]:
-    """The next event of a stream, None at its end; within a flow."""
+    """Return the next event of a stream, None at its end; within a flow."""
     event: ServerEvent | None = yield NextEvent(stream)
     return event
 
 
 class Course(Generic[H, T]):
-    """A flow under way: what it wants now, and what it returned in the end."""
+    """Flow in progress: what it wants now, and what it returned in the end."""
 
     result: T
 
@@ -73,11 +73,11 @@ class Course(Generic[H, T]):
         self._advance(functools.partial(next, flow))
 
     def tell(self, answer: object) -> None:
-        """Say what came of what it wanted."""
+        """Send the flow the result of what it wanted."""
         self._advance(functools.partial(self._flow.send, answer))
 
     def fail(self, error: RotaApiError) -> None:
-        """Raise in the flow what went wrong; it may know what to do about it."""
+        """Raise an error in the flow, which may handle it."""
         self._advance(functools.partial(self._flow.throw, error))
 
     def close(self) -> None:
@@ -91,9 +91,9 @@ class Course(Generic[H, T]):
 
 
 class Verb(Generic[P, T]):
-    """One call of the API: a method of clients that sends it and gives the answer.
+    """Call of the API: a method of clients that sends it and returns the answer.
 
-    Of the class it is the call itself, unsent: `client.each(Client.list_runs(job="tidy"))`.
+    On the class it returns the call, unsent: `client.each(Client.list_runs(job="tidy"))`.
     """
 
     def __init__(self, call: Callable[P, Call[T]]) -> None:
@@ -110,7 +110,7 @@ class Verb(Generic[P, T]):
 
 
 class Waiting(Generic[P, T]):
-    """A flow whose end is waited for: a method that gives what the flow returns."""
+    """Flow that is waited for: a method that returns the flow's result."""
 
     def __init__(self, flow: Callable[P, Flow[Any, T]]) -> None:
         self._flow = flow
@@ -126,7 +126,7 @@ class Waiting(Generic[P, T]):
 
 
 class Following(Generic[P, H]):
-    """A flow that hands out things as they come: a method that gives an iterator of them."""
+    """Flow that hands out values as they come: a method that returns an iterator of them."""
 
     def __init__(self, flow: Callable[P, Flow[H, Any]]) -> None:
         self._flow = flow
@@ -142,7 +142,7 @@ class Following(Generic[P, H]):
 
 
 def bound(make: Callable[P, T], perform: Callable[[T], object]) -> Callable[P, object]:
-    """A method that makes a call or a flow of its arguments, and has a client perform it."""
+    """Build a method that makes a call or a flow of its arguments, and has a client perform it."""
 
     @functools.wraps(make)
     def method(*args: P.args, **kwargs: P.kwargs) -> object:

@@ -1,4 +1,4 @@
-"""What can be asked about workers, servers and shards."""
+"""Calls about workers, servers and shards."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from rota.sdk.verbs import Verb
 
 
 def list_workers(*, all: bool = False) -> Call[Page[Worker]]:  # noqa: A002 (the API's word)
-    """Workers that are alive; with `all`, past sessions too."""
+    """List workers that are alive; with `all`, past sessions too."""
     return get(Page[Worker], "/workers", all=all or None)
 
 
 def drain_worker(worker: str) -> Call[Page[Worker]]:
-    """Let a worker finish what it holds and give it nothing new; what it is now."""
+    """Let a worker finish what it holds and give it nothing new; returns its sessions."""
     return post(Page[Worker], path_of("workers", worker, "drain"))
 
 
@@ -24,17 +24,17 @@ def resume_worker(worker: str) -> Call[Page[Worker]]:
 
 
 def get_cluster() -> Call[Cluster]:
-    """Live servers, shards, overdue schedules, and what waits for workers."""
+    """Get live servers, shards, overdue schedules, and what waits for workers."""
     return get(Cluster, "/cluster")
 
 
 def list_servers(*, all: bool = False) -> Call[Page[Server]]:  # noqa: A002 (the API's word)
-    """Servers that are alive; with `all`, those of the last day."""
+    """List servers that are alive; with `all`, those of the last day."""
     return get(Page[Server], "/servers", all=all or None)
 
 
 def list_shards() -> Call[Page[Shard]]:
-    """Shards by number, with their owners and epochs."""
+    """List shards by number, with their owners and epochs."""
     return get(Page[Shard], "/shards")
 
 

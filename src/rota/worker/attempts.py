@@ -1,4 +1,4 @@
-"""The attempts a worker holds, from dispatch to the acknowledged report."""
+"""Attempts that a worker holds, from dispatch to the acknowledged report."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SETTLING = timedelta(seconds=1)  # how long an end waits for the last of its ou
 
 @dataclass(slots=True)
 class Held:
-    """An attempt this worker answers for."""
+    """Attempt that this worker holds."""
 
     assignment: Assignment
     received_at: float  # monotonic
@@ -52,7 +52,7 @@ class Held:
 
 
 class Attempts:
-    """Implements `rota.ports.executor.Desk` for executors, and keeps the session's books."""
+    """Implements `rota.ports.executor.Desk` for executors, and tracks the session's attempts."""
 
     def __init__(self, clock: Clock, spool: OutputSpool) -> None:
         self.spool = spool
@@ -61,7 +61,7 @@ class Attempts:
         self._executors: Mapping[JobType, Executor] = {}
         self._specs: dict[tuple[str, int], JobSpec] = {}
         self._held: dict[Fence, Held] = {}
-        self._ended: dict[Fence, Held] = {}  # of those, what is to be reported
+        self._ended: dict[Fence, Held] = {}  # the held ones whose outcome is to be reported
         self._received = 0  # items of work, in this stream
         self._store_time = StoreTime(instant(0), clock.monotonic())
         self._finishing: set[asyncio.Task[None]] = set()
@@ -76,26 +76,26 @@ class Attempts:
         return self._held
 
     def learn_time(self, store_now: int, received_at: float) -> None:
-        """What the store's clock said, and when that arrived here."""
+        """Record the store's time, and the monotonic time at which it was received."""
         self._store_time = StoreTime(instant(store_now), received_at)
 
     def beat(self, stream: int, *, stopping: bool = False) -> Beat:
-        """What is held and how much work came, both of this very moment."""
+        """Build a beat: held attempts and the count of received work, of the same moment."""
         return Beat(tuple(self._held), stopping, self._received, stream)
 
     # --- from the server
 
     def begin_stream(self) -> None:
-        """Work is counted anew, as by the server; what the last one did not answer is told anew."""
+        """Reset the count of received work, as the server does, and resend unanswered reports."""
         self._received = 0
         self._ended = {fence: held for fence, held in self._held.items() if held.outcome}
 
     def accept(self, dispatch: Dispatch) -> tuple[list[Held], list[Held]]:
-        """Take work in. Returns what may begin at once, and what needs a permit first.
+        """Accept work; return what may begin at once, and what needs a permit first.
 
         Work whose spec did not come, because this version cannot read it, fails. A dispatch that
-        comes twice is passed over, however long ago its attempts have ended. `Unavailable` if one
-        before it did not come.
+        comes twice is ignored, however long ago its attempts have ended. Raise `Unavailable` if one
+        before it is missing.
         """
         if not self._is_next(dispatch):
             return [], []
@@ -118,13 +118,13 @@ class Attempts:
         return free, guarded
 
     def _is_next(self, dispatch: Dispatch) -> bool:
-        """False: it came before."""
+        """Return False if the dispatch came before; raise `Unavailable` if one is missing."""
         if dispatch.first > self._received + 1:
             raise Unavailable("a part of the stream from the server is missing")
         return dispatch.first in (0, self._received + 1)
 
     def _learn(self, entries: Sequence[SpecEntry]) -> None:
-        """Remember the specs that were told last; work that is held carries its own."""
+        """Remember the specs that were sent last; held work keeps its own."""
         for entry in entries:
             ref = (entry.job_id, entry.job_version)
             self._specs.pop(ref, None)
@@ -138,7 +138,7 @@ class Attempts:
         self.ended([self._refusal(unread, "this worker's version of Rota cannot read the job")])
 
     def begin(self, items: Sequence[Held]) -> None:
-        """Hand attempts to the executor of their type, but for those cancelled meanwhile."""
+        """Hand attempts to the executor of their type, except those cancelled meanwhile."""
         self.withdraw([item.assignment.work.fence for item in items if item.is_cancelled])
         now = self.store_micros()
         by_type: dict[JobType, list[Assignment]] = {}
@@ -168,7 +168,7 @@ class Attempts:
         )
 
     def unpermitted(self) -> list[Held]:
-        """Attempts that need a permit and have not begun: nobody may have answered for them."""
+        """List attempts that need a permit and have not begun: the request may be unanswered."""
         return [
             held
             for held in self._held.values()
@@ -178,25 +178,25 @@ class Attempts:
         ]
 
     def withdraw(self, fences: Sequence[Fence]) -> None:
-        """Attempts that were cancelled before they began."""
+        """Report attempts as cancelled before they began."""
         now = self.store_micros()
         self.ended([Outcome(f.run, f.attempt, AttemptResult.CANCELLED, 0, now) for f in fences])
 
     def give_back(self, items: Sequence[Held]) -> None:
-        """Work that came too late for a worker that stops: others may begin it at once."""
+        """Return work that arrived while the worker stops: others may begin it at once."""
         for item in items:
             item.is_interrupted = True
         self.withdraw([item.assignment.work.fence for item in items])
 
     def forget(self, fences: Sequence[Fence]) -> None:
-        """Attempts whose reports were acknowledged or refused for good."""
+        """Forget attempts whose reports were acknowledged or refused for good."""
         for fence in fences:
             self._held.pop(fence, None)
             self._ended.pop(fence, None)
             self.progress.pop(fence, None)
 
     def cancel(self, fences: Sequence[Fence]) -> None:
-        """Stop attempts; asking again is harmless."""
+        """Stop attempts; repeating this is harmless."""
         by_type: dict[JobType, list[Fence]] = {}
         for fence in fences:
             held = self._held.get(fence)
@@ -209,14 +209,14 @@ class Attempts:
                 self._executors[kind].cancel(stopped)
 
     def interrupt(self) -> None:
-        """The worker must stop: end what still runs, to be tried again elsewhere."""
+        """Stop all attempts because the worker must stop; they are retried elsewhere."""
         going = [fence for fence, held in self._held.items() if held.outcome is None]
         for fence in going:
             self._held[fence].is_interrupted = not self._held[fence].is_cancelled
         self.cancel(going)
 
     def watch(self, runs: Sequence[str]) -> None:
-        """Somebody follows the output of these runs."""
+        """Deliver the output of these runs promptly, because somebody follows it."""
         wanted = set(runs)
         for fence, held in self._held.items():
             if fence.run in wanted and held.outcome is None:
@@ -253,7 +253,7 @@ class Attempts:
                 task.add_done_callback(self._finishing.discard)
 
     async def _finish_output(self, held: Held, outcome: Outcome) -> None:
-        """The last of the output goes first, if it can go soon; else the end does not wait for it.
+        """Deliver the rest of the output before the end is reported, but wait only briefly.
 
         The store compares what has arrived with what was printed, and knows what is still here.
         """
@@ -285,11 +285,11 @@ class Attempts:
 
     @property
     def unreported_count(self) -> int:
-        """How many outcomes are on their way to no server."""
+        """Return how many outcomes are not being sent."""
         return len(self._ended)
 
     def unreported(self) -> list[Outcome]:
-        """Those outcomes, as far as they may be told by now and fit one message."""
+        """Return outcomes that may be reported by now, as many as fit one message."""
         now = self._clock.monotonic()
         outcomes: list[Outcome] = []
         size = 0
@@ -302,13 +302,13 @@ class Attempts:
             outcomes.append(held.outcome)
         return outcomes
 
-    def sent(self, outcomes: Sequence[Outcome]) -> None:
-        """They are on their way, until they are forgotten or put off, or the stream is over."""
+    def mark_sent(self, outcomes: Sequence[Outcome]) -> None:
+        """Mark outcomes as being sent, until they are forgotten or put off, or the stream ends."""
         for outcome in outcomes:
             del self._ended[Fence(outcome.run, outcome.attempt)]
 
     def put_off(self, outcomes: Sequence[Outcome], pause: timedelta) -> None:
-        """Those that are held still were not answered: report them again, but not at once."""
+        """Report unanswered outcomes again, after a pause."""
         report_at = self._clock.monotonic() + pause.total_seconds()
         for outcome in outcomes:
             fence = Fence(outcome.run, outcome.attempt)
@@ -317,8 +317,8 @@ class Attempts:
                 held.report_at = report_at
                 self._ended[fence] = held
 
-    def unannounced(self, older_than: float) -> list[Start]:
-        """Attempts that have run long enough to say so; shorter ones only report their end."""
+    def starts_to_report(self, older_than: float) -> list[Start]:
+        """List starts of attempts that have run for so long; shorter ones only report their end."""
         limit = self._clock.monotonic() - older_than
         return [
             Start(fence.run, fence.attempt, held.started_at)
@@ -329,7 +329,7 @@ class Attempts:
             and held.received_at < limit
         ]
 
-    def announced(self, fences: Sequence[Fence]) -> None:
+    def mark_announced(self, fences: Sequence[Fence]) -> None:
         for fence in fences:
             held = self._held.get(fence)
             if held is not None:
@@ -337,7 +337,7 @@ class Attempts:
 
 
 def _size(outcome: Outcome) -> int:
-    """About how many bytes an outcome takes in a message."""
+    """Estimate the size of an outcome in a message, in bytes."""
     outputs = 0 if outcome.outputs is None else len(msgspec.msgpack.encode(outcome.outputs))
     return 500 + len(outcome.output) + len(outcome.message) + 200 * len(outcome.steps) + outputs
 

@@ -1,4 +1,4 @@
-"""The worker's line to its guardian: processes start and end there, and leases are fed to it."""
+"""Connection to the guardian: it starts and ends processes, and enforces the lease."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GuardedProcess:
 class Guard:
     """Implements `rota.ports.executor.Spawner` over the guardian's socket.
 
-    Requests of one turn of the event loop travel together: a message costs more than a request.
+    Requests of one turn of the event loop are sent together: a message costs more than a request.
     """
 
     def __init__(self, connection: socket.socket, kill_switch: int) -> None:
@@ -59,14 +59,14 @@ class Guard:
         self._loop.add_reader(connection.fileno(), self._receive)
 
     async def greet(self) -> str:
-        """How the guardian holds its processes: namespace, user-namespace or subreaper."""
+        """Return how the guardian holds its processes: namespace, user-namespace or subreaper."""
         if self._hello.done():
             self._hello = self._loop.create_future()
         self.send({"do": "hello"})
         return await self._hello
 
     async def keep_watch(self, clock: Clock, silence: timedelta) -> None:
-        """Guard the guardian: one that does not answer could not enforce a lease either."""
+        """End everything if the guardian does not answer: it could not enforce a lease either."""
         while True:
             try:
                 async with asyncio.timeout(silence.total_seconds()):
@@ -77,7 +77,7 @@ class Guard:
             await clock.sleep(silence / 2)
 
     def prolong(self, deadline: float) -> None:
-        """Everything may live until this boot time, in seconds."""
+        """Extend the lease of all processes to this boot time, in seconds."""
         self.send({"do": "lease", "deadline": deadline})
 
     def spawn(
@@ -104,7 +104,7 @@ class Guard:
         return GuardedProcess(self, key, ended)
 
     def send(self, request: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
-        """Queue a request; it goes out with the others of this turn."""
+        """Queue a request; it is sent with the others of this turn."""
         self._outgoing.append((request, descriptors))
         if not self._is_flushing:
             self._is_flushing = True
@@ -138,7 +138,7 @@ class Guard:
         self._is_flushing = False
 
     def _fitting(self) -> int:
-        """How many waiting requests fit one message, by the descriptors they carry."""
+        """Return how many waiting requests fit one message, by the descriptors they carry."""
         descriptors = 0
         for count, (_, own) in enumerate(self._outgoing):
             descriptors += len(own)

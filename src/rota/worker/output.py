@@ -1,4 +1,4 @@
-"""The output of one attempt on its way from the job's pipes to the spool."""
+"""Output of one attempt, from the job's pipes to the spool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.worker.spool import Outbox
 
 @dataclass(frozen=True, slots=True)
 class OutputTimes:
-    """The two clocks that output needs."""
+    """Clocks that output needs."""
 
     monotonic: Callable[[], float]  # seconds that only grow
     store_ms: Callable[[], int]  # estimate of the store's clock, milliseconds since 1970
@@ -21,7 +21,7 @@ class OutputTimes:
 
 @dataclass(frozen=True, slots=True)
 class OutputPacing:
-    """How long output may wait, and how much of it."""
+    """Limits on how long output may wait, and how much of it."""
 
     interval: timedelta = timedelta(seconds=10)  # nobody is looking
     watched_interval: timedelta = timedelta(seconds=0.5)  # somebody follows it live
@@ -33,7 +33,7 @@ DEFAULT_PACING = OutputPacing()
 
 @dataclass(frozen=True, slots=True)
 class FinishedOutput:
-    """What the report of the outcome says about output."""
+    """Facts about output for the report of the outcome."""
 
     inline: bytes  # records of small output; empty if it went as chunks, or there is none
     totals: Totals
@@ -42,7 +42,7 @@ class FinishedOutput:
 class AttemptOutput:
     """Records what an attempt prints and posts it in time.
 
-    It starts no task: whoever owns it calls `post_due` no later than `due_at`.
+    It starts no task: its owner calls `post_due` no later than `due_at`.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class AttemptOutput:
 
     @property
     def is_full(self) -> bool:
-        """Too much waits: the job's pipes should not be read until `drained` returns.
+        """Return whether too much waits: the pipes should not be read until `drained` returns.
 
-        While nobody takes output the job is not held back: the spool takes it, up to its limit.
+        While nobody accepts output the job is not held back: the spool stores it, up to its limit.
         """
         if self._outbox.is_refused or self._outbox.is_stalled:
             return False
@@ -74,7 +74,7 @@ class AttemptOutput:
 
     @property
     def due_at(self) -> float | None:
-        """Monotonic seconds from which `post_due` has something to do; None: nothing waits."""
+        """Return the monotonic time from which `post_due` has work; None: nothing waits."""
         if self._unposted_since is None or self._outbox.is_refused:
             return None
         return self._unposted_since + self._interval.total_seconds()
@@ -87,7 +87,7 @@ class AttemptOutput:
         self._is_watched = is_watched
 
     def feed(self, stream: Stream, step: int, data: bytes) -> None:
-        """Add what was just read from a pipe. Steps count from 0."""
+        """Add bytes that were read from a pipe. Steps count from 0."""
         if data and not self._outbox.is_refused:
             self._recorder.feed(self._times.store_ms(), stream, step, data)
             self._note_unposted()
@@ -101,17 +101,17 @@ class AttemptOutput:
             self._note_unposted()
 
     async def drained(self) -> None:
-        """Wait until there is room again; somebody else has to be delivering."""
+        """Wait until there is room again; another task has to be delivering."""
         await self._has_room.wait()
 
     def post_due(self) -> None:
-        """Put into the outbox what has waited long enough."""
+        """Post output that has waited long enough."""
         due_at = self.due_at
         if due_at is not None and due_at <= self._times.monotonic():
             self._post(force=True)
 
     def finish(self) -> FinishedOutput:
-        """Post all that is left, unless it is small enough to ride in the report."""
+        """Post all that is left, unless it is small enough to be sent with the report."""
         self._recorder.close(self._times.store_ms())
         inline = self._recorder.inline()
         if inline is None:
@@ -119,7 +119,7 @@ class AttemptOutput:
         return FinishedOutput(inline or b"", self._recorder.totals)
 
     async def settled(self) -> None:
-        """Wait until everything posted has arrived, unless nobody takes it at the moment."""
+        """Wait until everything posted has arrived, unless nobody accepts it at the moment."""
         await self._outbox.settled()
 
     def _note_unposted(self) -> None:

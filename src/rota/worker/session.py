@@ -1,4 +1,4 @@
-"""A worker's presence in the cluster: registers, renews, takes work, reports ends."""
+"""A worker's session: registers, renews the lease, receives work, reports ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DIALS_PER_RENEWAL = 2  # what is left of a lease must be enough for this many
 
 
 class Reconnecting:
-    """The failures since the worker was last connected."""
+    """Failures since the worker was last connected."""
 
     def __init__(self, clock: Clock, first_delay: timedelta) -> None:
         self._clock = clock
@@ -36,12 +36,12 @@ class Reconnecting:
         self._told_at: dict[str, float] = {}  # by reason
 
     def succeeded(self) -> None:
-        """It is connected: the next failure is news again."""
+        """Reset after a connect: the next failure is logged again."""
         self._delay = self._first_delay
         self._told_at.clear()
 
     def failed(self, reason: str, lease: timedelta | None) -> timedelta:
-        """How long to wait before the next try, which must come within the lease if there is one.
+        """Return how long to wait before the next retry, which must come within the lease if any.
 
         A reason is logged when it is new, and then once a minute.
         """
@@ -76,19 +76,19 @@ class SessionConfig:
 
 
 class LeaseGuard(Protocol):
-    """What ends everything here when the lease is not renewed."""
+    """Enforcer of the lease: ends every process here when it is not renewed."""
 
     def prolong(self, deadline: float) -> None:
-        """Everything may live until this monotonic time."""
+        """Extend the lease to this monotonic time."""
         ...
 
     async def keep_watch(self, clock: Clock, silence: timedelta) -> None:
-        """Make sure that it would: one that is silent for so long is ended, and we with it."""
+        """Watch the enforcer; if it is silent for so long, end it and this process."""
         ...
 
 
 class WorkerSession:
-    """Runs until stopped. A broken connection is mended; running attempts do not notice it."""
+    """Runs until stopped. It reconnects when the connection breaks; running attempts go on."""
 
     def __init__(
         self,
@@ -117,19 +117,19 @@ class WorkerSession:
         self._beat_now = asyncio.Event()
 
     def stop(self) -> None:
-        """Take nothing new; finish what runs, within the grace."""
+        """Take no new work; finish running attempts within the grace."""
         self._stopping.set()
         self._beat_now.set()
 
     @property
     def link(self) -> WorkerLink:
-        """The connection as it is now. `Unavailable` while it is broken."""
+        """Return the current connection; raise `Unavailable` while it is broken."""
         if self._link is None:
             raise Unavailable("not connected to a server")
         return self._link
 
     async def run(self) -> None:
-        """Serve until stopped and empty-handed."""
+        """Serve until stopped and no attempt is left."""
         while not self._is_done():
             try:
                 await self._serve()
@@ -183,7 +183,7 @@ class WorkerSession:
         log.info("worker.registered", session=welcome.session, lease=welcome.lease_seconds)
 
     def _extend(self, sent_at: float) -> None:
-        """Counted from when the renewal was sent, so that our end comes before the store's."""
+        """Extend the lease, counted from the send: to expire here before the store."""
         self._guard.prolong(sent_at + (self._lease - guard_margin(self._lease)).total_seconds())
 
     async def _renew(self, link: WorkerLink) -> None:
@@ -202,7 +202,7 @@ class WorkerSession:
             await self._until_next_beat(sent_at + interval)
 
     async def _until_next_beat(self, at: float) -> None:
-        """Counted from when the last one was sent: a slow answer takes nothing from the next."""
+        """Wait until the next beat, counted from the last send: a slow answer does not delay it."""
         self._beat_now.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(at - self._clock.monotonic()):
@@ -230,11 +230,11 @@ class WorkerSession:
                     self._attempts.watch(runs)
 
     async def _begin_with_permit(self, link: WorkerLink, guarded: list[Held]) -> None:
-        """At most once: PROCESSING is durable before anything is executed."""
+        """Begin at-most-once attempts: PROCESSING is committed before anything is executed."""
         now = self._attempts.store_micros()
         items = {held.assignment.work.fence: held for held in guarded}
         answer = await link.start([Start(fence.run, fence.attempt, now) for fence in items])
-        self._attempts.announced(answer.granted)
+        self._attempts.mark_announced(answer.granted)
         self._attempts.begin([items[fence] for fence in answer.granted])
         self._attempts.withdraw(answer.cancelled)
         self._attempts.forget(answer.refused)
@@ -242,7 +242,7 @@ class WorkerSession:
     async def _report(self, link: WorkerLink) -> None:
         while True:
             if outcomes := self._next_report():
-                self._attempts.sent(outcomes)
+                self._attempts.mark_sent(outcomes)
                 self._under_way += len(outcomes)
                 await self._tell_progress(link)  # a report that has been accepted ends all writing
                 answer = await link.report(outcomes)
@@ -254,23 +254,23 @@ class WorkerSession:
                     log.warning("worker.fenced", runs=[fence.run for fence in answer.fenced])
                 continue
             self._attempts.has_news.clear()
-            with suppress(TimeoutError):  # what was put off is no news
+            with suppress(TimeoutError):  # outcomes that were put off do not set the event
                 async with asyncio.timeout(self._config.report_again.total_seconds()):
                     await self._attempts.has_news.wait()
 
     def _next_report(self) -> list[Outcome]:
-        """Nothing while more ends are on their way than wait: reports of few cost too much."""
+        """Return outcomes to report; none while more are being sent than wait, to batch them."""
         is_worth_it = self._attempts.unreported_count >= self._under_way
         return self._attempts.unreported() if is_worth_it else []
 
     async def _tick(self, link: WorkerLink) -> None:
-        """What may wait a little: starts of longer attempts, progress, output that is due."""
+        """Send what may wait a little: starts of longer attempts, progress, output that is due."""
         while True:
             await self._clock.sleep(self._config.tick)
-            starts = self._attempts.unannounced(self._config.announce_after.total_seconds())
+            starts = self._attempts.starts_to_report(self._config.announce_after.total_seconds())
             if starts:
                 answer = await link.start(starts)
-                self._attempts.announced(answer.granted)
+                self._attempts.mark_announced(answer.granted)
                 self._attempts.cancel(answer.cancelled)
             await self._tell_progress(link)
             self._attempts.post_due_output()
@@ -281,7 +281,7 @@ class WorkerSession:
             await link.progress(items)
 
     async def _end_when_done(self, link: WorkerLink, loops: list[asyncio.Task[None]]) -> None:
-        """After a stop: let attempts finish within the grace, then end them, then leave."""
+        """Wait for a stop; let attempts finish within the grace, then end them, then leave."""
         await self._stopping.wait()
         try:
             async with asyncio.timeout(self._config.stop_grace.total_seconds()):
@@ -290,7 +290,7 @@ class WorkerSession:
         except TimeoutError:
             self._attempts.interrupt()
             await self._until_empty()
-        self._attempts.spool.discard()  # once we have left, nobody takes it
+        self._attempts.spool.discard()  # after leaving, no server accepts it
         await link.leave()
         for loop in loops:
             loop.cancel()
@@ -301,6 +301,6 @@ class WorkerSession:
 
 
 class SessionLost(RotaError):
-    """The cluster gave this worker up: everything it runs must end before it begins anew."""
+    """The session expired or was ended: everything it runs must end before it registers again."""
 
     code = "session_lost"

@@ -1,4 +1,4 @@
-"""What attempts printed and no server has yet: in memory while it is little, else on disk."""
+"""Spool of output that no server has yet: in memory while it is little, else on disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BATCH = 16  # chunks in one message
 
 @dataclass(frozen=True, slots=True)
 class SpoolLimits:
-    """How much a worker keeps, over all its attempts, in bytes."""
+    """Limits on the bytes that a worker keeps, over all its attempts."""
 
     memory: int = 8 * 1024 * 1024  # more than this goes to disk
     total: int = 1024 * 1024 * 1024  # beyond this the oldest is cut
@@ -32,7 +32,7 @@ class SpoolLimits:
 
 @dataclass(slots=True, eq=False)
 class Parcel:
-    """A chunk on its way, or the gap where chunks were."""
+    """Chunk to be delivered, or the gap where dropped chunks were."""
 
     chunk: Chunk  # without its data while that is on disk, and in a gap
     size: int  # of the data
@@ -43,7 +43,7 @@ class Parcel:
     dropped_lines: int = 0
 
     def packed(self) -> Chunk:
-        """The chunk with its data."""
+        """Return the chunk with its data."""
         if self.is_gap:
             return gap_up_to(
                 self.chunk,
@@ -54,7 +54,7 @@ class Parcel:
 
 
 class Outbox:
-    """The parcels of one attempt, in order."""
+    """Undelivered parcels of one attempt, in order."""
 
     def __init__(self, spool: OutputSpool, fence: Fence, number: int) -> None:
         self.fence = fence
@@ -73,15 +73,15 @@ class Outbox:
 
     @property
     def is_stalled(self) -> bool:
-        """Nobody takes output at the moment: it makes no sense to wait for that."""
+        """Return whether no server accepts output at the moment, so that waiting is pointless."""
         return self._spool.is_stalled
 
     async def settled(self) -> None:
-        """Wait until all has been delivered or refused, or nobody takes it at the moment."""
+        """Wait until all is delivered or refused, or no server accepts output."""
         await self._settled.wait()
 
     def add(self, chunks: Sequence[Chunk]) -> None:
-        """Keep chunks until a server has them."""
+        """Keep chunks until they are delivered."""
         for chunk in chunks:
             if not self.is_refused:
                 parcel = self._spool.keep(chunk)
@@ -91,7 +91,7 @@ class Outbox:
         self.note_change()
 
     def remove(self, parcel: Parcel) -> None:
-        """A server has it."""
+        """Remove a delivered parcel."""
         if parcel in self._parcels:
             self._parcels.remove(parcel)
             self._let_go(parcel)
@@ -105,7 +105,7 @@ class Outbox:
         self.note_change()
 
     def cut_oldest(self) -> bool:
-        """Turn the oldest parcel that can still change into a gap; whether there was one."""
+        """Replace the oldest parcel that can still change by a gap; return False if none can."""
         for index, parcel in enumerate(self._parcels):
             if parcel.was_sent:
                 continue
@@ -152,7 +152,7 @@ def gap_of(chunk: Chunk) -> Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one message carries."""
+    """Parcels of one message."""
 
     items: Sequence[tuple[Outbox, Parcel]]
     chunks: Sequence[OutputChunk]  # those of the items
@@ -171,11 +171,11 @@ def _outgoing(fence: Fence, chunk: Chunk) -> OutputChunk:
 
 
 class OutputSpool:
-    """All outboxes of a worker.
+    """Outboxes of all attempts of a worker.
 
-    The folder is the worker's own. What an earlier life left there is thrown away: only the
-    session that ran an attempt may send its output, and that ended with its process; the store
-    says of such output that it is torn.
+    The folder is the worker's own. What an earlier process left there is deleted: only the session
+    that ran an attempt may send its output, and that ended with its process; the store marks such
+    output as torn.
     """
 
     def __init__(self, folder: Path, limits: SpoolLimits | None = None) -> None:
@@ -207,14 +207,14 @@ class OutputSpool:
         return not self._outboxes
 
     def discard(self) -> None:
-        """Throw away what is left: nobody would take it any more."""
+        """Drop what is left: no server would accept it any more."""
         for outbox in list(self._outboxes.values()):
             outbox.refuse()
 
     # --- for the deliverer
 
     def next_batch(self) -> Batch:
-        """Parcels to send now. Outboxes take turns, so that none waits behind a long one."""
+        """Return parcels to send now. Outboxes take turns, so that none waits behind a long one."""
         items: list[tuple[Outbox, Parcel]] = []
         chunks: list[OutputChunk] = []
         for outbox in list(self._outboxes.values()):
@@ -232,8 +232,8 @@ class OutputSpool:
             parcel.was_sent = True
         return Batch(items, chunks)
 
-    def delivered(self, batch: Batch, refused: Collection[Fence]) -> None:
-        """A server answered."""
+    def mark_delivered(self, batch: Batch, refused: Collection[Fence]) -> None:
+        """Remove the parcels of a batch that a server answered."""
         if self.is_stalled:
             log.info("output.delivered_again")
         self._set_stalled(False)
@@ -243,8 +243,8 @@ class OutputSpool:
             else:
                 outbox.remove(parcel)
 
-    def stalled(self, error: str) -> None:
-        """No server takes output: attempts end without waiting for it."""
+    def mark_stalled(self, error: str) -> None:
+        """Record that no server accepts output: attempts end without waiting for it."""
         if not self.is_stalled:
             log.warning("output.kept_here", error=error)
         self._set_stalled(True)
@@ -259,7 +259,7 @@ class OutputSpool:
     # --- for outboxes
 
     def keep(self, chunk: Chunk) -> Parcel:
-        """Hold a chunk, on disk if memory is short. One that finds no room is a gap at once."""
+        """Store a chunk, on disk if memory is short; without room it becomes a gap at once."""
         size = len(chunk.data)
         parcel = Parcel(chunk, size)
         if self._memory_bytes + size > self._limits.memory:
@@ -290,7 +290,7 @@ class OutputSpool:
             self._memory_bytes -= parcel.size
 
     def enlist(self, outbox: Outbox) -> None:
-        """It has a parcel more."""
+        """Schedule an outbox that has a new parcel; above the total limit, cut the oldest ones."""
         self._outboxes.setdefault(outbox.fence, outbox)
         self._is_empty.clear()
         self.has_parcels.set()
@@ -300,7 +300,7 @@ class OutputSpool:
                 return
 
     def dismiss(self, outbox: Outbox) -> None:
-        """It has none left."""
+        """Unschedule an outbox that has no parcels left."""
         self._outboxes.pop(outbox.fence, None)
         if not self._outboxes:
             self._is_empty.set()
@@ -312,14 +312,14 @@ SendChunks = Callable[[Sequence[OutputChunk]], Awaitable[ReportAnswer]]
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPacing:
-    """How long to wait after a failure; doubled each time."""
+    """Back-off after a failed delivery; doubled each time."""
 
     first_pause: timedelta = timedelta(milliseconds=100)
     longest_pause: timedelta = timedelta(seconds=5)
 
 
 class OutputDeliverer:
-    """One a worker: chunks of an attempt arrive in order, the next after the last was answered."""
+    """Delivers a worker's output: each chunk of an attempt after the one before was answered."""
 
     name = "output-deliverer"
 
@@ -331,7 +331,7 @@ class OutputDeliverer:
         self._pacing = pacing or DeliveryPacing()
 
     async def run(self) -> None:
-        """Until cancelled. Connections may break and sessions be resumed meanwhile."""
+        """Deliver until cancelled. Connections may break and sessions be resumed meanwhile."""
         pause = self._pacing.first_pause
         while True:
             await self._spool.has_parcels.wait()
@@ -339,16 +339,16 @@ class OutputDeliverer:
                 await self.run_once()
                 pause = self._pacing.first_pause
             except (Unavailable, NotFound) as error:
-                self._spool.stalled(str(error))
+                self._spool.mark_stalled(str(error))
                 await self._wait(pause)
                 pause = min(2 * pause, self._pacing.longest_pause)
 
     async def run_once(self) -> int:
-        """Deliver one batch; how many chunks it had. `Unavailable`: nothing was lost."""
+        """Deliver one batch; return its number of chunks. On `Unavailable`, nothing was lost."""
         batch = self._spool.next_batch()
         if batch.chunks:
             answer = await self._send(batch.chunks)
-            self._spool.delivered(batch, answer.fenced)
+            self._spool.mark_delivered(batch, answer.fenced)
         return len(batch.chunks)
 
     async def _wait(self, pause: timedelta) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rota.domain.spec import Input, InputType, JobSpec, Step
-from rota.executors.shell import given_inputs, of_attempt, of_step
+from rota.executors.shell import attempt_variables, input_variables, step_variables
 from rota.ports.executor import Assignment
 from rota.ports.work import Work
 
@@ -17,12 +17,12 @@ def test_inputs_that_nobody_gave_have_their_defaults() -> None:
     }
     spec = JobSpec("backup", inputs=inputs)
 
-    assert given_inputs(spec, None) == {
+    assert input_variables(spec, None) == {
         "INPUT_HOST": "db1",
         "INPUT_FORCE": "false",
         "INPUT_COUNT": "3",
     }
-    assert given_inputs(spec, {"host": "db2", "note": "by hand"}) == {
+    assert input_variables(spec, {"host": "db2", "note": "by hand"}) == {
         "INPUT_HOST": "db2",
         "INPUT_FORCE": "false",
         "INPUT_COUNT": "3",
@@ -35,7 +35,7 @@ def test_what_rota_tells_cannot_be_overridden_by_job_or_step() -> None:
     step = Step("ship", "true", env=forged | {"SHAPE": "round"})
     assignment = Assignment(Work("r_1", 2, "j_1", 1, 0), JobSpec("tidy", env=forged, steps=(step,)))
 
-    seen = of_step(of_attempt({}, assignment, Path("output"), Path("progress")), step)
+    seen = step_variables(attempt_variables({}, assignment, Path("output"), Path("progress")), step)
 
     assert (seen["ROTA_RUN_ID"], seen["ROTA_FENCE"], seen["SHAPE"]) == ("r_1", "2", "round")
     assert "ROTA_CART" not in seen

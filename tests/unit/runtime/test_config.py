@@ -8,7 +8,7 @@ import pytest
 
 from rota.domain.errors import Invalid
 from rota.domain.jobfile import read_job
-from rota.executors.shell import told_by_rota
+from rota.executors.shell import rota_variables
 from rota.guardian.processes import MARKER_VARIABLE
 from rota.ports.executor import Assignment
 from rota.ports.work import Work
@@ -60,7 +60,7 @@ def test_secret_may_be_in_a_file(tmp_path: Path) -> None:
 def test_what_rota_tells_its_jobs_and_processes_is_no_mistake() -> None:
     spec = read_job({"name": "tidy", "steps": [{"run": "x"}]})
     assignment = Assignment(Work("r_1", 1, "j_1", 1, 0), spec)
-    told = told_by_rota(assignment, output=Path("output"), progress=Path("progress"))
+    told = rota_variables(assignment, output=Path("output"), progress=Path("progress"))
     internal = dict.fromkeys(
         ("ROTA_CART", "ROTA_ITEM", "ROTA_GUARDIAN_FD", "ROTA_GUARDIAN_KILL_FD", MARKER_VARIABLE),
         "1",

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rota.domain.errors import Conflict, RotaError, Unavailable
-from rota.runtime.backends import patiently, unless_stopped
+from rota.runtime.backends import open_with_retries, unless_stopped
 from rota.store.sqlite.opening import open_sqlite
 from rota.store.store import SqlStore
 from testkit.clock import START
@@ -54,7 +54,7 @@ async def test_store_is_opened_as_soon_as_it_answers(tmp_path: Path) -> None:
     clock = NotingClock()
 
     with capture_logs() as told:
-        store = await patiently(Opening(tmp_path / "rota.db", [AWAY] * 3), clock)
+        store = await open_with_retries(Opening(tmp_path / "rota.db", [AWAY] * 3), clock)
 
     await store.check()
     await store.close()
@@ -66,7 +66,7 @@ async def test_store_is_opened_as_soon_as_it_answers(tmp_path: Path) -> None:
 
 async def test_store_that_is_there_is_not_talked_about(tmp_path: Path) -> None:
     with capture_logs() as told:
-        store = await patiently(Opening(tmp_path / "rota.db", []), NotingClock())
+        store = await open_with_retries(Opening(tmp_path / "rota.db", []), NotingClock())
 
     await store.close()
     assert told == []
@@ -75,7 +75,7 @@ async def test_store_that_is_there_is_not_talked_about(tmp_path: Path) -> None:
 async def test_pauses_grow_to_five_seconds_and_are_not_all_alike(tmp_path: Path) -> None:
     clock = NotingClock()
 
-    await (await patiently(Opening(tmp_path / "rota.db", [AWAY] * 40), clock)).close()
+    await (await open_with_retries(Opening(tmp_path / "rota.db", [AWAY] * 40), clock)).close()
 
     seconds = [pause.total_seconds() for pause in clock.pauses]
     for pause, longest in zip(seconds, [0.5, 1, 2, 4, *[5] * 36], strict=True):
@@ -90,7 +90,7 @@ async def test_what_time_does_not_mend_is_raised_at_once(tmp_path: Path, error: 
     clock = NotingClock()
 
     with pytest.raises(type(error)) as raised:
-        await patiently(Opening(tmp_path / "rota.db", [AWAY, error]), clock)
+        await open_with_retries(Opening(tmp_path / "rota.db", [AWAY, error]), clock)
 
     assert raised.value is error
     assert len(clock.pauses) == 1

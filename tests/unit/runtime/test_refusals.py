@@ -38,7 +38,7 @@ def test_note_is_told_as_it_was_left(
 ) -> None:
     worker.leave_refusal(tmp_path, error)
 
-    told = worker.take_note(tmp_path)
+    told = worker.take_refusal(tmp_path)
 
     assert type(told) is kind
     assert (told.message, told.code, told.hint) == (error.message, error.code, error.hint)
@@ -52,4 +52,4 @@ def test_note_that_cannot_be_read_is_a_refusal_all_the_same(
     if content is not None:
         (tmp_path / "refusal.json").write_bytes(content)
 
-    assert isinstance(worker.take_note(tmp_path), Invalid)
+    assert isinstance(worker.take_refusal(tmp_path), Invalid)

@@ -210,7 +210,7 @@ class TestOutputThatIsStillHere:
 
     @pytest.mark.anyio
     async def test_an_end_does_not_wait_while_nobody_takes_output(self, printing: Attempts) -> None:
-        printing.spool.stalled("the blob store is away")
+        printing.spool.mark_stalled("the blob store is away")
 
         self.end(printing)
         await asyncio.wait_for(printing.has_news.wait(), 0.5)
@@ -226,7 +226,7 @@ class TestOutputThatIsStillHere:
         await asyncio.wait([news], timeout=0.05)
         assert printing.unreported() == []
 
-        printing.spool.delivered(printing.spool.next_batch(), refused=())
+        printing.spool.mark_delivered(printing.spool.next_batch(), refused=())
         await news
 
         assert len(printing.unreported()) == 1

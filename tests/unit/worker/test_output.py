@@ -72,7 +72,7 @@ class Attempt:
             while await self._deliverer.run_once():
                 pass
         except Unavailable as error:
-            self.spool.stalled(str(error))
+            self.spool.mark_stalled(str(error))
 
     async def ends(self) -> FinishedOutput:
         finished = self.output.finish()

@@ -51,7 +51,7 @@ class Spool:
         sent: list[OutputChunk] = []
         while (batch := self.spool.next_batch()).chunks:
             sent += batch.chunks
-            self.spool.delivered(batch, refused=())
+            self.spool.mark_delivered(batch, refused=())
         return sent
 
 
@@ -107,7 +107,7 @@ def test_refused_output_is_forgotten_and_its_neighbour_stays(tmp_path: Path) -> 
     refused.add(chunks(2))
     kept.add(chunks(2))
 
-    spool.spool.delivered(spool.spool.next_batch(), refused=[FIRST])
+    spool.spool.mark_delivered(spool.spool.next_batch(), refused=[FIRST])
     refused.add(chunks(2))
 
     assert refused.is_refused

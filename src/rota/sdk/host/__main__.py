@@ -43,13 +43,13 @@ def main() -> int:
 
 
 def route_output() -> None:
-    """From here on `print` belongs to whoever calls it."""
+    """Route `print` to the attempt that calls it, from here on."""
     sys.stdout = RoutedText("stdout", sys.stdout)
     sys.stderr = RoutedText("stderr", sys.stderr)
 
 
 class RoutedBytes(io.BufferedIOBase):
-    """The binary side: `sys.stdout.buffer`."""
+    """Binary side: `sys.stdout.buffer`."""
 
     def __init__(self, stream: str, elsewhere: BinaryIO) -> None:
         self._stream = stream

@@ -1,7 +1,7 @@
-"""One attempt while its function runs, and what waits to be told to the worker about it.
+"""Execution of one attempt, and the queue of messages to the worker.
 
 User code never touches the socket: it may be interrupted at any point, and a frame may not. So a
-thread of its own sends what the attempts have to tell.
+thread of its own sends the messages of all attempts.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ T = TypeVar("T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_TEXT = 2_000
 _LARGEST_OUTPUT = 1024 * 1024
-_MOST_PRINTED = 4 * 1024 * 1024  # bytes that may wait; whoever prints more has to wait too
+_MOST_PRINTED = 4 * 1024 * 1024  # bytes that may wait; functions that print more block
 
 current: ContextVar[Execution | None] = ContextVar("rota_execution", default=None)
 
 
 class Execution:
-    """Calls the function and notes how that went. Hears the function's context."""
+    """Calls the function and records the result. Receives what its context reports."""
 
     __slots__ = ("_job", "_outbox", "_started", "_step", "_steps", "is_cancelled", "seat", "task")
 
@@ -58,7 +58,7 @@ class Execution:
         return self._started > 0
 
     def call(self) -> Any:
-        """What the function returns; of an async one, the coroutine."""
+        """Call the function; return its result, or the coroutine of an async one."""
         current.set(self)
         self._started = monotonic_micros()
         if self.is_cancelled:
@@ -109,7 +109,7 @@ class Execution:
         return Context(identity, self)
 
     def _output(self, value: object) -> bytes:
-        """What has been done cannot be undone: an output that cannot be kept is no failure."""
+        """Encode the output; one that cannot be kept is no failure, as the work is done."""
         try:
             output = to_json(value)
         except (TypeError, ValueError, RecursionError) as error:
@@ -144,7 +144,7 @@ def monotonic_micros() -> int:
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without the SDK's own frames that lead to the user's function."""
+    """Return the traceback without the SDK's own frames that lead to the user's function."""
     while trace is not None and _is_ours(trace):
         trace = trace.tb_next
     return trace
@@ -155,12 +155,12 @@ def _is_ours(trace: TracebackType) -> bool:
 
 
 def sendable(text: str) -> str:
-    """Text that any encoder takes, of a bearable length."""
+    """Return the text in a form that any encoder accepts, cut to a limit."""
     return text[:_LONGEST_TEXT].encode(errors="backslashreplace").decode()
 
 
 class Outbox:
-    """Threads put in; one thread sends all there is, and so batches more the busier it gets."""
+    """Queue of messages: one thread sends all there are, and so batches more the busier it gets."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -220,7 +220,7 @@ def _drain(queue: deque[T]) -> list[T]:
 
 
 def _joined(printed: list[wire.Printed]) -> tuple[wire.Printed, ...]:
-    """Pieces of one stream that follow one another, as one."""
+    """Join consecutive pieces of one stream."""
     groups = groupby(printed, key=lambda piece: (piece.key, piece.stream, piece.step))
     return tuple(
         wire.Printed(key, stream, step, b"".join(piece.data for piece in pieces))

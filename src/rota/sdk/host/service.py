@@ -1,4 +1,4 @@
-"""Orders of the worker, obeyed."""
+"""Handling of the worker's orders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Functions = Mapping[str, JobFunction[..., Any, Any]]
 
 
 def serve(connection: socket.socket, functions: Functions) -> None:
-    """Obey until told to stop; without a worker, nothing may go on."""
+    """Handle orders until told to stop; without a worker, nothing may go on."""
     executions = Executions(Outbox(connection), functions)
     for order in wire.receive(connection):
         match order:
@@ -31,7 +31,7 @@ def serve(connection: socket.socket, functions: Functions) -> None:
 
 
 class Executions:
-    """What is under way, each in the thread or on the loop where it belongs."""
+    """Executions in progress, each in its thread or on the event loop."""
 
     def __init__(self, outbox: Outbox, functions: Functions) -> None:
         self._outbox = outbox

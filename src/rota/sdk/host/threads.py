@@ -1,4 +1,4 @@
-"""Where functions run: plain ones in threads, async ones on an event loop in its own thread."""
+"""Threads for plain functions, and an event loop in its own thread for async ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STALL_SECONDS = 0.002  # that nothing was begun while something waits: more thr
 
 
 class Seat:
-    """The place of one execution at a time in one thread, where it can be interrupted."""
+    """Slot for one execution at a time in one thread, where it can be interrupted."""
 
     def __init__(self) -> None:
         self._thread_id = threading.get_ident()
@@ -32,14 +32,14 @@ class Seat:
             execution.seat = self
 
     def interrupt(self, execution: Execution) -> None:
-        """Raise `Cancelled` in the thread, once, if it is still at this execution."""
+        """Raise `Cancelled` in the thread, once, if it still runs this execution."""
         with self._lock:
             if self._execution is execution and not self._is_interrupted:
                 self._is_interrupted = True
                 _raise_in(self._thread_id, Cancelled)
 
     def vacate(self) -> None:
-        """From here on nothing is raised in the thread, not even what was meant to be."""
+        """End the execution: from here on nothing is raised, not even a pending cancel."""
         with self._lock:
             self._execution = None
             if self._is_interrupted:
@@ -122,7 +122,7 @@ def _raise_in(thread_id: int, kind: type[BaseException] | None) -> None:
 
 
 class LoopThread:
-    """An event loop for async functions."""
+    """Event loop for async functions."""
 
     def __init__(self, finished: Callable[[wire.Done], None]) -> None:
         self._finished = finished

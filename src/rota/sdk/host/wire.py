@@ -1,4 +1,4 @@
-"""What host and worker say to one another: frames of MessagePack, every message a batch.
+"""Messages between host and worker: frames of MessagePack, every message a batch.
 
 A frame is four bytes of length, big-endian, and an array whose first element is the message's
 name. The host blocks on its socket (`send`, `receive`); the worker has an event loop, which feeds
@@ -19,7 +19,7 @@ _PIECE = 256 * 1024
 
 
 class Task(msgspec.Struct, frozen=True, array_like=True):
-    """An attempt to execute."""
+    """Attempt to execute."""
 
     key: int  # the worker's name for it
     function: str
@@ -40,7 +40,7 @@ class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):
 
 
 class Stop(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
-    """Nothing runs any more: exit."""
+    """Order to exit; nothing runs any more."""
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True):
@@ -50,7 +50,7 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True):
-    """The end of a task."""
+    """End of a task."""
 
     key: int
     result: str  # completed, failed or cancelled
@@ -88,7 +88,7 @@ class Unusable(msgspec.Struct, frozen=True, array_like=True, tag="unusable"):
 
 
 class News(msgspec.Struct, frozen=True, array_like=True, tag="news"):
-    """What happened, in an order that keeps each task's output before its end."""
+    """Batch of messages, in an order that keeps each task's output before its end."""
 
     printed: tuple[Printed, ...] = ()
     progressed: tuple[Progressed, ...] = ()
@@ -108,7 +108,7 @@ def encode(message: Order | Message) -> bytes:
 
 
 class FrameReader(Generic[M]):
-    """Cuts what arrives into messages of the types that the other side sends."""
+    """Splits received bytes into messages of the types that the other side sends."""
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[M]) -> None:
         self._decode = decoder.decode
@@ -138,7 +138,7 @@ def send(connection: socket.socket, message: Message) -> None:
 
 
 def receive(connection: socket.socket) -> Iterator[Order]:
-    """Orders as they come, until the worker is gone."""
+    """Yield orders as they come, until the worker is gone."""
     reader = order_reader()
     while data := connection.recv(_PIECE):
         yield from reader.feed(data)

@@ -1,4 +1,4 @@
-"""What a server knows about one connected worker."""
+"""State that a server keeps for one connected worker."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Desk:
     has_backlog: bool = True  # the latest claim left runs behind, as far as is known
     takes_nothing: bool = False  # the worker stops, or is drained, or is not settled
     is_retiring: bool = False  # our server stops
-    is_held_up: bool = False  # the latest claim could not be made, which has been told
+    is_held_up: bool = False  # the latest claim waited too long for a lock, which was logged
     is_settled: bool = True  # whether it is known what its former connections left behind
     has_room: asyncio.Event = field(default_factory=asyncio.Event)
     taking_report: asyncio.Lock = field(default_factory=asyncio.Lock)
-    watched: set[str] = field(default_factory=set)  # runs that somebody follows, here or elsewhere
+    watched: set[str] = field(default_factory=set)  # runs that are followed, here or elsewhere
     _orders: asyncio.Queue[Order | None] = field(default_factory=asyncio.Queue)
     _is_sending: bool = False  # the order handed out last may not be written yet
     _is_closed: bool = False
@@ -47,7 +47,7 @@ class Desk:
 
     @classmethod
     def resumed(cls, session: Session) -> Desk:
-        """Of a worker that comes back, perhaps from another server.
+        """Create the desk of a worker that reconnects, perhaps from another server.
 
         Its first beat says what it holds. Until then nothing is claimed for it, so whatever it does
         not name by then was claimed by way of a former connection, and will never arrive.
@@ -55,13 +55,13 @@ class Desk:
         return cls(session, takes_nothing=True, is_settled=False)
 
     def free(self, after: int = 0) -> int:
-        """Slots that are free, or will be after that many attempts have ended."""
+        """Return how many slots are free, or will be after that many attempts have ended."""
         if self.takes_nothing or self.is_retiring:
             return 0
         return self.session.slots - len(self.held) + after
 
     def room(self, most: int) -> Room | None:
-        """Up to so many of the free slots; None: there are none."""
+        """Return the room to claim for, at most so many free slots; None: no slot is free."""
         slots = min(self.free(), most)
         return Room(self.session.id, slots, self.session.stream) if slots > 0 else None
 
@@ -70,19 +70,19 @@ class Desk:
         await self.has_room.wait()
 
     def give(self, claimed: list[Work], asked: int) -> None:
-        """Note what a claim brought; less than it asked for means that no more is waiting."""
+        """Record the claimed runs; fewer than were asked for means that no more are queued."""
         self.has_backlog = len(claimed) == asked
         self.held.update((item.fence, _NOT_ORDERED) for item in claimed)
 
     def drop(self, fences: Iterable[Fence]) -> None:
-        """Attempts that are over."""
+        """Forget attempts that have ended."""
         for fence in fences:
             self.held.pop(fence, None)
             self.watched.discard(fence.run)
 
     @contextmanager
     def claiming(self) -> Iterator[None]:
-        """From before a claim until what it brought is ordered."""
+        """Mark a claim as open, from before it is made until its runs are queued as an order."""
         self._claims_begun += 1
         number = self._claims_begun
         self._open_claims.add(number)
@@ -93,7 +93,7 @@ class Desk:
             self._has_moved_on.set()
 
     async def retire(self) -> None:
-        """Take no more work; returns when all that was claimed is with the worker, or cannot be."""
+        """Stop taking work; return when all claimed work was sent, or the connection is closed."""
         self.is_retiring = True
         while (self._open_claims or self._has_unsent) and not self._is_closed:
             self._has_moved_on.clear()
@@ -104,7 +104,7 @@ class Desk:
         return self._is_sending or not self._orders.empty()
 
     def never_arrived(self, ours: frozenset[Fence], beat: Beat) -> frozenset[Fence]:
-        """Those of the worker's attempts that a beat does not name and that will not arrive.
+        """Return the worker's attempts that a beat does not name and that will not arrive.
 
         They have reached the worker, which does not hold them; or no claim is left that could order
         them. A beat that comes twice or late does no harm: what was sent after it is beyond what it
@@ -122,7 +122,7 @@ class Desk:
         return self._left_behind(missing - sent.keys()) | arrived
 
     def _left_behind(self, unordered: frozenset[Fence]) -> frozenset[Fence]:
-        """Those of them that no claim can have brought which is still under way.
+        """Return those that no claim which is still open can have brought.
 
         A claim may take long to become a dispatch, and its answer may be lost.
         """
@@ -131,9 +131,10 @@ class Desk:
         return frozenset(each for each, latest in self._unordered.items() if latest < oldest)
 
     def _missing_again(self, sent: Mapping[Fence, int], beat: Beat) -> frozenset[Fence]:
-        """Of a worker that does not count: what its latest beat did not name either.
+        """Return attempts that two beats in a row did not name, for workers that do not count.
 
-        One that stops beats once more at once, which proves nothing: its leaving settles the rest.
+        A worker that stops sends one more beat at once, which proves nothing: what is left is
+        settled when it leaves.
         """
         if beat.stopping:
             return frozenset()
@@ -142,14 +143,14 @@ class Desk:
         return lost
 
     def order(self, order: Order) -> None:
-        """Have something sent to the worker."""
+        """Queue an order to be sent to the worker."""
         if isinstance(order, Dispatch):
             self.held.update((item.fence, _NOT_SENT) for item in order.work)
         self._orders.put_nowait(order)
 
     async def next_order(self) -> Order:
-        """Work that was taken back while it waited here is left out."""
-        self._is_sending = False  # whoever asks for the next one has sent the one before
+        """Wait for the next order; work that was taken back while queued is left out."""
+        self._is_sending = False  # the caller has sent the previous order before it asks again
         self._has_moved_on.set()
         order = await self._orders.get()
         self._is_sending = True
@@ -167,14 +168,14 @@ class Desk:
         return tuple(item for item in work if item.fence in self.held)
 
     def close(self) -> None:
-        """Whoever waits for orders hears that none will come."""
+        """Close the desk; `next_order` raises `NotFound` for whoever waits for orders."""
         self._is_closed = True
         self._has_moved_on.set()
         self._orders.put_nowait(None)
 
 
 def moved(session: str) -> NotFound:
-    """The answer to a connection that is not the worker's latest one."""
+    """Return the error for a connection that is not the worker's latest one."""
     return NotFound(f"session {session} has another connection by now", code="session_not_found")
 
 

@@ -1,4 +1,4 @@
-"""The workers connected to this server: claims for them, and takes their reports."""
+"""Connected workers of this server: claims runs for them and accepts their reports."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class FloorConfig:
 
 
 class Floor:
-    """All desks of this server."""
+    """Desks of all workers connected to this server."""
 
     name = "dispatcher"
 
@@ -103,7 +103,7 @@ class Floor:
         ours, theirs = frozenset(renewal.held), frozenset(beat.held)
         lost = desk.never_arrived(ours, beat)
         desk.is_settled = True
-        # The store's book is the true one: whatever went wrong here costs a beat, not a slot.
+        # The store's list is authoritative: a wrong one here costs a beat, not a slot.
         desk.drop(lost | (believed - ours))
         if lost:
             await workers.lose(self._engine, SessionId(session), tuple(lost))
@@ -132,7 +132,7 @@ class Floor:
             finished = await workers.finish(
                 self._engine, desk.session.id, outcomes, claim=room, stream=desk.session.stream
             )
-            self._settle(desk, finished)
+            self._drop_ended(desk, finished)
             if room:
                 await self._dispatch(desk, list(finished.claimed), room)
         return finished
@@ -150,12 +150,12 @@ class Floor:
         return await desk.next_order()
 
     async def leave(self, session: str) -> None:
-        """The worker has stopped and holds nothing."""
+        """End the session of a worker that has stopped and holds nothing."""
         await workers.leave(self._engine, SessionId(session))
         self._dismiss(self._desks.get(session))
 
     async def disconnected(self, session: str, stream: int) -> None:
-        """The connection is gone; the lease decides about the session."""
+        """Forget a closed connection; the session ends when its lease expires."""
         desk = self._desks.get(session)
         if desk is not None and desk.session.stream == stream:
             self._dismiss(desk)
@@ -175,7 +175,7 @@ class Floor:
     # --- what the server does unasked
 
     async def run(self) -> None:
-        """Keep every connected worker supplied, until cancelled."""
+        """Claim runs for every connected worker until cancelled."""
         feeders: dict[Desk, asyncio.Task[None]] = {}
         self._changed.set()
         async with asyncio.TaskGroup() as group:
@@ -192,9 +192,9 @@ class Floor:
                     feeders[desk] = group.create_task(self._feed(desk))
 
     async def retire(self) -> None:
-        """Claim no more; returns when what was claimed is with its workers, or after a grace.
+        """Stop claiming; return when all claimed work was sent to its workers, or after a grace.
 
-        What a server has claimed and not sent when it stops costs the run an attempt that never
+        Work that is claimed but not sent when a server stops costs the run an attempt that never
         began.
         """
         self._is_retiring = True
@@ -203,18 +203,18 @@ class Floor:
                 await asyncio.gather(*(desk.retire() for desk in self._desks.values()))
 
     async def _feed(self, desk: Desk) -> None:
-        """Claim for one worker whenever there is work and it has room."""
+        """Claim for one worker whenever runs are queued and it has room."""
         taker = self._engine.queue.takes(desk.session.pool)
         try:
             while True:
-                await self._feed_or_hold_off(desk, taker)
+                await self._feed_or_back_off(desk, taker)
         except StaleStream:
             self._dismiss(desk)  # the worker is another server's
         finally:
             taker.close()
 
-    async def _feed_or_hold_off(self, desk: Desk, taker: Taker) -> None:
-        """What somebody else holds up concerns this worker only, and not for ever."""
+    async def _feed_or_back_off(self, desk: Desk, taker: Taker) -> None:
+        """Claim once; if a lock is held for too long, back off for this worker only, then retry."""
         try:
             await self._feed_once(desk, taker)
         except HeldTooLong as error:
@@ -238,13 +238,13 @@ class Floor:
             if ticket is None:
                 await self._claim(desk)
             else:
-                await self._use(ticket, desk, taker)
+                await self._claim_by_ticket(ticket, desk, taker)
 
     def _idle(self, desk: Desk) -> IdleDesk:
         return IdleDesk(desk, self._config.batch_size, self._dispatch)
 
-    async def _use(self, ticket: Ticket, desk: Desk, taker: Taker) -> None:
-        """Claim by a ticket. One that was given to us alone may be of use to others too."""
+    async def _claim_by_ticket(self, ticket: Ticket, desk: Desk, taker: Taker) -> None:
+        """Claim by a ticket; pass it on if other workers may still find runs by it."""
         is_useful = True  # also if the claim fails
         try:
             claimed = await self._claim(desk, ticket.runs)
@@ -255,18 +255,20 @@ class Floor:
     async def _is_useful(self, ticket: Ticket, desk: Desk, claimed: Claimed) -> bool:
         if not ticket.runs:
             return desk.has_backlog or desk.is_retiring
-        # Who is to have the runs that this claim left has been told: it needs no ticket.
+        # Workers for which this claim left runs were notified: they need no ticket.
         rest = set(ticket.runs) - {item.run for item in claimed.works} - claimed.left
         return bool(rest) and await workers.any_queued(self._engine, tuple(rest))
 
     async def claim_for(self, session: str) -> int:
-        """One claim for a connected worker; returns how many runs it got."""
+        """Claim once for a connected worker; return how many runs it got."""
         return len((await self._claim(self._desk(session))).works)
 
     async def _claim(self, desk: Desk, runs: Sequence[str] = ()) -> Claimed:
         room = desk.room(self._config.batch_size)
         if room is None:
             return Claimed([])
+        # Open before the claim commits: until its runs are ordered, a beat that does not name them
+        # must not take them back.
         with desk.claiming():
             claimed = await workers.claim(self._engine, room.session, room.slots, room.stream, runs)
             await self._dispatch(desk, claimed.works, room.slots)
@@ -283,12 +285,12 @@ class Floor:
         readable = [item for item in held if (item.job_id, item.job_version) in known]
         if readable or specs:
             desk.order(Dispatch(tuple(readable), specs))
-            self._tell_watched(desk, readable)
+            self._request_output(desk, readable)
         if len(readable) < len(held):
             await self._refuse(desk, [item for item in held if item not in readable])
 
     async def _new_specs(self, desk: Desk, refs: set[Ref]) -> tuple[SpecEntry, ...]:
-        """What the worker must be told; what it was told long ago is told again."""
+        """Return the specs that the worker does not know; those sent long ago are sent again."""
         unseen = refs - desk.known_specs
         if len(desk.known_specs) + len(unseen) > self._config.known_specs:
             desk.known_specs.clear()
@@ -298,7 +300,7 @@ class Floor:
         return tuple(SpecEntry(*ref, spec) for ref, spec in specs.items())
 
     async def _refuse(self, desk: Desk, unreadable: Sequence[Work]) -> None:
-        """End what no worker could understand, so that it stands in nobody's way."""
+        """Fail attempts whose definition this version cannot read, so that they block no other."""
         message = "this version of Rota cannot read the job's definition"
         outcomes = [
             Outcome(item.run, item.attempt, AttemptResult.FAILED, 0, 0, message=message)
@@ -306,11 +308,11 @@ class Floor:
         ]
         log.error("run.unreadable", runs=[item.run for item in unreadable])
         finished = await workers.finish(self._engine, desk.session.id, outcomes)
-        self._settle(desk, finished)
+        self._drop_ended(desk, finished)
         desk.has_room.set()
 
-    def _settle(self, desk: Desk, finished: Finished) -> None:
-        """Whoever follows runs that have ended hears at once that they print no more."""
+    def _drop_ended(self, desk: Desk, finished: Finished) -> None:
+        """Drop ended attempts, and notify followers of their runs that no more output comes."""
         for fence in finished.accepted:
             topic = output_topic(fence.run)
             if fence.run in desk.watched or self._engine.queue.is_watched(topic):
@@ -331,14 +333,14 @@ class Floor:
             listener.close()
 
     async def _claim_for_favoured(self) -> None:
-        """Others have left runs to workers of ours."""
+        """Claim for workers of this server to which other servers have left runs."""
         listener = self._engine.queue.listen(FAVOURED)
         try:
             while True:
                 for session in await listener.wait(self._config.poll_interval):
                     desk = self._desks.get(session)
                     if desk is not None:
-                        with suppress(HeldTooLong, StaleStream):  # the next poll sees to both
+                        with suppress(HeldTooLong, StaleStream):  # the next poll handles both
                             await self._claim(desk)
         finally:
             listener.close()
@@ -351,17 +353,17 @@ class Floor:
                 for run in announced.intersection(self._ended):  # it ended before we heard of it
                     self._engine.queue.announce(output_topic(run))
                 for desk in list(self._desks.values()):
-                    self._tell_watched(desk, desk.held, announced)
+                    self._request_output(desk, desk.held, announced)
         finally:
             listener.close()
 
-    def _tell_watched(
+    def _request_output(
         self,
         desk: Desk,
         attempts: Iterable[Fence | Work],
         announced: frozenset[str] = frozenset(),
     ) -> None:
-        """Ask for the output of runs that somebody follows; too often is harmless."""
+        """Ask the worker for the output of runs that are followed; asking again is harmless."""
         is_followed_here = self._engine.queue.is_watched
         runs = [each.run for each in attempts]
         watched = [run for run in runs if run in announced or is_followed_here(output_topic(run))]

@@ -35,9 +35,9 @@ def create_app(
     *,
     has_api: bool = True,
 ) -> FastAPI:
-    """All routes over this engine, or only those for machines that watch.
+    """Create the app with all routes over this engine, or only those for monitoring.
 
-    It starts nothing: whoever serves it decides when.
+    It starts nothing: the server that runs it decides when.
     """
     trusted = TrustedTokens(engine, settings.trust_tokens_for)
     requests = Requests()
@@ -62,7 +62,7 @@ def create_app(
 
 @cache
 def api_routers() -> Sequence[Router]:
-    """Every router of this package: a module that is added to it is found."""
+    """List every router of this package; a module that is added to it is found."""
     found = {id(router): router for module in _modules() for router in _routers(module)}
     return sorted(found.values(), key=lambda router: not router.is_busy)
 
@@ -80,7 +80,7 @@ def _routers(module: ModuleType) -> Iterator[Router]:
 def _middleware(
     settings: GatewaySettings, trusted: TrustedTokens, requests: Requests
 ) -> list[Middleware]:
-    """From the outside in: who calls is known before a byte of the body is read."""
+    """List the middleware, outermost first: callers are authenticated before the body is read."""
     secure = settings.secure_cookies
     return [
         Middleware(SecurityHeaders, secure=secure),

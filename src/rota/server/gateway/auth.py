@@ -1,4 +1,4 @@
-"""Who calls, and whether they may. Closed by default: what is not in `OPEN` needs a credential."""
+"""Authentication and roles. Closed by default: paths that are not in `OPEN` need a credential."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _MAX_TRUSTED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a request shows to prove who makes it."""
+    """Credential that a request carries."""
 
     secret: str = field(repr=False)
     is_cookie: bool
 
 
 class TrustedTokens:
-    """Asks the store who holds a secret, and remembers the answer for a moment."""
+    """Cache of secrets and their owners, read from the store and kept for a moment."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class TrustedTokens:
         self._callers: dict[str, tuple[Caller, float]] = {}
 
     async def caller(self, secret: str) -> Caller:
-        """Who holds this secret; `Denied` if nobody does."""
+        """Return the owner of this secret; raise `Denied` if there is none."""
         if len(secret) > _MAX_SECRET:
             raise invalid_token(secret)
         key, now = digest(secret), self._monotonic()
@@ -64,12 +64,12 @@ class TrustedTokens:
         return caller
 
     def forget(self) -> None:
-        """Ask the store again from now on: a token was revoked here."""
+        """Clear the cache, because a token was revoked here."""
         self._callers.clear()
 
 
 class Authentication:
-    """Middleware that lets nobody unknown past, whatever the path looks like."""
+    """Middleware that refuses unknown callers, whatever the path looks like."""
 
     def __init__(self, app: ASGIApp, tokens: TrustedTokens, cookie: str) -> None:
         self._app = app
@@ -108,13 +108,16 @@ def _refuse_forged(method: str, connection: HTTPConnection, credential: Credenti
 
 
 def cookie_name(*, secure: bool) -> str:
-    """Browsers keep a `__Host-` cookie from being set by anyone but this host, over TLS."""
+    """Return the cookie's name; only this host can set a `__Host-` cookie, over TLS."""
     return "__Host-rota_session" if secure else "rota_session"
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Dependency: the caller, who must have at least this role. Whoever is known is a viewer."""
+    """Dependency that returns the caller, who must have at least this role.
+
+    Every known caller is a viewer.
+    """
 
     role: Role
 

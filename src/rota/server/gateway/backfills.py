@@ -1,4 +1,4 @@
-"""Due times of the past: what became of them, and backfills that run them."""
+"""Past due times: their ledger, and backfills that run them."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from rota.server.gateway.parameters import (
     ToQuery,
     UsedEngine,
     api_router,
-    as_said,
     looking_back,
     read_range,
     read_times,
+    times_as_written,
     zone_of,
 )
 from rota.server.gateway.routing import fill
@@ -92,7 +92,7 @@ async def backfill_job(
     """Run due times of the past; 200 for a plan, or if the idempotency key was seen before."""
     reading = looking_back(await engine.store.now(), zone_of(job))
     since, until = read_range(reading, body.since, body.until)
-    said = as_said(body.since, body.until)
+    said = times_as_written(body.since, body.until)
     request = BackfillRequest(since, until, body.only, body.max_parallel, idempotency_key, said)
     if plan:
         response.status_code = 200
@@ -106,7 +106,7 @@ async def backfill_job(
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Which due times: `since` and `until` are other words for `from` and `to`."""
+    """Range of due times; `since` and `until` are synonyms of `from` and `to`."""
 
     start: FromQuery = None
     end: ToQuery = None
@@ -114,7 +114,7 @@ class _Range:
     until: Annotated[str | None, Query(max_length=100, description="the same as `to`")] = None
 
     def bounds(self, reading: Reading) -> tuple[datetime, datetime]:
-        """By default all that has its answer, also of what is still to come."""
+        """Return both ends; by default all due times with an answer, future ones included."""
         written = {"from": self.start or self.since, "to": self.end or self.until}
         start, end = read_times(reading, written, code="malformed")
         if start and end and start > end:

@@ -55,7 +55,7 @@ def _detail_answer(stored: StoredCalendar, jobs: Iterable[str]) -> api.CalendarD
 
 
 def _described(stored: StoredCalendar) -> dict[str, Any]:
-    """What a stored calendar says about itself, and whether this server can read it."""
+    """Return the description of a stored calendar, and whether this server can read it."""
     calendar = stored.calendar
     words, problem = _words(stored)
     return {

@@ -1,6 +1,6 @@
-"""Carts as they are handed in: one JSON document, or a header and then its items line by line.
+"""Submitted carts: one JSON document, or a header followed by its items line by line.
 
-Items are checked one by one as they come, by the job file's rules.
+Items are checked one by one as they arrive, by the job file's rules.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BATCH = 500  # lines that are checked together
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A cart without its items, and what a request says besides."""
+    """Cart without its items, and the other fields of the request."""
 
     template: CartTemplate
     count: int  # how many items there will be
@@ -54,7 +54,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A cart that is handed in; its items are read while they are stored."""
+    """Submitted cart; its items are read while they are stored."""
 
     header: Header
     items: AsyncGenerator[CartItem, None]
@@ -62,7 +62,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class SentTemplate:
-    """The name of a cart that was applied, to be submitted."""
+    """Name of an applied cart that is to be submitted."""
 
     name: str
     inputs: Mapping[str, Any]  # of every item
@@ -70,7 +70,7 @@ class SentTemplate:
 
 
 async def read_submission(request: Request) -> Submission | SentTemplate:
-    """What a request hands in; `Invalid` has all that is wrong as far as it was read."""
+    """Read the submission of a request; raise `Invalid` with every problem found so far."""
     media_type = media_type_in(request.headers.get("content-type", ""))
     if media_type == NDJSON:
         return await _streamed(request)
@@ -130,7 +130,7 @@ def _sent_template(document: Mapping[str, Any]) -> SentTemplate:
 
 
 def read_header(document: Mapping[str, Any]) -> Header:
-    """A cart whose items come after it, `count` of them."""
+    """Read the header of a cart whose `count` items follow it."""
     fields = dict(document)
     problems = list(_strays(fields))
     if fields.pop("items", None) is not None:
@@ -155,7 +155,7 @@ def _read_whole(document: Mapping[str, Any]) -> tuple[CartTemplate, datetime | N
 
 
 def _strays(fields: dict[str, Any]) -> Iterator[Problem]:
-    """Take out what only a job file has."""
+    """Remove fields that only a job file has, and yield a problem for each."""
     for name, hint in NOT_HERE.items():
         if fields.pop(name, None) is not None:
             yield Problem(f'"{name}" is for job files', name, hint=hint)
@@ -176,7 +176,7 @@ def _starts_at(fields: dict[str, Any], problems: list[Problem]) -> datetime | No
 
 
 def _template(fields: Mapping[str, Any], problems: list[Problem]) -> CartTemplate:
-    """The template of a cart; `Invalid` with these problems and all others."""
+    """Read the template of a cart; raise `Invalid` with these problems and all others."""
     try:
         template = read_cart(fields)
     except Invalid as error:
@@ -193,7 +193,7 @@ def _refusal(problems: list[Problem]) -> Invalid:
 
 @dataclass(slots=True)
 class ItemCheck:
-    """Whether entries are items; what is wrong with them is told at the end, all of it."""
+    """Checks entries to be items, and collects all problems until the end."""
 
     count: int  # how many were announced
     problems: list[Problem] = field(default_factory=list)
@@ -201,15 +201,15 @@ class ItemCheck:
     _bad: int = 0
 
     def items(self, entries: Iterable[object]) -> list[CartItem]:
-        """Those that are items."""
+        """Return the entries that are valid items."""
         return [item for entry in entries if (item := self._item(entry)) is not None]
 
     def items_in(self, lines: Iterable[Line]) -> list[CartItem]:
-        """The same for lines of JSON."""
+        """Return the valid items among lines of JSON."""
         return [item for line in lines if (item := self._item_in(*line)) is not None]
 
     def finish(self) -> None:
-        """`Invalid` with everything that is wrong."""
+        """Raise `Invalid` with every problem found, if any."""
         if self._bad:
             raise Invalid(f"{self._bad:,} of {self._seen:,} items cannot be read", self.problems)
 
@@ -238,7 +238,7 @@ class ItemCheck:
         return build_item(checked)
 
     def _number(self) -> int:
-        """The place of the next entry; `Invalid` at once if it is one too many."""
+        """Return the number of the next entry; raise `Invalid` at once if it is one too many."""
         number, self._seen = self._seen, self._seen + 1
         if number >= self.count:
             raise Invalid(f"{self.count:,} items were announced, and more came")
@@ -250,7 +250,7 @@ class ItemCheck:
 
 
 async def items_of(lines: AsyncIterator[Line], count: int) -> AsyncGenerator[CartItem, None]:
-    """The items in lines of JSON; `Invalid` after the last one has every bad one."""
+    """Yield the items in lines of JSON; after the last, raise `Invalid` with every bad one."""
     check = ItemCheck(count)
     async for batch in _batches(lines):
         # Thousands of them take a while, and leases are renewed on this loop.
@@ -273,7 +273,7 @@ async def _batches(lines: AsyncIterator[Line]) -> AsyncIterator[list[Line]]:
 
 
 async def numbered_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[Line]:
-    """The lines of a body as it comes, without blank ones; none is kept that is too long."""
+    """Yield the non-blank lines of a body as they arrive; a line that is too long is not kept."""
     number, begun = 1, bytearray()
     async for chunk in chunks:
         first, *others = chunk.split(b"\n")
@@ -295,7 +295,7 @@ def _refuse_long(number: int, line: bytearray) -> None:
 
 
 def why_unreadable(error: Exception) -> str:
-    """What is wrong with a text that is no JSON."""
+    """Return why a text cannot be parsed as JSON."""
     match error:
         case json.JSONDecodeError():
             return error.msg
@@ -332,7 +332,7 @@ _LINES = """\
 
 
 def _inlined(schema: Any) -> Any:
-    """The schema with the sections of a cart in the places that refer to them."""
+    """Return the schema with the sections of a cart inlined where it refers to them."""
     if isinstance(schema, list):
         return [_inlined(each) for each in schema]
     if not isinstance(schema, dict):

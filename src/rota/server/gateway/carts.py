@@ -1,4 +1,4 @@
-"""Carts: hand in, plan, list, look; and carts as files define them."""
+"""Carts: submit, plan, list, show; and templates of carts defined in job files."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def cart_answer(cart: Cart) -> api.Cart:
 
 
 def cart_fields(cart: Cart) -> dict[str, Any]:
-    """The fields of an answer that are not those of a cart: its rules, and what it came with."""
+    """Return the fields of an answer that a cart does not have itself: its rules and its origin."""
     document = cart.document
     return {
         **_rules(cart.rules),
@@ -169,7 +169,7 @@ def item_answer(item: Item) -> api.CartItem:
 
 
 def cells_answer(states: Iterable[str]) -> api.Cells:
-    """All items at a glance: a letter each."""
+    """Encode the states of all items, a letter each."""
     return api.Cells(cells="".join(_LETTERS[state] for state in states), legend=LEGEND)
 
 
@@ -184,7 +184,7 @@ def _template_detail(template: Template) -> api.CartTemplateDetail:
 
 
 def cart_query(project: str, wanted: CartFilter, cursor: str | None, limit: int) -> CartQuery:
-    """One more than the part has room for, to see whether there are more."""
+    """Build the query of a page; it asks for one more than fits, to know whether more follow."""
     return CartQuery(
         project=project,
         name_like=wanted.name_like,
@@ -199,7 +199,7 @@ def cart_cursor(cart: Cart) -> str:
 
 
 def _position(cursor: str | None) -> tuple[datetime, str] | None:
-    """When the last cart of the part before was made, and its id; None: from the beginning."""
+    """Return creation time and id of the previous page's last cart; None: the first page."""
     if cursor is None:
         return None
     at, _, cart = decode_cursor("carts", cursor, "").partition(" ")
@@ -218,7 +218,7 @@ def item_query(
     cursor: str | None,
     limit: int,
 ) -> ItemQuery:
-    """The same for items; states are told as in `failed,timed_out`."""
+    """Build the query for a page of items; states are written as in `failed,timed_out`."""
     return ItemQuery(
         cart=cart.id,
         states=sorted(_item_states(states)),

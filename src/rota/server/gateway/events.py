@@ -1,4 +1,4 @@
-"""The history of events, as a list and live."""
+"""Event history, as a list and as a live stream."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ Frames = AsyncGenerator[bytes, None]
 
 
 def frame(data: bytes, *, event: str = "", event_id: str = "") -> bytes:
-    """One event. `data` is JSON, which has no raw line breaks."""
+    """Encode one server-sent event. `data` is JSON, which has no raw line breaks."""
     fields = {"id": event_id, "event": event}
     head = "".join(f"{name}: {value}\n" for name, value in fields.items() if value)
     return b"%bdata: %b\n\n" % (head.encode(), data)
 
 
 class EventStream(StreamingResponse):
-    """Sends frames as they come, and ends their source when the caller is gone."""
+    """Response that sends frames as they come, and closes their source when the caller is gone."""
 
     media_type = "text/event-stream"
 
@@ -68,7 +68,7 @@ class EventStream(StreamingResponse):
 
 
 def still_allowed(request: Request) -> Callable[[], Awaitable[bool]]:
-    """A check, cheap to call often, whether a stream's caller has not lost the right to it."""
+    """Return a check, cheap to call often, that a stream's caller is still allowed to read it."""
     tokens: TrustedTokens = request.app.state.tokens
     credential: Credential = request.state.credential
     checked_at = time.monotonic()
@@ -88,7 +88,7 @@ def still_allowed(request: Request) -> Callable[[], Awaitable[bool]]:
 
 
 async def while_allowed(frames: Frames, check: Callable[[], Awaitable[bool]]) -> Frames:
-    """The frames, until the right to see them ends."""
+    """Yield the frames until the caller is no longer allowed to see them."""
     try:
         async for each in frames:
             if not await check():
@@ -117,7 +117,7 @@ _OfCart = Annotated[
 def event_answer(
     event: Event, source: str, names: Mapping[str, str], *, only: str = ""
 ) -> api.Event:
-    """With `only`, of all the things a batch names this one alone is told."""
+    """Build the answer of an event; with `only`, it names this one of a batch's subjects alone."""
     ids = [only] if only else list(event.ids)
     called = dict.fromkeys(names[each] for each in ids[:_MOST_NAMED] if each in names)
     return api.Event(
@@ -137,7 +137,7 @@ def event_answer(
 
 
 def _named_in(events: Iterable[Event]) -> list[str]:
-    """The ids of events whose names are told, each once."""
+    """List the ids of events whose names are shown, each once."""
     return list(dict.fromkeys(each for event in events for each in event.ids[:_MOST_NAMED]))
 
 
@@ -152,7 +152,7 @@ async def event_page(
     only: str = "",
     called: str = "",
 ) -> Page[api.Event]:
-    """A part of the history, in order; of `ids`, or of one thing `only`, which people call so."""
+    """Return a page of the history, in order: of `ids`, or of the one `only`, named `called`."""
     position = decode_cursor("events", cursor, after)
     found = await engine.store.events(position, limit + 1, ids=[only] if only else ids)
     names = {only: called} if only else await engine.store.names(_named_in(found))

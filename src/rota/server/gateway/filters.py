@@ -1,8 +1,8 @@
-"""Lists: which entries are asked for, and in which parts they are given.
+"""Filters and pages of lists.
 
 Terms are separated by spaces and must all hold; quotes keep a value with spaces together, as in
-`since:"today 14:00"`. `state` takes several values, separated by commas; letters of either case
-mean the same.
+`since:"today 14:00"`. `state` takes several values, separated by commas; upper and lower case
+are the same.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Readers = Mapping[str, Callable[[Filter, str, Reading], Filter]]
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs are wanted."""
+    """Conditions for runs."""
 
     states: frozenset[RunState] | None = None  # None: any; empty: no run can match
     job_like: str | None = None  # with `*` wildcards
@@ -52,19 +52,19 @@ class RunFilter:
 
 @dataclass(frozen=True, slots=True)
 class CartFilter:
-    """Which carts are wanted."""
+    """Conditions for carts."""
 
     states: frozenset[CartState] | None = None  # None: any; empty: no cart can match
     name_like: str | None = None  # with `*` wildcards
 
 
 def parse_filter(where: str, terms: Iterable[Term], reading: Reading) -> RunFilter:
-    """The filter that a text and single terms make together; `Invalid` names all that is wrong."""
+    """Parse a filter text together with single terms; raise `Invalid` with every problem."""
     return _parsed(RunFilter(), _READERS, where, terms, reading)
 
 
 def parse_cart_filter(where: str, terms: Iterable[Term], reading: Reading) -> CartFilter:
-    """The filter of carts, likewise."""
+    """Parse a filter of carts; raise `Invalid` with every problem."""
     return _parsed(CartFilter(), _CART_READERS, where, terms, reading)
 
 
@@ -104,7 +104,7 @@ def _state(wanted: RunFilter, value: str, _: Reading) -> RunFilter:
 
 
 def states_named(value: str, kind: type[State]) -> frozenset[State]:
-    """The states of a list like `failed,timed_out`; a ValueError says which is none."""
+    """Parse states like `failed,timed_out`; raise ValueError naming an unknown one."""
     names = value.lower().split(",")
     known = {state.lower(): state for state in kind}
     for name in names:
@@ -215,13 +215,13 @@ Cursor = Annotated[
 
 
 def encode_cursor(kind: str, position: str | int) -> str:
-    """A cursor of one kind of list; it fits no other."""
+    """Encode a cursor for one kind of list; no other kind accepts it."""
     text = json.dumps([kind, position], separators=(",", ":"))
     return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def decode_cursor(kind: str, cursor: str | None, default: Position) -> Position:
-    """Where the list goes on; `default` without a cursor."""
+    """Decode the position where the list continues; return `default` without a cursor."""
     if cursor is None:
         return default
     try:
@@ -251,7 +251,7 @@ def _is_usable(position: str | int) -> bool:
 def page(
     found: Sequence[T], limit: int, answer: Callable[[T], A], cursor: Callable[[T], str]
 ) -> Page[A]:
-    """A part of a list, made of one more than the part has room for, if there are more."""
+    """Build a page; `found` has one entry more than fits if there are more pages."""
     part = found[:limit]
     next_cursor = cursor(part[-1]) if len(found) > limit else None
     return Page(items=tuple(map(answer, part)), next_cursor=next_cursor)

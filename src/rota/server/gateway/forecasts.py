@@ -1,4 +1,4 @@
-"""What is coming, what it will wait for, and what a change would do to it."""
+"""Forecasts and simulations: starts to come, their waits, and the effects of a change."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _accuracy_answer(accuracy: Accuracy) -> api.ForecastAccuracy:
 
 
 def _rounded(seconds: float) -> float:
-    """To milliseconds: more is not known."""
+    """Round to milliseconds: the forecast is not more precise."""
     return round(seconds, 3)
 
 

@@ -1,4 +1,4 @@
-"""Job files and calendars as they are handed in, read by the job file's own validator.
+"""Job files and calendars in requests, read by the job file's own validator.
 
 A job file whose carts name files of items is sent as lines of JSON: the text of the job file as a
 string, then the items, each with the name of its `cart`.
@@ -48,7 +48,7 @@ _Name = Annotated[str, Query(pattern=NAME, description="the file's name")]
 
 
 def _body(description: str) -> dict[str, Any]:
-    """What OpenAPI says of such a body."""
+    """Return the OpenAPI description of such a body."""
     content = {
         "application/yaml": {"schema": {"type": "string"}},
         "text/yaml": {"schema": {"type": "string"}},

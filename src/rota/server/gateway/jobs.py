@@ -1,4 +1,4 @@
-"""Jobs: list, look, hold, delete, and what is coming."""
+"""Jobs: list, show, hold, delete, and their upcoming due times."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PauseBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    """What a version of a job says about itself."""
+    """Description of one version of a job."""
 
     description: str = ""
     owner: str = ""
@@ -127,7 +127,7 @@ def _on_clocks(job: Job, time: datetime) -> datetime:
 
 
 def _worked_out(job: Job, next_at: datetime | None) -> dict[str, Any]:
-    """The fields of an answer that are not those of a job."""
+    """Compute the fields of an answer that a job does not have itself."""
     definition = _definition(job)
     return {
         "etag": job.digest,
@@ -165,7 +165,7 @@ _known: dict[tuple[str, int], _Definition] = {}  # a version never changes
 
 
 def _definition(job: Job) -> _Definition:
-    """Reading a document and describing its schedule takes a millisecond, too long for a list."""
+    """Describe a job, cached: reading the document takes a millisecond, too long for a list."""
     key = (job.id, job.version)
     if key not in _known:
         if len(_known) >= _MAX_KNOWN:
@@ -175,7 +175,10 @@ def _definition(job: Job) -> _Definition:
 
 
 def _read(job: Job) -> _Definition:
-    """One job that a newer release wrote, or in a zone unknown here, must not hide the others."""
+    """Read a definition; one that this release cannot read is described as such, not raised.
+
+    One job written by a newer release, or in a zone unknown here, must not hide the others.
+    """
     try:
         return _describe(read_job(job.document), job.anchor)
     except Invalid as error:
@@ -308,7 +311,7 @@ schedule_router = api_router("schedules")
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """What a schedule's meaning depends on besides its text."""
+    """Fields beside its expression that decide what a schedule means."""
 
     timezone: Annotated[str, Query(max_length=100)] = "UTC"
     gap: Annotated[Gap, Query(description="a time that does not exist")] = Gap.RUN_AFTER

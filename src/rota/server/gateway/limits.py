@@ -1,4 +1,4 @@
-"""Rate limits, named resources, quotas and shares: list, look, set, delete."""
+"""Rate limits, named resources, quotas and shares: list, show, set, delete."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def resource_answer(standing: Standing[Resource]) -> api.Resource:
 def _quota_answer(
     project: str, counts: ProjectCounts, standing: Standing[Quota] | None
 ) -> api.Quota:
-    """What a project may have, and has; without a standing, nobody has set a quota."""
+    """Build the answer of a project's quota and usage; without a standing, no quota is set."""
     quota = standing.declaration if standing else Quota(project)
     uses = standing.uses if standing else {}
     running, minute, output = (
@@ -222,7 +222,7 @@ async def _list_declared(
     cursor: str | None,
     limit: int,
 ) -> Page[A]:
-    """A part of those of one kind, by name."""
+    """Return a page of the declarations of one kind, by name."""
     word = f"{kind.__name__.lower()}s"
     after = decode_cursor(word, cursor, "")
     found = await list_standings(engine, kind, project, after=after, limit=limit + 1)
@@ -232,7 +232,7 @@ async def _list_declared(
 async def _declare(
     engine: Engine, new: Declaration, response: Response, *, actor: str, plan: bool
 ) -> api.DeclarationChange:
-    """Save it, or only say what that would change."""
+    """Save a declaration, or with `plan` only return what would change."""
     if plan:
         change = await plan_declaration(engine, new)
     else:

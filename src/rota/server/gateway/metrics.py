@@ -1,4 +1,4 @@
-"""Prometheus metrics: what the store counts, and how requests went."""
+"""Prometheus metrics: counts of the store, and durations of requests."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from rota.ports.records import Counts
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 MAX_JOB_SERIES = 2_000
-MAX_CARTS = 200  # whose items are told
+MAX_CARTS = 200  # whose items are exported
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
 class Requests:
-    """How long requests took, by route template."""
+    """Histogram of request durations, by route template."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -50,7 +50,7 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """How things stand."""
+    """Current state that is exported."""
 
     now: datetime
     counts: Counts
@@ -59,7 +59,7 @@ class Present:
 
 
 class _Snapshot(Collector):
-    """What the store counted just now, and what is predicted."""
+    """Latest counts of the store, and predictions."""
 
     def __init__(self, present: Present) -> None:
         self._counts = present.counts
@@ -92,7 +92,7 @@ def _gauge(name: str, text: str, values: Mapping[tuple[str, str], int]) -> Metri
 
 
 def _start_delays(delays: Mapping[tuple[str, float], tuple[int, float]]) -> Metric:
-    """Buckets hold all that is below their bound, so they add up."""
+    """Build the histogram; buckets are cumulative, each has all that is below its bound."""
     text = "Time from release to start of runs that have ended."
     family = HistogramMetricFamily("rota_run_start_delay_seconds", text, labels=["pool"])
     for pool in sorted({pool for pool, _ in delays}):
@@ -106,7 +106,7 @@ def _start_delays(delays: Mapping[tuple[str, float], tuple[int, float]]) -> Metr
 
 
 def _finished(finished: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
-    """Ends by job and state; without the job where that would be too many series, and says so."""
+    """Count ends by job and state; leave out the job if that makes too many series, and say so."""
     is_cut = len(finished) > MAX_JOB_SERIES
     sums: Sums[tuple[str, str]] = Sums()
     for (job, state), count in finished.items():
@@ -120,9 +120,9 @@ def _finished(finished: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
 
 
 def _cart_items(carts: Sequence[Cart]) -> Iterator[Metric]:
-    """Items of carts that have not ended; if there are too many carts, of the newest, and says so.
+    """Count items of carts that have not ended; of too many carts, the newest only, and say so.
 
-    Such carts have names of their own, so that names are told: they outlive a submission.
+    Such carts have names of their own, so they are labelled by name, which outlives a submission.
     """
     text = "Items of carts that have not ended; those that timed out count as FAILED."
     family = GaugeMetricFamily("rota_cart_items", text, labels=["cart", "state"])
@@ -155,7 +155,7 @@ def _states(cart: Cart) -> Mapping[ItemState, int]:
 
 
 def render(present: Present, requests: Requests) -> bytes:
-    """Everything, in the text format."""
+    """Render all metrics in the text format."""
     snapshot = CollectorRegistry()
     snapshot.register(_Snapshot(present))
     return generate_latest(snapshot) + generate_latest(requests.registry)

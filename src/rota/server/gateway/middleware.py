@@ -1,4 +1,4 @@
-"""The edge of every request: trace id, log line, errors nobody expected, and what is too large."""
+"""Middleware of every request: trace id, access log, unexpected errors, body limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rota.server.gateway.metrics import Requests
 from rota.server.gateway.problems import answer, status_of
 
 _TRACEPARENT = re.compile(rb"00-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
-_GONE = 499  # the caller left before it was answered; nobody sees this status but the log
+_GONE = 499  # the caller disconnected before the answer; only the log and metrics have this status
 _QUIET = frozenset({"/livez", "/readyz", "/metrics"})  # asked every few seconds by machines
 _log = structlog.get_logger("rota.server.gateway")
 _HEADERS = {
@@ -32,7 +32,7 @@ _NOT_KEPT = {b"cache-control": b"no-store"}
 
 
 class Access:
-    """Middleware that sees requests first and answers last."""
+    """Outermost middleware: trace id, log line, and errors that nothing else handled."""
 
     def __init__(self, app: ASGIApp, requests: Requests) -> None:
         self._app = app
@@ -65,7 +65,7 @@ class Access:
             self._note(scope, status, time.perf_counter() - began)
 
     def _report(self, error: Exception, scope: Scope) -> None:
-        """Errors with a meaning are the caller's to know; in a stream only the log can tell."""
+        """Log errors that are the server's fault; other errors are only sent to the caller."""
         facts = {"route": _route(scope), "trace_id": scope["state"]["trace_id"]}
         if not isinstance(error, RotaError):
             _log.error("unexpected error", exc_info=error, **facts)
@@ -96,13 +96,13 @@ def _trace_id(scope: Scope) -> str:
 
 
 def _route(scope: Scope) -> str:
-    """The template, never the path: paths have names in them and no end of variants."""
+    """Return the route's template, never the path: paths contain names, without a bound."""
     route = scope.get("route")
     return route.path if route is not None else "(none)"
 
 
 class SecurityHeaders:
-    """Middleware: answers are inert in a browser, are not framed, sniffed or kept."""
+    """Middleware that keeps answers from being run, framed, sniffed or cached by a browser."""
 
     def __init__(self, app: ASGIApp, *, secure: bool) -> None:
         self._app = app
@@ -112,7 +112,7 @@ class SecurityHeaders:
         async def adding(message: Message) -> None:
             if message["type"] == "http.response.start":
                 said = message["headers"]
-                headers = self._headers if _says_how_long(said) else self._headers | _NOT_KEPT
+                headers = self._headers if _has_caching_rule(said) else self._headers | _NOT_KEPT
                 others = [each for each in said if each[0] not in headers]
                 message["headers"] = [*others, *headers.items()]
             await send(message)
@@ -120,15 +120,15 @@ class SecurityHeaders:
         await self._app(scope, receive, adding if scope["type"] == "http" else send)
 
 
-def _says_how_long(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether an answer says itself for how long it may be kept."""
+def _has_caching_rule(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Return whether an answer has its own caching rule."""
     return any(name == b"cache-control" for name, _ in headers)
 
 
 class BodyLimit:
-    """Middleware: a body that is too large is refused before, or while, it is read.
+    """Middleware that refuses a body that is too large, before or while it is read.
 
-    `streamed` has the limits of bodies that are worked on piece by piece, by path and media type.
+    `streamed` has the limits of bodies that are processed piece by piece, by path and media type.
     """
 
     def __init__(
@@ -182,5 +182,5 @@ def _complaint(max_bytes: int) -> str:
 
 
 def media_type_in(content_type: str) -> str:
-    """What a header Content-Type names, without its parameters."""
+    """Return the media type in a Content-Type header, without its parameters."""
     return content_type.partition(";")[0].strip().lower()

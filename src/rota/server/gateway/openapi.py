@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, completed with what FastAPI cannot know."""
+"""OpenAPI 3.1 document, completed where FastAPI lacks the information."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ABOUT = (
 
 
 def openapi_document(app: FastAPI, settings: GatewaySettings) -> dict[str, Any]:
-    """The document of an app, made at the first call."""
+    """Return the document of an app, built at the first call."""
     if app.openapi_schema is None:
         document = get_openapi(
             title="Rota", version=settings.version, description=_ABOUT, routes=app.routes
@@ -40,7 +40,7 @@ def openapi_document(app: FastAPI, settings: GatewaySettings) -> dict[str, Any]:
 
 
 def role_of(method: str, route: APIRoute) -> Role | None:
-    """The role a call needs; None: it is open to everyone."""
+    """Return the role that a call needs; None: it is open to everyone."""
     if (method, route.path) in OPEN:
         return None
     roles = [call.role for call in _calls(route.dependant) if isinstance(call, Needs)]

@@ -1,4 +1,4 @@
-"""What runs print: by windows, searched, raw, live."""
+"""Output of runs: by windows, searched, raw, live."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def raw_log(engine: UsedEngine, run: NamedRun, attempt: _Attempt = None) -
     """What an attempt printed, byte for byte."""
     number = run.attempt if attempt is None else attempt
     data = _printed(engine, run, number)
-    # Asked for before the answer begins, so that what cannot be read is an error, not a torso.
+    # Read before the answer begins, so that unreadable output is an error, not a cut-off answer.
     first = await anext(data, b"")
     return StreamingResponse(
         _joined(first, data),
@@ -175,7 +175,7 @@ async def stream_log(
 
 
 def _position(event_id: str) -> tuple[int, int]:
-    """Where a stream goes on: `2.140` is line 140 of attempt 2."""
+    """Parse the position where a stream continues: `2.140` is line 140 of attempt 2."""
     attempt, _, line = event_id.partition(".")
     if not (attempt.isdecimal() and line.isdecimal()) or int(attempt) < 1:
         raise Invalid("this Last-Event-ID is of another stream", code="bad_cursor")

@@ -1,6 +1,6 @@
-"""What is there beside the API: the front page, documents, health.
+"""Pages beside the API: the front page, documents, health.
 
-Pages are plain HTML, with no scripts and nothing from elsewhere.
+Pages are plain HTML, with no scripts and nothing from other hosts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def message_page(title: str, text: str) -> str:
 
 
 def docs_page(document: Mapping[str, Any]) -> str:
-    """Every operation of an OpenAPI document."""
+    """Render every operation of an OpenAPI document as a page."""
     rows = "".join(_rows(document))
     return _page(
         f"{document['info']['title']} {document['info']['version']}",
@@ -134,9 +134,9 @@ health_router = open_router("health")
 
 
 class Readiness:
-    """Checks the store, which is a write, at most once a second: anyone may ask.
+    """Checks that the store can be written, at most once a second: anyone may ask.
 
-    `hindrance` says what else keeps this server from its roles; "" when nothing does.
+    `hindrance` returns what else keeps this server from its roles; "" when nothing does.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Readiness:
         self._error: Unavailable | None = None
 
     async def require(self) -> None:
-        """`Unavailable` unless nothing hinders it and the store can be read and written."""
+        """Raise `Unavailable` unless nothing hinders it and the store can be read and written."""
         if why := self._hindrance():
             raise Unavailable(why, code="not_ready")
         now = self._monotonic()

@@ -1,4 +1,4 @@
-"""What routes are given: engine, a project, what their paths name, times, entity tags, bodies."""
+"""Parameters of routes: engine, project, path references, times, entity tags, bodies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rota.server.gateway.routing import StrictRoute
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
     base_url: str = "http://127.0.0.1:7700"  # where people reach this server
-    version: str = __version__  # told in the OpenAPI document and on the start page
+    version: str = __version__  # shown in the OpenAPI document and on the start page
     secure_cookies: bool = False  # True behind TLS: cookies never travel in the clear
     max_body_bytes: int = 4 * 1024 * 1024  # a larger request is refused
     max_cart_bytes: int = 64 * 1024 * 1024  # the same for items that come line by line
@@ -129,9 +129,9 @@ NamedCart = Annotated[Cart, Depends(_cart)]
 
 
 class Router(APIRouter):
-    """Routes about one noun. The app finds them by their class, wherever in the gateway they are.
+    """Routes about one noun. The app finds routers by this class, in any module of the gateway.
 
-    Paths are tried one by one: those of routers that are busy come first.
+    Paths are tried one by one: busy routers come first.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Router(APIRouter):
 
 
 def api_router(noun: str, *, is_busy: bool = False) -> Router:
-    """Routes of the API: every one takes a project, and a viewer unless it says `Needs`."""
+    """Create a router of the API: routes take a project, and a viewer unless they have `Needs`."""
     return Router(noun, prefix=API, dependencies=[Depends(_project)], is_busy=is_busy)
 
 
@@ -193,7 +193,7 @@ ZoneQuery = Annotated[
 
 
 def zone_named(name: str) -> Zone | None:
-    """None if this server does not know it: then a time needs an offset."""
+    """Return the zone; None if this server does not know it: then a time needs an offset."""
     try:
         return load_zone(name)
     except ValueError:
@@ -201,7 +201,7 @@ def zone_named(name: str) -> Zone | None:
 
 
 def zone_given(name: str) -> Zone:
-    """The zone that a request names under `timezone`; `Invalid` if there is none."""
+    """Return the zone that a request names under `timezone`; raise `Invalid` if it is unknown."""
     try:
         return load_zone(name)
     except ValueError as error:
@@ -214,19 +214,19 @@ def zone_of(job: Job) -> Zone | None:
 
 
 def looking_back(now: datetime, zone: Zone | None) -> Reading:
-    """How times are read where the past is asked for: `5m` is five minutes ago."""
+    """Return how times of the past are read: `5m` is five minutes ago."""
     return Reading(now, zone, Looking.BACK)
 
 
 def looking_ahead(now: datetime, zone: Zone | None) -> Reading:
-    """How times are read where something is to come: `5m` is in five minutes."""
+    """Return how times of the future are read: `5m` is in five minutes."""
     return Reading(now, zone, Looking.AHEAD)
 
 
 def read_times(
     reading: Reading, written: Mapping[str, str | None], *, code: str = "invalid"
 ) -> list[datetime | None]:
-    """The times of a request by their names, in that order; `Invalid` has all that is wrong."""
+    """Read the times of a request by their names, in order; raise `Invalid` with every problem."""
     found: list[datetime | None] = []
     problems: list[Problem] = []
     for name, text in written.items():
@@ -241,17 +241,17 @@ def read_times(
 
 
 def read_range(reading: Reading, start: str, end: str | None) -> tuple[datetime, datetime | None]:
-    """The times `from` and `to` of a request that must have the first."""
+    """Read the times `from` and `to` of a request, where `from` is required."""
     first, last = read_times(reading, {"from": start, "to": end})
     assert first is not None, "it is given"
     return first, last
 
 
-def as_said(*written: str | None) -> str:
-    """Times of a request as its repetition has them too; "" if they mean the same instants then.
+def times_as_written(*written: str | None) -> str:
+    """Return relative times as written, for the idempotency key's digest; "" if all are absolute.
 
-    An idempotency key belongs to what was asked for. A minute later, `5m` is still the same
-    request, though the instant is another one.
+    An idempotency key belongs to one request. A minute later, `5m` is still the same request,
+    though it means another instant.
     """
     texts = [text or "" for text in written]
     return " / ".join(texts) if any(map(is_relative, texts)) else ""
@@ -264,18 +264,18 @@ IfMatch = Annotated[
 
 
 def quote(etag: str) -> str:
-    """The tag as the header ETag carries it."""
+    """Return the tag as the ETag header has it."""
     return f'"{etag}"'
 
 
 def unquote(if_match: str) -> str:
-    """The tag that If-Match names; "" if any will do."""
+    """Return the tag that If-Match names; "" if any matches."""
     tag = if_match.strip().removeprefix("W/").strip('"')
     return "" if tag == "*" else tag
 
 
 def require_match(if_match: str, etag: str) -> None:
-    """`Conflict` if the caller saw another version."""
+    """Raise `Conflict` if the caller saw another version."""
     if (wanted := unquote(if_match)) and wanted != etag:
         raise Conflict(
             "it changed since you looked at it", code="etag_mismatch", hint="look at it again"

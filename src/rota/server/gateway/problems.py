@@ -1,4 +1,4 @@
-"""Errors as answers: one table from code to status, one shape for all."""
+"""Errors as problem responses: one table from code to status, one shape for all."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ HIDDEN = RotaError(
 
 
 def status_of(error: RotaError) -> int:
-    """The status of an error's own code, else that of its class."""
+    """Return the status of an error's own code, else that of its class."""
     return next((STATUS[code] for code in codes_of(error) if code in STATUS), STATUS["internal"])
 
 
 def answer(error: Exception, trace_id: str) -> Response:
-    """Any error as a problem. What is not for the caller's eyes is not told."""
+    """Build the problem response of any error; internal details are left out."""
     match error:
         case RotaError():
             return _problem(error, trace_id)
@@ -67,7 +67,7 @@ def answer(error: Exception, trace_id: str) -> Response:
 
 
 async def handle(request: Request, error: Exception) -> Response:
-    """The exception handler of every error with a meaning."""
+    """Handle every `RotaError`."""
     return answer(error, request.state.trace_id)
 
 
@@ -108,7 +108,7 @@ def _from_http(error: HTTPException) -> RotaError:
 
 
 def _from_validation(errors: Sequence[Any]) -> RotaError:
-    """Bodies that can be read but say something wrong are `invalid`, all else is `malformed`."""
+    """Convert validation errors: wrong values are `invalid`, unreadable bodies `malformed`."""
     problems = [_fault(error) for error in errors]
     places = {error["loc"][0] for error in errors}
     is_readable = places == {"body"} and all(error["type"] != "json_invalid" for error in errors)
@@ -129,7 +129,7 @@ def _fault(error: Mapping[str, Any]) -> Problem:
 
 
 def _message(error: Mapping[str, Any]) -> str:
-    """What is wrong, in the words of Rota rather than of the library that checks."""
+    """Return the message of a validation error in Rota's words rather than the library's."""
     if error["type"] == "extra_forbidden":
         return f"unknown key {quoted(str(error['loc'][-1]))}"
     if error["type"] == "missing":

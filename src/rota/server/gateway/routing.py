@@ -1,6 +1,6 @@
-"""Routes that read requests strictly and write answers.
+"""Routes that read requests strictly and encode answers.
 
-No parameter is ignored, no JSON is guessed at; what is answered is a struct of `rota.api`.
+No parameter is ignored, no JSON is guessed at; answers are structs of `rota.api`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Endpoint = Callable[..., Coroutine[Any, Any, Any]]
 
 
 def fill(kind: type[A], source: object, /, **others: Any) -> A:
-    """Make an answer of the attributes of `source` that have its names, and of `others`.
+    """Create an answer from the attributes of `source` that have its field names, and `others`.
 
-    A field that neither has is an error: defaults are for whoever reads an answer.
+    A field that neither has is an error: defaults are for clients that decode an answer.
     """
     names = kind.__struct_fields__
     return kind(**{name: getattr(source, name) for name in names if name not in others}, **others)
@@ -47,7 +47,7 @@ def problem_answers(problems: Iterable[errors.Problem]) -> tuple[Problem, ...]:
 
 
 def encode(answer: Answer) -> bytes:
-    """The JSON of an answer."""
+    """Encode an answer as JSON."""
     return _encoder.encode(answer)
 
 
@@ -61,13 +61,13 @@ _encoder = msgspec.json.Encoder(enc_hook=_plain)
 
 
 def is_kind(annotation: Any) -> bool:
-    """Whether a value of this type is an answer."""
+    """Return whether a value of this type is an answer."""
     origin = get_origin(annotation) or annotation
     return isinstance(origin, type) and issubclass(origin, Answer)
 
 
 def encode_answers(route: APIRoute) -> None:
-    """Let a route send what its endpoint answers without Pydantic.
+    """Make a route send its endpoint's answer without Pydantic.
 
     The response that FastAPI gives to endpoints, for headers and another status, becomes the one
     that is sent.
@@ -94,7 +94,7 @@ def _encoding(endpoint: Endpoint, name: str, status: int, *, passes: bool) -> En
 
 
 def describe(kinds: Sequence[Kind]) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
-    """The schema of each kind of answer, and the components that these refer to."""
+    """Return the schema of each kind of answer, and the components that these refer to."""
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REF)
     for component in components.values():
         properties = component.get("properties", {})
@@ -105,10 +105,10 @@ def describe(kinds: Sequence[Kind]) -> tuple[tuple[dict[str, Any], ...], dict[st
 
 
 class StrictRoute(APIRoute):
-    """A route that refuses query parameters it does not have, and encodes answers of `rota.api`.
+    """Route that refuses unknown query parameters and encodes answers of `rota.api`.
 
-    What it answers is told by the endpoint's annotation, or by `response_model` and the models of
-    `responses`; `answers` has it by status.
+    Its answers are taken from the endpoint's annotation, or from `response_model` and the models of
+    `responses`; `answers` has them by status.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
@@ -155,7 +155,7 @@ class StrictRoute(APIRoute):
 
 
 def _take_answers(endpoint: Callable[..., Any], kwargs: dict[str, Any]) -> dict[int, Kind]:
-    """What a route answers by status, taken out of what Pydantic would make models of."""
+    """Return a route's answers by status, removed from what Pydantic would make models of."""
     model = kwargs.get("response_model")
     kind = model if is_kind(model) else get_typed_return_annotation(endpoint)
     if not is_kind(kind):
@@ -170,7 +170,7 @@ def _take_answers(endpoint: Callable[..., Any], kwargs: dict[str, Any]) -> dict[
 
 
 def _drop_repeated(route: Dependant) -> None:
-    """FastAPI works a dependency out wherever it is named: what all routes need, once is enough."""
+    """Drop repeated dependencies: FastAPI resolves one wherever it is named, once is enough."""
     inner = {call for each in route.dependencies for call in _calls_inside(each)}
     route.dependencies[:] = [
         each for each in route.dependencies if each.name is not None or each.call not in inner
@@ -189,9 +189,9 @@ class _StrictRequest(Request):
 
 
 def parse_json(body: bytes) -> Any:
-    """JSON as RFC 8259 has it; a ValueError says what is wrong.
+    """Parse JSON as RFC 8259 has it; raise ValueError if it is not.
 
-    Python by itself takes a key twice, `NaN`, and escapes that no text can hold.
+    Python by itself accepts repeated keys, `NaN`, and escapes that no text can hold.
     """
     text = body.decode()
     value = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)

@@ -47,10 +47,10 @@ from rota.server.gateway.parameters import (
     UsedEngine,
     ZoneQuery,
     api_router,
-    as_said,
     looking_ahead,
     looking_back,
     read_times,
+    times_as_written,
     zone_given,
     zone_of,
 )
@@ -98,12 +98,12 @@ class ResolveBody(Body):
 
 
 async def run_answer(engine: Engine, run: Run) -> api.Run:
-    """Show a run as it is seen."""
+    """Build the answer of a run, with its state as people see it."""
     return _answer(await see_run(engine, run))
 
 
 async def run_detail(engine: Engine, run: Run) -> api.RunDetail:
-    """Show a run as it is seen, with its attempts."""
+    """Build the answer of a run with its attempts."""
     attempts = await engine.store.attempts(run.id)
     late = await engine.store.late_results(run.id)
     seen = await see_run(engine, run)
@@ -117,7 +117,7 @@ async def run_detail(engine: Engine, run: Run) -> api.RunDetail:
 
 
 async def run_page(engine: Engine, query: RunQuery, limit: int) -> Page[api.Run]:
-    """Show a part of the runs of a query, also as far as that is about states."""
+    """Return a page of runs; a query by state goes by the states that people see."""
     found = await see_runs(engine, replace(query, limit=limit + 1))
     return page(found, limit, _answer, lambda run: encode_cursor("runs", run.seq))
 
@@ -127,7 +127,7 @@ def _answer(seen: Run) -> api.Run:
 
 
 def _worked_out(run: Run) -> dict[str, Any]:
-    """The fields of an answer that are not those of a run."""
+    """Compute the fields of an answer that a run does not have itself."""
     return {
         "reasons": tuple(fill(api.Reason, reason) for reason in run.reasons),
         "waiting": in_short(run),
@@ -208,7 +208,7 @@ async def trigger_run(
     body = body or TriggerBody()
     reading = looking_ahead(await engine.store.now(), zone_of(job))
     [at] = read_times(reading, {"at": body.at})
-    said = as_said(body.at)
+    said = times_as_written(body.at)
     options = runs.TriggerOptions(body.inputs, at, body.priority, idempotency_key, said)
     run, is_repeat = await runs.trigger(engine, job, options, actor=actor.name)
     response.headers["Location"] = f"{API}/runs/{run.id}"

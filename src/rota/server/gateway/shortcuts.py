@@ -1,4 +1,4 @@
-"""The short routes: ask how a job went. `jobfiles` has the one that hands in a file."""
+"""Short routes: status, history and log of a job. `jobfiles` has the one that submits a file."""
 
 from __future__ import annotations
 

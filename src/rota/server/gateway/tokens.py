@@ -1,4 +1,4 @@
-"""Tokens of programs and of workers, sessions of people, and a bound on guessing."""
+"""Tokens of programs and workers, sessions of people, and a limit on failed logins."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _lifetime(text: str | None) -> timedelta | None:
 
 
 class FailedLogins:
-    """Remembers the recent failures of each address; the longest quiet are forgotten first."""
+    """Recent failed logins by address; the addresses that failed longest ago are dropped first."""
 
     def __init__(
         self, limit: int, per: timedelta, monotonic: Callable[[], float] = time.monotonic
@@ -131,7 +131,7 @@ class FailedLogins:
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     def require_room(self, address: str) -> None:
-        """`Unavailable` while the address may not try."""
+        """Raise `Unavailable` while the address has too many failed logins."""
         failures = self._failures.get(address)
         if not failures or len(failures) < self._limit:
             return
@@ -145,7 +145,7 @@ class FailedLogins:
             )
 
     def record(self, address: str) -> None:
-        """A login of this address failed."""
+        """Record a failed login of this address."""
         failures = self._failures.setdefault(address, deque(maxlen=self._limit))
         failures.append(self._monotonic())
         self._failures.move_to_end(address)
@@ -154,7 +154,7 @@ class FailedLogins:
 
 
 async def open_session(request: Request, secret: str) -> tuple[str, Caller]:
-    """A new session's secret for a one-time secret or a token."""
+    """Open a session for a one-time secret or a token; return its secret and caller."""
     failed: FailedLogins = request.app.state.failed_logins
     engine: Engine = request.app.state.engine
     address = request.client.host if request.client else ""

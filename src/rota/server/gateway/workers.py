@@ -1,4 +1,4 @@
-"""Workers, servers, shards, and how far behind the cluster is."""
+"""Workers, servers, shards, and the lag of the cluster."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def cluster_answer(status: ClusterStatus) -> api.Cluster:
 
 
 def server_answers(status: ClusterStatus) -> list[api.Server]:
-    """Every server of the last day."""
+    """Build the answers of all servers of the last day."""
     owned = status.shards_of()
     return [_server_answer(each, owned.get(each.id, 0), status.now) for each in status.servers]
 

@@ -1,4 +1,4 @@
-"""The loops of time: fire what is due, release it at its instant, sweep up what was left behind.
+"""Scheduling loops: fire due schedules, release runs at their instant, sweep up leftovers.
 
 Must not know who runs the work: it meets dispatcher and gateway only through the store and the
 queue.

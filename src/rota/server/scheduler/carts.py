@@ -1,4 +1,4 @@
-"""Lets carts go on, and makes carts of templates whose time has come."""
+"""Loops that advance carts, and that create carts from templates that are due."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CartKeeperConfig:
 
 
 class CartKeeper:
-    """Looks after the carts of this server's shards.
+    """Advances the carts of this server's shards.
 
     Two keepers of one cart are harmless: each step is decided and done under the cart's lock.
     """
@@ -55,7 +55,7 @@ class CartKeeper:
         await at_each_wake(self._engine.queue, CARTS, self.run_once, lambda: self._pause)
 
     async def run_once(self) -> int:
-        """Let the carts go on that can; returns how many were looked at."""
+        """Advance the carts that can go on; return how many were looked at."""
         self._pause = self._config.interval
         shards = list(self._shards.epochs)
         if not shards:
@@ -77,9 +77,9 @@ class CartKeeper:
             has_more = advanced.has_more
 
     async def _closed_until(self, look: CartLook) -> datetime | None:
-        """Until when the cart's calendars surely keep its waves closed; None: they do not.
+        """Return until when calendars keep the cart's waves closed; None: they do not.
 
-        That is not for long: somebody may change them, and nobody tells the carts.
+        The result is used for a short time only: calendars may change, and carts are not notified.
         """
         if not look.calendars:
             return None
@@ -117,7 +117,7 @@ class DueTemplatesConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Backlog:
-    """The due times of a template until now, and the one after them."""
+    """Due times of a template up to now, and the next one after them."""
 
     readable: CartTemplate
     passed: DueRange
@@ -126,11 +126,11 @@ class _Backlog:
 
 
 class DueTemplates:
-    """Answers the due times of templates: one cart for the latest, a word about the others.
+    """Answers due times of templates: one cart for the latest, a record of the missed others.
 
     Each is answered once, whichever server does it: the answer moves the schedule on in the
-    transaction that lets the cart live. That may take long: carts that are under way have a loop
-    of their own.
+    transaction that activates the cart. That may take long, so active carts have a loop of their
+    own.
     """
 
     name = "due templates"
@@ -142,13 +142,13 @@ class DueTemplates:
         self._shards = shards
         self._config = config or DueTemplatesConfig()
         self._pause = timedelta(0)
-        self._unreadable: set[_Version] = set()  # that are due, and were told of
+        self._unreadable: set[_Version] = set()  # that are due, and were logged
 
     async def run(self) -> None:
         await at_each_wake(self._engine.queue, CARTS, self.run_once, lambda: self._pause)
 
     async def run_once(self) -> int:
-        """Answer what is due in this server's shards; returns how many templates that were."""
+        """Answer what is due in this server's shards; return how many templates that were."""
         self._pause = self._config.interval
         shards = list(self._shards.epochs)
         if not shards:
@@ -208,7 +208,7 @@ class DueTemplates:
             await self._miss(template, only, backlog.next_at, cause, _told(error))
 
     async def _is_live(self, template: Template) -> bool:
-        """Whether to store the items at all."""
+        """Return whether a cart of the template is live; then no items need be stored at all."""
         query = CartQuery(template.project, name=template.name, states=_LIVE, limit=1)
         return bool(await self._engine.store.carts(query))
 

@@ -1,4 +1,4 @@
-"""The loops that let waiting runs go: by time, key, worker, or after a job; and the sweep."""
+"""Loops that release waiting runs: by time, key, worker, or upstream job; and the sweep."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ class ReleaserConfig:
 
 
 class Releaser:
-    """Lets runs go whose time or back-off has come, ends pauses, and lets schedules that count
-    from the end of a run go on."""
+    """Releases runs whose time or back-off has come, ends pauses, and rearms schedules that count
+    from the end of a run.
+    """
 
     name = "releaser"
 
@@ -41,7 +42,7 @@ class Releaser:
         await at_each_wake(self._engine.queue, TIMES, self.run_once, lambda: self._pause)
 
     async def run_once(self) -> int:
-        """Do what has come due; returns how many runs, pauses and schedules that were."""
+        """Do what is due; return how many runs, pauses and schedules that were."""
         self._pause = self._config.interval
         if not self._shards.is_leading:
             return 0
@@ -63,19 +64,19 @@ class Releaser:
         return released
 
 
-_KEYS_AT_ONCE = 200  # whoever wants one of them waits until they have been looked at
+_KEYS_AT_ONCE = 200  # transactions that need one of them wait until these are checked
 
 
 @dataclass(frozen=True, slots=True)
 class SweeperConfig:
     interval: timedelta = timedelta(seconds=5)
     batch_size: int = 1_000
-    forget_interval: timedelta = timedelta(hours=1)  # how often what is over is looked for
+    forget_interval: timedelta = timedelta(hours=1)  # how often old rows are deleted
     load_within: timedelta = timedelta(hours=1)  # a cart whose items stopped coming is forgotten
 
 
 class Sweeper:
-    """Releases what a lost wake-up forgot, ends what passed its deadline, forgets old workers."""
+    """Releases runs whose wake-up was lost, ends runs past their deadline, deletes old workers."""
 
     name = "sweeper"
 
@@ -121,9 +122,9 @@ class FollowerConfig:
 
 
 class Follower:
-    """Answers each completed run once, for all jobs that follow it.
+    """Handles each completed run once, for all jobs that follow it.
 
-    Two followers are harmless: each end is one's alone, and the run that answers it has one id.
+    Two followers are harmless: each end is claimed by one, and the run that answers it has one id.
     """
 
     name = "follower"
@@ -140,7 +141,7 @@ class Follower:
         await at_each_wake(self._engine.queue, FOLLOWED, self.run_once, lambda: self._pause)
 
     async def run_once(self) -> int:
-        """Follow what has completed; returns how many runs that were."""
+        """Follow completed runs; return how many runs were handled."""
         self._pause = self._config.interval
         if not self._shards.is_leading:
             return 0
@@ -161,10 +162,10 @@ class KeyKeeperConfig:
 
 
 class KeyKeeper:
-    """Gives room in rate limits, named resources, quotas and `exclusive_by` to those who wait.
+    """Releases runs that wait for rate limits, named resources, quotas or `exclusive_by`.
 
-    It decides nothing for good: keys are taken when a run is claimed, so that two keepers at once
-    are harmless. What a lost wake-up forgot is found by the next look.
+    It reserves nothing: keys are taken when a run is claimed, so two keepers at once are harmless.
+    Runs whose wake-up was lost are found by the next look.
     """
 
     name = "key keeper"
@@ -186,7 +187,7 @@ class KeyKeeper:
         await at_each_wake(self._engine.queue, KEYS, self.run_once, lambda: self.pause)
 
     async def run_once(self) -> int:
-        """Let runs go as far as there is room; returns how many."""
+        """Release runs as far as there is room; return how many."""
         self.pause = self._config.interval
         if not self._shards.is_leading:
             return 0
@@ -199,7 +200,7 @@ class KeyKeeper:
         return released
 
     async def _until_next(self) -> timedelta:
-        """Whoever could not go when its time had come waits for the queue to move."""
+        """Return the time until the next look; back off while the run that is due has no room."""
         store = self._engine.store
         next_at, now = await store.next_key_at(), await store.now()
         if self._next_at is not None and self._next_at <= now:
@@ -216,7 +217,7 @@ class WorkerWatchConfig:
 
 
 class WorkerWatch:
-    """Looks after runs that no worker could take when they came to the queue."""
+    """Re-checks runs that no worker could take when they were queued."""
 
     name = "worker watch"
 
@@ -232,7 +233,7 @@ class WorkerWatch:
         await at_each_wake(self._engine.queue, WORKERS, self.run_once, lambda: self._pause)
 
     async def run_once(self) -> int:
-        """Let runs pass the gates again that a worker can take now; returns how many."""
+        """Send runs that a worker can take now through the gates again; return how many."""
         self._pause = self._config.interval
         if not self._shards.is_leading:
             return 0

@@ -1,4 +1,4 @@
-"""A server's presence, its share of the shards, and the pace of its loops."""
+"""Server lease, shard ownership, and the pacing of the scheduler's loops."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rota.ports.records import Holding, NewServer, Ownership
 
 
 class HeldShards:
-    """What the scheduler's loops may work on.
+    """Shards that the scheduler's loops may work on.
 
-    Empty once the lease may be over by this node's clock, whether or not anybody said so: a server
-    that was stopped and goes on finds itself without shards, not with those of another.
+    Empty once the lease may have expired by this node's clock, even if nobody noticed: a server
+    that was suspended and resumes finds itself without shards, not with those of another.
     """
 
     def __init__(self, server: ServerId, clock: Clock) -> None:
@@ -33,19 +33,20 @@ class HeldShards:
 
     @property
     def epochs(self) -> Mapping[int, int]:
-        """The epoch of each shard, by number."""
+        """Return the epoch of each shard, by number."""
         return self._epochs if self.is_current else {}
 
     @property
     def is_current(self) -> bool:
-        """Whether the server's lease surely lasts, with shards or without."""
+        """Return whether the server's lease is surely valid, with shards or without."""
         return self._clock.monotonic() < self._until
 
     @property
     def is_leading(self) -> bool:
-        """Whether the duties that are not divided among servers are this one's.
+        """Return whether this server does the duties that are not divided among servers.
 
-        Two at once are harmless, as all they write is guarded; a short time without is lateness.
+        Two leaders at once are harmless, as all they write is guarded; a short time without one
+        only delays.
         """
         return LEADING_SHARD in self.epochs
 
@@ -53,11 +54,11 @@ class HeldShards:
         return Ownership(self._server, self.epochs)
 
     def on_gain(self, tell: Callable[[], None]) -> None:
-        """Be told whenever shards have come, or have come back."""
+        """Register a callback for whenever shards are gained, or regained."""
         self._to_tell.append(tell)
 
     def hold(self, epochs: Mapping[int, int], until: float) -> None:
-        """Hold exactly these, until a monotonic time."""
+        """Set the owned shards, valid until a monotonic time."""
         known = self.epochs
         has_gained = any(known.get(number) != epoch for number, epoch in epochs.items())
         self._epochs, self._until = dict(epochs), until
@@ -66,7 +67,7 @@ class HeldShards:
                 tell()
 
     def lose(self, ownership: Ownership, numbers: Collection[int]) -> None:
-        """The store said that these are not owned as was thought; what came since stays."""
+        """Drop shards that the store says are not owned; those gained since stay."""
         stale = {(number, ownership.epochs.get(number)) for number in numbers}
         self._epochs = dict(held for held in self._epochs.items() if held not in stale)
 
@@ -79,10 +80,10 @@ _AFTER_AN_END = timedelta(milliseconds=20)  # how soon a lease that was not rene
 
 
 class ShardKeeper:
-    """Keeps this server's lease, takes the shards that fall to it, and gives up those that do not.
+    """Renews this server's lease, acquires the shards that fall to it, and releases the others.
 
-    A shard that is given up or left behind is announced, so that its next owner need not wait for
-    its turn to renew; the end of another server's lease is waited for.
+    A shard that is released or left behind is announced, so that its next owner need not wait for
+    its next renewal; the lease of another server has to expire first.
     """
 
     name = "shard-keeper"
@@ -106,7 +107,7 @@ class ShardKeeper:
             listener.close()
 
     async def run_once(self) -> int:
-        """Renew; returns how many shards are held then."""
+        """Renew the lease; return how many shards are owned then."""
         async with self._turn:
             sent_at = self._clock.monotonic()
             holding = await self._renew()
@@ -121,7 +122,7 @@ class ShardKeeper:
         return len(holding.shards)
 
     async def hand_over(self) -> None:
-        """Give up all shards and take none from here on, while this server finishes its work."""
+        """Release all shards and acquire none from here on, while this server finishes its work."""
         self._is_stopping = True
         self._held.hold({}, 0.0)
         for _ in range(_HAND_OVER_TRIES):
@@ -130,8 +131,8 @@ class ShardKeeper:
             await self._clock.sleep(_HAND_OVER_PAUSE)  # shards that are being fired stay behind
 
     async def leave(self) -> None:
-        """Say goodbye. Nothing may renew after this."""
-        self._held.hold({}, 0.0)
+        """End the lease. Nothing may renew after this."""
+        self._held.hold({}, 0.0)  # first: after the commit the shards may have other owners
         async with self._turn:
             await self._engine.store.leave_cluster(self._server.id)
         self._engine.queue.announce(SHARDS)
@@ -148,7 +149,7 @@ class ShardKeeper:
         return holding
 
     def _until_next(self, holding: Holding) -> timedelta:
-        """Until this lease is to be renewed, or another's may have ended."""
+        """Return the time until this lease is to be renewed, or another's may have expired."""
         pause = renewal_interval(self._server.lease)
         ends = [_left(it.expires_at, holding) for it in holding.servers if it.id != self._server.id]
         return min([pause, *ends])
@@ -164,7 +165,7 @@ async def at_each_wake(
     run_once: Callable[[], Awaitable[object]],
     pause: Callable[[], timedelta],
 ) -> None:
-    """For ever: do it, then wait for the topic, for as long as `pause` says by then at most."""
+    """Call `run_once` for ever, waiting for the topic in between, at most for what `pause` says."""
     listener = queue.listen(topic)
     try:
         while True:
@@ -177,10 +178,10 @@ async def at_each_wake(
 def until_next(
     next_at: datetime | None, looked_at: datetime, now: datetime, most: timedelta
 ) -> timedelta:
-    """How long to wait after a look, if something is due next at this time.
+    """Return how long to wait after a look, if something is due next at this time.
 
-    What was due at the look already, and still is, is another server's or cannot be read. What
-    fell due since then is ours.
+    What was already due at the look, and still is, belongs to another server or cannot be read.
+    What fell due since then is ours.
     """
     if next_at is None or next_at <= looked_at:
         return most

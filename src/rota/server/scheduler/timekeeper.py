@@ -1,4 +1,4 @@
-"""Fires schedules at their due instant."""
+"""Firing of schedules at their due instant."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Blackouts:
         self._earlier: dict[_CalendarRef, tuple[Calendar, Blackout | None]] = {}
 
     def begin_look(self) -> None:
-        """What is not read from here on will be forgotten."""
+        """Begin a look; calendars that are not read during it are forgotten."""
         self._earlier, self._known = self._known, {}
 
     async def look(self, refs: Iterable[_CalendarRef]) -> None:
-        """Read those calendars that this look has not read yet; compile what has changed."""
+        """Read calendars that this look has not read yet; compile those that have changed."""
         names: dict[str, list[str]] = defaultdict(list)
         for project, name in set(refs) - self._known.keys():
             names[project].append(name)
@@ -59,7 +59,7 @@ class Blackouts:
                 self._known[ref] = known
 
     def of(self, project: str, names: Sequence[str]) -> tuple[Blackout, ...] | None:
-        """Those of a schedule; None: one cannot be read, so nothing may be fired."""
+        """Return the calendars of a schedule; None: one cannot be read, so nothing may be fired."""
         found = [self._known.get((project, name), (None, None))[1] for name in names]
         known = tuple(blackout for blackout in found if blackout is not None)
         return known if len(known) == len(found) else None
@@ -82,7 +82,7 @@ async def _compiled(project: str, calendar: Calendar) -> Blackout | None:
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """A schedule that is due soon, with the answer prepared."""
+    """Schedule that is due soon, with its firing prepared."""
 
     due: DueSchedule
     rules: FiringRules
@@ -94,15 +94,15 @@ class Upcoming:
 
 
 class Agenda:
-    """Schedules that are due soon, one entry a job, by due time.
+    """Schedules that are due soon, one entry per job, ordered by due time.
 
-    A look at the store takes a while and firing goes on meanwhile. What was taken since the look
-    began is newer than what the look has read, and wins; the rest is replaced by what was read.
+    A look at the store takes a while, and firing goes on meanwhile. Entries taken since the look
+    began are newer than what the look has read, and win; the rest is replaced by what was read.
     """
 
     def __init__(self) -> None:
         self._entries: dict[JobId, Upcoming] = {}
-        self._order: list[tuple[datetime, JobId]] = []  # a heap; may name what is not there now
+        self._order: list[tuple[datetime, JobId]] = []  # a heap; may have entries that were removed
         self._taken: set[JobId] = set()  # and not settled yet
         self._moved: set[JobId] = set()  # taken before the look ended
         self._read: set[JobId] = set()  # by the look that is under way
@@ -112,7 +112,7 @@ class Agenda:
 
     @property
     def next_at(self) -> datetime | None:
-        """When the next entry is due; None: there is none."""
+        """Return when the next entry is due; None: there is none."""
         while self._order:
             next_at, job = self._order[0]
             if self._is_current(next_at, job):
@@ -121,7 +121,7 @@ class Agenda:
         return None
 
     def take_due(self, now: datetime, limit: int, shards: Collection[int]) -> list[Upcoming]:
-        """Entries to fire now, to be settled afterwards. Those of other shards are forgotten."""
+        """Take entries to fire now, to be settled afterwards; those of other shards are dropped."""
         batch: list[Upcoming] = []
         while len(batch) < limit and (next_at := self.next_at) is not None and next_at <= now:
             _, job = heapq.heappop(self._order)
@@ -133,18 +133,18 @@ class Agenda:
         return batch
 
     def settle(self, taken: Iterable[Upcoming], following: Iterable[Upcoming]) -> None:
-        """These were fired; some of them are due again soon."""
+        """Record that these were fired, and add those that are due again soon."""
         self._taken.difference_update(entry.job_id for entry in taken)
         for entry in following:
             self._put(entry)
 
     def begin_look(self) -> None:
-        """The store is read from here on."""
+        """Begin a look: the store is read from here on."""
         self._moved = set(self._taken)
         self._read = set()
 
     def has(self, due: DueSchedule, rules: FiringRules) -> bool:
-        """Whether an offer would change nothing; it then counts as read."""
+        """Return whether an offer would change nothing; the entry then counts as read."""
         if due.job_id in self._moved:
             return True
         known = self._entries.get(due.job_id)
@@ -154,13 +154,13 @@ class Agenda:
         return True
 
     def offer(self, entry: Upcoming) -> None:
-        """An entry as the store has it."""
+        """Add an entry as the store has it."""
         if entry.job_id not in self._moved:
             self._read.add(entry.job_id)
             self._put(entry)
 
     def end_look(self) -> None:
-        """All was offered: what was neither read nor moved meanwhile is not due soon any more."""
+        """End a look: drop entries that were neither read nor moved meanwhile."""
         for job in self._entries.keys() - self._read - self._moved:
             del self._entries[job]
 
@@ -180,7 +180,7 @@ _Ref = tuple[JobId, int]  # a job and its version
 
 @dataclass(slots=True)
 class _Version:
-    """A readable version of a job, with the rules as its calendars were when last looked at."""
+    """Readable version of a job, with rules for its calendars as last read."""
 
     rules: FiringRules
     project: str
@@ -193,7 +193,7 @@ class _Version:
 
 
 class ScheduleRules:
-    """The rules by which due times of a schedule are answered.
+    """Firing rules of schedules, cached by job version.
 
     About `max_kept` versions are kept, and always those that the latest look has found.
     """
@@ -203,19 +203,19 @@ class ScheduleRules:
         engine: Engine,
         grace: timedelta,
         max_kept: int,
-        let_others_go_on: Callable[[], Awaitable[None]],
+        yield_to_firings: Callable[[], Awaitable[None]],
     ) -> None:
         self._store = engine.store
         self._specs = engine.specs
         self._grace = grace
         self._max_kept = max_kept
-        self._let_others_go_on = let_others_go_on
+        self._yield_to_firings = yield_to_firings
         self._versions: dict[_Ref, _Version | None] = {}  # None: it is not readable
         self._found: set[_Ref] = set()  # by the latest look
         self._blackouts = Blackouts(engine.store)
 
     def begin_look(self) -> None:
-        """Calendars are read anew from here on."""
+        """Begin a look: calendars are read again from here on."""
         self._blackouts.begin_look()
         if len(self._versions) > self._max_kept:
             self._versions = {
@@ -226,7 +226,7 @@ class ScheduleRules:
     async def learn(self, due: Sequence[DueSchedule]) -> None:
         """Compile job versions seen for the first time, and read the calendars of all.
 
-        Others get their turn between two versions.
+        Yields to other tasks between two versions.
         """
         found = {(d.job_id, d.job_version): d for d in due}
         self._found.update(found)
@@ -234,14 +234,14 @@ class ScheduleRules:
         documents = await self._store.documents(unknown) if unknown else {}
         for ref, document in documents.items():
             self._versions[ref] = self._compiled(document, found[ref])
-            await self._let_others_go_on()
+            await self._yield_to_firings()
         versions = [self._versions.get((d.job_id, d.job_version)) for d in due]
         await self._blackouts.look(
             {(v.project, name) for v in versions if v for name in v.calendars}
         )
 
     def of(self, due: DueSchedule) -> FiringRules | None:
-        """The same object while nothing changes; None: it cannot be read, so it may not fire."""
+        """Return the rules, the same object while unchanged; None: unreadable, must not fire."""
         version = self._versions.get((due.job_id, due.job_version))
         if version is None or not version.calendars:
             return version.rules if version else None
@@ -249,7 +249,7 @@ class ScheduleRules:
         return None if blackouts is None else version.under(blackouts)
 
     def _compiled(self, document: Mapping[str, Any], due: DueSchedule) -> _Version | None:
-        """None if this release cannot read it: the others must go on."""
+        """Compile a version; None if this release cannot read it: other jobs must still fire."""
         try:
             spec = read_job(document)
             self._specs.remember((due.job_id, due.job_version), spec)  # it is dispatched soon
@@ -280,7 +280,7 @@ class TimekeeperConfig:
 
 
 class Timekeeper:
-    """Holds the schedules due in the next seconds and fires each at its instant, never early.
+    """Keeps schedules due in the next seconds and fires each at its instant, never early.
 
     It works on the shards of this server. Looking ahead and firing are two loops, so that a long
     look delays nothing that is already known.
@@ -300,7 +300,7 @@ class Timekeeper:
         self._shards = shards
         self._config = config or TimekeeperConfig()
         self._rules = ScheduleRules(
-            engine, self._config.grace, self._config.max_upcoming, self._let_others_go_on
+            engine, self._config.grace, self._config.max_upcoming, self._yield_to_firings
         )
         self._agenda = Agenda()
         self._agenda_changed = asyncio.Event()
@@ -318,7 +318,7 @@ class Timekeeper:
             group.create_task(self._keep_firing())
 
     async def run_once(self) -> int:
-        """Look, and fire all that is due now; returns how many schedules that were."""
+        """Look, and fire all that is due now; return how many schedules that were."""
         await self.look()
         return await self.fire_due()
 
@@ -344,10 +344,11 @@ class Timekeeper:
             await _wait(self._agenda_changed, self._seconds_to_next())
 
     async def look(self) -> None:
-        """Replace what is in memory by what the store says is due soon."""
+        """Replace the agenda by the schedules that the store has as due soon."""
         store, config = self._engine.store, self._config
         now = await store.now()
         self._store_time = StoreTime(now, self._clock.monotonic())
+        # Before the store is read: what is fired meanwhile is newer than what the read returns.
         self._agenda.begin_look()
         self._rules.begin_look()
         due = await store.due_schedules(
@@ -363,9 +364,9 @@ class Timekeeper:
             rules = self._rules.of(schedule)
             if rules is not None and not self._agenda.has(schedule, rules):
                 self._offer(schedule, rules)
-                if schedule.next_at > self._now():  # what is overdue is fired together
-                    await self._let_others_go_on()
-        await self._let_others_go_on()
+                if schedule.next_at > self._now():  # overdue ones are fired in one batch
+                    await self._yield_to_firings()
+        await self._yield_to_firings()
 
     def _offer(self, schedule: DueSchedule, rules: FiringRules) -> None:
         waited_for = self._agenda.next_at
@@ -374,14 +375,17 @@ class Timekeeper:
         if self._agenda.next_at != waited_for:
             self._agenda_changed.set()
 
-    async def _let_others_go_on(self) -> None:
-        """A firing needs the interpreter in many short pieces, and a busy loop is slow to part with
-        it: a look makes one step between two firings."""
+    async def _yield_to_firings(self) -> None:
+        """Yield to the event loop, and wait while schedules are being fired.
+
+        A firing needs the interpreter in many short pieces and is slowed down by a busy loop, so a
+        look makes one step between two firings.
+        """
         await self._clock.sleep(timedelta(0))
         await self._is_calm.wait()
 
     async def fire_due(self) -> int:
-        """Fire what is due by now; returns how many schedules that were."""
+        """Fire what is due by now; return how many schedules that were."""
         done = 0
         while batch := self._take_due():
             self._is_calm.clear()
@@ -407,12 +411,12 @@ class Timekeeper:
         self._agenda.settle(batch, self._following(batch, firings, fired))
         self._shards.lose(ownership, fired.lost_shards)
         if len(fired.accepted) < len(batch):
-            self._is_stale.set()  # somebody moved a schedule, or has it now
+            self._is_stale.set()  # a schedule was changed, or has another owner
 
     def _following(
         self, batch: list[Upcoming], firings: list[Firing], fired: Fired
     ) -> Iterator[Upcoming]:
-        """Schedules that are due again soon stay in memory."""
+        """Yield the schedules that are due again soon, to be kept in memory."""
         horizon = self._now() + self._config.look_ahead
         for entry, planned in zip(batch, firings, strict=True):
             next_at = planned.next_at
@@ -432,16 +436,16 @@ class Timekeeper:
 
 
 def grace_of(server_lease: timedelta) -> timedelta:
-    """How late a due time may be without being missed, where servers take over from one another.
+    """Return how late a due time may be without being missed, where servers take over shards.
 
-    While the lease of a server that died runs out nobody may fire in its stead. That is no
-    downtime: with `misfire: none`, too, every due time of it runs.
+    Until the lease of a dead server expires nobody may fire in its place. That is no downtime:
+    with `misfire: none`, too, every due time of it runs.
     """
     return server_lease + firing.MISFIRE_GRACE
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
-    """Until the event, or a little less than so long: who is too early looks again, and again."""
+    """Wait for the event, or a little less than this long: a caller that is early waits again."""
     with suppress(TimeoutError):
         async with asyncio.timeout(max(seconds - _ROUNDED_SECONDS, 0)):
             await event.wait()

@@ -1,4 +1,4 @@
-"""The slow loops: workers that are gone, schedules that are stuck, starts that are predicted."""
+"""Slow loops: expired worker leases, congested jobs, start predictions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class StartPredictorConfig:
 
 
 class StartPredictor:
-    """Remembers when runs were thought to start: how far forecasts are to be trusted."""
+    """Records predicted starts of runs, to measure how accurate forecasts are."""
 
     name = "start-predictor"
 
@@ -78,11 +78,11 @@ class StartPredictor:
 
 
 class LeaseReaper:
-    """Ends the sessions of workers that stopped renewing.
+    """Ends the sessions of workers whose lease has expired.
 
-    Twice careful: the lease must have ended by the store's clock, and this server must have seen
-    no beat for a whole lease on its own. Every server looks, each at a pace of its own: so a
-    worker and a server may die together, and its runs wait no longer.
+    Two conditions: the lease has expired by the store's clock, and this server has seen no beat for
+    a whole lease by its own. Every server looks, each at its own pace: if a worker and a server die
+    together, the worker's runs wait no longer.
     """
 
     name = "lease-reaper"
@@ -96,7 +96,7 @@ class LeaseReaper:
         self._sights: dict[SessionId, Sight] = {}
 
     async def run_once(self) -> int:
-        """Look at all sessions; returns how many ended."""
+        """Look at all sessions; return how many were ended."""
         hearts = await self._engine.store.heartbeats()
         now, before = self._clock.monotonic(), self._sights
         self._sights = {h.session: look_at(before.get(h.session), h.beats, now) for h in hearts}

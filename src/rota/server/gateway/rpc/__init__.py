@@ -1,4 +1,4 @@
 """gRPC: `rota.v1.Scheduler` for programs, and the server that carries it and the workers' streams.
 
-The same operations as REST, behind the same tokens and roles. Needs the extra `cluster`.
+It calls the same operations as REST, behind the same tokens and roles. Needs the extra `cluster`.
 """

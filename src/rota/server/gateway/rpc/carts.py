@@ -36,7 +36,7 @@ _MAX_FILTER = 2_000
 
 
 class CartsService(CartsServicer):
-    """All calls of `contracts/rota/v1/carts.proto`."""
+    """Service with all calls of `contracts/rota/v1/carts.proto`."""
 
     def __init__(self, engine: Engine, settings: GatewaySettings) -> None:
         self._engine = engine
@@ -44,7 +44,7 @@ class CartsService(CartsServicer):
         self.tokens = TrustedTokens(engine, settings.trust_tokens_for)
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """Offer the service on a server that has not been started yet."""
+        """Register the service on a server that has not been started yet."""
         add_CartsServicer_to_server(self, server)
 
     @needs(Role.OPERATOR)

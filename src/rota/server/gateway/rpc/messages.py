@@ -45,7 +45,7 @@ _MAX_FAULT = 200
 
 
 def message(kind: type[M], answer: Answer, /, **others: Any) -> M:
-    """Make a message of an answer's fields that have its names, and of `others`.
+    """Create a message from an answer's fields that have its field names, and `others`.
 
     A field `…_json` has the JSON of an answer's field without that ending; None is left out.
     """
@@ -79,7 +79,7 @@ def _value(field: FieldDescriptor, value: Any) -> Any:
 
 
 def _enum_value(enum: Any, word: str) -> int:
-    """The number of `RUN_STATE_QUEUED` for `QUEUED`: the first value has the prefix of all."""
+    """Return the number of `RUN_STATE_QUEUED` for `QUEUED`; the first value has the prefix."""
     prefix = enum.values[0].name.removesuffix("UNSPECIFIED")
     number: int = enum.values_by_name[prefix + word.upper()].number
     return number
@@ -198,14 +198,14 @@ Parts = AsyncIterator[carts_pb2.SubmitCartRequest]
 
 
 def project_of(project: str) -> str:
-    """The project that is meant."""
+    """Return the project of a request, or the default one."""
     if project and not _PROJECT.fullmatch(project):
         raise malformed("project: letters, digits, '.', '_' and '-' are allowed")
     return project or DEFAULT_PROJECT
 
 
 def reference(value: str, what: str) -> str:
-    """A name or an id."""
+    """Check a name or an id."""
     if not value or len(value) > _MAX_REFERENCE or not value.isprintable():
         raise malformed(f"{what}: a name or an id is needed")
     return value
@@ -222,14 +222,14 @@ def page_size(page: client_pb2.Page) -> int:
 
 
 def size_of(size: int, what: str) -> int:
-    """How many a page has at most."""
+    """Return the page size of a request."""
     if size > MAX_LIMIT:
         raise malformed(f"{what}: {MAX_LIMIT:,} at most")
     return size or _USUAL_SIZE
 
 
 def inputs_of(text: str) -> Mapping[str, Any]:
-    """Inputs from JSON; none from nothing."""
+    """Parse inputs from JSON; an empty text means no inputs."""
     try:
         inputs = parse_json(text.encode()) if text else {}
     except (ValueError, RecursionError) as error:
@@ -248,15 +248,15 @@ def instant_of(message: Timestamp, what: str) -> datetime:
 
 
 async def file_of(text: str, project: str, limit: int, set_name: str) -> JobFile:
-    """The jobs of a file."""
+    """Read the job file of a request."""
     if len(text.encode()) > limit:
         raise Invalid(f"a job file may have {limit:,} bytes", code="too_large")
     # A big file takes seconds to read, and leases are renewed on this loop.
     return await asyncio.to_thread(read_file, text, name=set_name, project=project)
 
 
-def drafted(draft: client_pb2.JobDraft) -> str:
-    """The job file that a draft stands for; reading it finds what is wrong with it."""
+def job_file_of_draft(draft: client_pb2.JobDraft) -> str:
+    """Return the job file that a draft stands for; its problems are found when that is read."""
     job: dict[str, Any] = {"name": draft.name}
     if draft.schedule:
         job["schedule"] = list(draft.schedule)
@@ -281,7 +281,7 @@ def malformed(message: str) -> Invalid:
 async def submission(
     parts: Parts, max_bytes: int
 ) -> tuple[CartRequest, AsyncGenerator[CartItem, None]]:
-    """The cart of a stream, and its items while they come."""
+    """Read the cart of a stream, and yield its items as they arrive."""
     first = await anext(parts, None)
     if first is None or first.WhichOneof("part") != "header":
         raise malformed("the first message has to be the header")
@@ -314,7 +314,7 @@ async def _items(parts: Parts, count: int, max_bytes: int) -> AsyncGenerator[Car
 
 
 def _header(header: carts_pb2.CartHeader) -> dict[str, Any]:
-    """The header as a job file would have it."""
+    """Return the header in the job file's vocabulary."""
     document = {
         "name": header.name,
         "job": header.job,
@@ -332,7 +332,7 @@ def _header(header: carts_pb2.CartHeader) -> dict[str, Any]:
     if header.HasField("starts_at"):
         starts_at = instant_of(header.starts_at, "starts_at")
         document["starts_at"] = starts_at.isoformat()
-    return _written(document) | {"count": header.count}
+    return _without_empty(document) | {"count": header.count}
 
 
 def _entry(item: carts_pb2.CartItem) -> dict[str, Any]:
@@ -343,7 +343,7 @@ def _entry(item: carts_pb2.CartItem) -> dict[str, Any]:
     }
     if item.HasField("order"):
         entry["order"] = item.order
-    return _written(entry)
+    return _without_empty(entry)
 
 
 def _failures(failures: carts_pb2.CartFailures) -> dict[str, Any]:
@@ -353,14 +353,14 @@ def _failures(failures: carts_pb2.CartFailures) -> dict[str, Any]:
         "then": failures.then,
         "strict": failures.strict if failures.HasField("strict") else None,
     }
-    return _written(document)
+    return _without_empty(document)
 
 
 def _between(between: carts_pb2.CartBetween) -> dict[str, Any]:
     document = {"check": between.check, "approve": between.approve}
     if between.HasField("wait"):
         document["wait"] = _span(between.wait)
-    return _written(document)
+    return _without_empty(document)
 
 
 def _span(message: Duration) -> str:
@@ -374,19 +374,19 @@ def _span(message: Duration) -> str:
 
 
 def _quantity(text: str) -> int | str | None:
-    """A number of items, or a share as written; None: nothing is."""
+    """Parse a number of items, or keep a share as written; None: not given."""
     if text.isascii() and text.isdecimal() and len(text) <= 9:
         return int(text)
     return text or None
 
 
-def _written(fields: dict[str, Any]) -> dict[str, Any]:
-    """What was said: a message has no other way to leave something out."""
+def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
+    """Drop empty fields: a message has no other way to leave one out."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 
 def selection_of(request: carts_pb2.RetryCartRequest) -> Selection:
-    """Which items run once more."""
+    """Return which items to retry."""
     word = _SELECTED.get(request.select)
     if word is None:
         raise malformed("select: FAILED, FAILED_AND_SKIPPED or ALL is needed")
@@ -399,7 +399,7 @@ def selection_of(request: carts_pb2.RetryCartRequest) -> Selection:
 
 
 def change_of(request: carts_pb2.EditCartRequest) -> CartChange:
-    """What is to be different."""
+    """Return the changes that a request asks for."""
     return CartChange(
         max_parallel=request.max_parallel or None,
         failures=_failures(request.failures),
@@ -419,7 +419,7 @@ def _item_change(item: carts_pb2.ItemChange) -> ItemChange:
 
 
 def allowance_of(text: str) -> int | str | None:
-    """How many may fail, as the job file has it; None: it is left out."""
+    """Parse how many items may fail, as in the job file; None: not given."""
     return _quantity(text)
 
 
@@ -428,14 +428,14 @@ def keys_of(keys: Iterable[str]) -> list[str]:
 
 
 def cause_of(cause: str) -> str | None:
-    """None: any."""
+    """Return the cause to filter by; None: any."""
     if len(cause) > _MAX_CAUSE or "\0" in cause:
         raise malformed("cause: that of a failure group is needed")
     return cause or None
 
 
 def states_of(states: Iterable[carts_pb2.ItemState]) -> list[str]:
-    """The states by their names."""
+    """Return the names of the states."""
     known = {carts_pb2.ItemState.Value(f"ITEM_STATE_{state}"): state for state in ItemState}
     try:
         return [known[state] for state in states]

@@ -1,4 +1,4 @@
-"""`rota.v1.Scheduler`: the calls of programs, over the same operations as REST."""
+"""`rota.v1.Scheduler`: calls of programs, over the same operations as REST."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _log = structlog.get_logger("rota.server.gateway")
 
 
 class SchedulerService(SchedulerServicer):
-    """All calls of `contracts/rota/v1/client.proto`."""
+    """Service with all calls of `contracts/rota/v1/client.proto`."""
 
     def __init__(self, engine: Engine, settings: GatewaySettings) -> None:
         self._engine = engine
@@ -57,7 +57,7 @@ class SchedulerService(SchedulerServicer):
         self.tokens = TrustedTokens(engine, settings.trust_tokens_for)
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """Offer the service on a server that has not been started yet."""
+        """Register the service on a server that has not been started yet."""
         add_SchedulerServicer_to_server(self, server)
 
     @needs(Role.EDITOR)
@@ -67,7 +67,7 @@ class SchedulerService(SchedulerServicer):
             case "yaml":
                 text = request.yaml
             case "job":
-                text = messages.drafted(request.job)
+                text = messages.job_file_of_draft(request.job)
             case _:
                 raise messages.malformed("a job or a job file is needed")
         key = messages.idempotency_key(request.idempotency_key)
@@ -209,7 +209,7 @@ class SchedulerService(SchedulerServicer):
         job: Job | None = None,
         states: Sequence[RunState] = (),
     ) -> tuple[list[pb.Run], str]:
-        """A page of runs, newest first, and where the next one begins."""
+        """Return a page of runs, newest first, and the cursor of the next one."""
         query = RunQuery(
             project=project,
             job_id=None if job is None else job.id,
@@ -221,7 +221,7 @@ class SchedulerService(SchedulerServicer):
 
 
 def _user(user: str, caller: Caller) -> str:
-    """Whom a call is about: the caller, or for an admin anybody."""
+    """Return the user that a call is about: the caller, or for an admin anybody."""
     if user in {"", caller.name}:
         return caller.name
     caller.require(Role.ADMIN)

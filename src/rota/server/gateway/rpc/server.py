@@ -1,7 +1,4 @@
-"""One gRPC server for all services of a process, and the edge of every call.
-
-The edge knows who makes a call, whether they may, and what a refusal looks like.
-"""
+"""gRPC server for all services of a process: authentication, roles and errors of every call."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ _OPTIONS = (
     ("grpc.max_send_message_length", MAX_MESSAGE),
     ("grpc.max_metadata_size", 16 * 1024),
     ("grpc.so_reuseport", 0),  # a second server on the same port has to fail, not to share it
-    # A peer that vanished without a word is noticed, and peers may look after us just as often.
+    # Keepalive: a peer that vanished is noticed, and peers may ping this server just as often.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
@@ -42,7 +39,7 @@ _log = structlog.get_logger("rota.server.gateway")
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """How peers know this server."""
+    """Certificate and key by which peers know this server."""
 
     certificate: bytes  # PEM, with the chain
     key: bytes = field(repr=False)  # PEM
@@ -50,22 +47,22 @@ class ServerTls:
 
 @dataclass(frozen=True, slots=True)
 class RpcServer:
-    """A server that listens."""
+    """gRPC server that listens."""
 
     port: int
     _server: grpc.aio.Server
 
     async def close(self, grace: timedelta = timedelta(seconds=3)) -> None:
-        """Take no new calls, and give those under way this long to end."""
+        """Accept no new calls, and give open ones this long to end."""
         await self._server.stop(grace.total_seconds())
 
 
 async def serve(
     listen: str, services: Sequence[Service], tls: ServerTls | None = None
 ) -> RpcServer:
-    """Listen at host:port (port 0: any that is free) until closed.
+    """Listen at host:port (port 0: any free one) until closed.
 
-    `Unavailable` if the address is taken or is none.
+    Raise `Unavailable` if the address is taken or not valid.
     """
     server = grpc.aio.server(options=_OPTIONS)
     for service in services:
@@ -90,7 +87,7 @@ def _bind(server: grpc.aio.Server, listen: str, tls: ServerTls | None) -> int:
 
 
 class Guarded(Protocol):
-    """A service that asks who calls."""
+    """Service whose calls are authenticated."""
 
     tokens: TrustedTokens
 
@@ -103,7 +100,7 @@ Method = Callable[[S, Request, Context], Awaitable[Answer]]
 
 
 def needs(role: Role) -> Callable[[Handler[S, Request, Answer]], Method[S, Request, Answer]]:
-    """A call that is answered once, for callers with at least this role."""
+    """Wrap a unary call for callers with at least this role."""
 
     def decorate(handler: Handler[S, Request, Answer]) -> Method[S, Request, Answer]:
         @functools.wraps(handler)
@@ -125,7 +122,7 @@ def needs(role: Role) -> Callable[[Handler[S, Request, Answer]], Method[S, Reque
 
 
 async def admitted(tokens: TrustedTokens, context: Context, role: Role) -> Caller:
-    """Who calls; `Denied` unless they have at least this role."""
+    """Return the caller; raise `Denied` unless they have at least this role."""
     caller = await tokens.caller(_secret(context))
     caller.require(role)
     return caller
@@ -142,7 +139,7 @@ def _secret(context: Context) -> str:
 
 
 async def refuse(context: Context, error: Exception) -> NoReturn:
-    """End a call with what its caller may know of an error."""
+    """Abort a call with what its caller may know of an error."""
     told = error if isinstance(error, RotaError) else HIDDEN
     trailing = (
         ("rota-code", told.code),
@@ -152,7 +149,7 @@ async def refuse(context: Context, error: Exception) -> NoReturn:
 
 
 def note(method: str, caller: Caller | None, began: float, error: Exception | None = None) -> None:
-    """One line in the log; loud only if it is our fault."""
+    """Log one line for a call; above debug only if the server is at fault."""
     facts = {
         "method": method,
         "caller": caller.name if caller else None,
