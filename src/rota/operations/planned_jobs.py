@@ -1,4 +1,4 @@
-"""The jobs of a file, each beside the one that it replaces: what applying the file does to them.
+"""Jobs of a file, each beside the one that it replaces: the effect of applying the file on them.
 
 The projects and shares that jobs of a file name: an admin decides which there are.
 
@@ -36,7 +36,7 @@ from rota.ports.records import Firing, JobQuery, NewJob, RemovedJob, Unanswered
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where the schedule of a saved job goes on."""
+    """Position at which the schedule of a saved job goes on."""
 
     anchor: datetime
     next_at: datetime | None  # while the job is held: where it will go on
@@ -46,7 +46,7 @@ class Standing:
 
 
 def standing(spec: JobSpec, old: Job | None, now: datetime) -> Standing:
-    """Where saving a job leaves its schedule. What was overdue is answered apart from this."""
+    """Return where saving a job leaves its schedule. Overdue times are answered separately."""
     if old is None:
         return Standing(now, _next_after(spec, now, now))
     old_spec = _readable(old)
@@ -61,13 +61,13 @@ def standing(spec: JobSpec, old: Job | None, now: datetime) -> Standing:
 
 
 def removed_job(job: Job, now: datetime) -> RemovedJob:
-    """A job that leaves, with what its schedule has not answered."""
+    """Return the removal of a job, with the due times that its schedule has not answered."""
     unanswered = _left_open(job, now, Cause.DELETED)
     return RemovedJob(job.id, job.schedule_version, job.cursor, unanswered)
 
 
 def _kept(old: Job, new: Job, now: datetime) -> Standing:
-    """The due times stay the same; only what the job file's `enabled` did may move the schedule."""
+    """Keep the due times; only a change of the job file's `enabled` may move the schedule."""
     if old.cursor is None or old.hold_cause == new.hold_cause:
         return Standing(old.anchor, old.cursor, restarts=False)
     table = timetable_of(old)
@@ -79,7 +79,7 @@ def _kept(old: Job, new: Job, now: datetime) -> Standing:
 
 
 def _left_open(job: Job, now: datetime, cause: Cause) -> tuple[Unanswered, ...]:
-    """What has no answer yet: a hold was the reason, or nobody fired it in time."""
+    """Return the due times without a run: a hold was the reason, or nobody fired in time."""
     if job.cursor is None or job.cursor > now:
         return ()
     table = _readable_timetable(job)
@@ -115,7 +115,7 @@ def _next_after(spec: JobSpec, anchor: datetime, after: datetime) -> datetime | 
 
 
 def _times_of(spec: JobSpec) -> object:
-    """What decides the due times: if it stays, a change of the job does not move the schedule."""
+    """Return what decides the due times: while it is equal, the schedule does not move."""
     schedule = spec.schedule
     if schedule is None:
         return None
@@ -176,7 +176,7 @@ async def plan_jobs(
     existing: Mapping[tuple[str, str], Job],
     circumstances: Circumstances,
 ) -> list[PlannedJob]:
-    """What applying the file does to each of its jobs; `existing` has those that it names."""
+    """Plan what applying the file does to each of its jobs; `existing` has those that it names."""
     now, limits = circumstances.now, circumstances.limits
     edits = [
         await _with_overdue(engine, _edit(file, index, existing, limits), now)
@@ -189,7 +189,7 @@ async def plan_jobs(
 
 
 def removal(job: Job, followers: Sequence[str]) -> PlannedChange:
-    """That the file dropped it; `followers` are jobs that still come after it."""
+    """Return the removal of a job that the file dropped; `followers` still follow it."""
     note = f"jobs that come after it will wait for it in vain: {', '.join(followers)}"
     notes = (note,) if followers else ()
     return PlannedChange(job.name, Change.REMOVED, job.id, "", None, notes=notes)
@@ -212,7 +212,7 @@ def _edit(
 
 
 async def _with_overdue(engine: Engine, edit: _Edit, now: datetime) -> _Edit:
-    """What the version before owes is answered by its own rules, not lost with them."""
+    """Answer overdue due times by the rules of the version before, so that none is lost."""
     if edit.old is None or edit.is_empty:
         return edit
     overdue = await overdue_firing(engine, edit.old, now)
@@ -282,7 +282,7 @@ def _notes(spec: JobSpec, stands: Standing, now: datetime) -> tuple[str, ...]:
 def _prospect(
     spec: JobSpec, job: NewJob | Job | None, calendars: PlannedCalendars
 ) -> Prospect | None:
-    """What calendars will do to the job's next due times; None if it has no such."""
+    """Return what calendars will do to the job's next due times; None if it has no such."""
     blackouts = calendars.blackouts_of(spec)
     if job is None or not blackouts:
         return None
@@ -330,7 +330,7 @@ class _Known:
 
 
 async def plan_projects(engine: Engine, file: JobFile, *, is_admin: bool) -> tuple[str, ...]:
-    """The projects that are to be made; `Invalid` if that takes an admin and this is none.
+    """Return the projects to create; `Invalid` if that takes an admin and the caller is none.
 
     One that an admin has made, or given a weight, stays when its last job goes.
     """
@@ -351,7 +351,7 @@ async def plan_projects(engine: Engine, file: JobFile, *, is_admin: bool) -> tup
 async def plan_shares(
     engine: Engine, file: JobFile, jobs: Sequence[PlannedJob], *, is_admin: bool
 ) -> tuple[str, ...]:
-    """The shares that are to be made; `Invalid` if a new or changed job may not name its own."""
+    """Return the shares to create; `Invalid` if a new or changed job may not name its own."""
     named = [
         entry.share
         for entry, job in zip(file.jobs, jobs, strict=True)
@@ -371,7 +371,7 @@ async def plan_shares(
 
 
 def with_notes(file: JobFile, jobs: Sequence[PlannedJob], new: Collection[str]) -> list[PlannedJob]:
-    """The same, those that name a new project or share with a note about it."""
+    """Add a note to the jobs that name a new project or share."""
     return [
         _noted(job, _share_notes(entry.spec, new))
         for entry, job in zip(file.jobs, jobs, strict=True)
@@ -388,7 +388,7 @@ def _noted(job: PlannedJob, notes: tuple[str, ...]) -> PlannedJob:
 
 
 async def _projects(engine: Engine, file: JobFile, names: frozenset[str]) -> frozenset[str]:
-    """Which of these names are those of projects."""
+    """Return which of these names are those of projects."""
     ours = {file.project, *(entry.spec.project for entry in file.jobs)}
     return frozenset(ours | await _with_jobs(engine, names - ours))
 
