@@ -23,13 +23,13 @@ from rota.operations.calendars import blackouts_of
 from rota.operations.engine import Engine
 from rota.operations.specs import stamp, timetable
 from rota.ports.records import (
+    Answered,
     DueSchedule,
     Fired,
     Firing,
     Ownership,
     PlannedRun,
     Rearmed,
-    Unanswered,
 )
 
 log = structlog.get_logger()
@@ -63,7 +63,7 @@ def _firing(due: DueSchedule, table: Timetable, answers: Answers) -> Firing:
         schedule_version=due.schedule_version,
         claimed_next_at=due.next_at,
         runs=[_planned(table, start) for start in answers.runs],
-        unanswered=_unanswered(answers),
+        answered=_answered(answers),
         next_at=answers.next_at,
         finishes_job=table.run_once and has_runs,
         waits=table.after_previous and has_runs,
@@ -88,13 +88,13 @@ def _reason(calendar: str, until: datetime) -> Reason | None:
     )
 
 
-def _unanswered(answers: Answers) -> list[Unanswered]:
+def _answered(answers: Answers) -> list[Answered]:
     missed = [
-        Unanswered(it.first, it.last, it.count, RunState.MISSED, Cause.DOWNTIME)
+        Answered(it.first, it.last, it.count, RunState.MISSED, Cause.DOWNTIME)
         for it in answers.missed
     ]
     skipped = [
-        Unanswered(it.first, it.last, it.count, RunState.SKIPPED, it.cause, it.previous)
+        Answered(it.first, it.last, it.count, RunState.SKIPPED, it.cause, it.previous)
         for it in answers.skipped
     ]
     return missed + skipped

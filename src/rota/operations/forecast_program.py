@@ -49,7 +49,7 @@ def waiting_runs(
 ) -> tuple[list[RunAhead], dict[JobId, list[DueRun]]]:
     """Return runs that have no worker yet, as far as they go on by themselves.
 
-    Apart from them, by job, those that others have to complete for. All are by age, as lines are.
+    Apart from them, by job, those that others have to complete for. All are by age, as in chains.
     """
     free: list[RunAhead] = []
     due: dict[JobId, list[DueRun]] = defaultdict(list)

@@ -18,7 +18,7 @@ from rota.operations.definitions import find_job, retry_if_fired
 from rota.operations.engine import Engine
 from rota.operations.firing import after_firing, overdue_firing, skip_unreadable
 from rota.operations.specs import timetable_of
-from rota.ports.records import ScheduleMove, Unanswered
+from rota.ports.records import Answered, ScheduleMove
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -31,7 +31,7 @@ class Moved:
     """A job after a change of its schedule's standing."""
 
     job: Job
-    answered: tuple[Unanswered, ...] = ()  # what the change wrote into the ledger
+    answered: tuple[Answered, ...] = ()  # what the change wrote into the ledger
 
 
 async def pause(engine: Engine, job: Job, *, actor: str, until: datetime | None = None) -> Moved:
@@ -97,9 +97,7 @@ async def skip_next(engine: Engine, job: Job, *, actor: str) -> Moved:
             )
         ruled_out = [_skipped(it.stretch, it.cause) for it in skip.ruled_out]
         skipped = _skipped(DueRange(skip.due, skip.due, 1), Cause.SKIP_NEXT)
-        return replace(
-            _stay(job, "skipped"), next_at=skip.next_at, unanswered=(*ruled_out, skipped)
-        )
+        return replace(_stay(job, "skipped"), next_at=skip.next_at, answered=(*ruled_out, skipped))
 
     return await _move(engine, job, decide, actor)
 
@@ -123,7 +121,7 @@ async def _move(engine: Engine, job: Job, decide: Decide, actor: str) -> Moved:
             return Moved(current)
         await engine.store.move_schedules([move], actor=actor)
         moved = await find_job(engine, job.id, project=job.project)
-        return Moved(moved, tuple(move.unanswered))
+        return Moved(moved, tuple(move.answered))
 
     return await retry_if_fired(decide_and_move)
 
@@ -171,20 +169,20 @@ def _turn(job: Job, after: Job, kind: str, end: datetime) -> ScheduleMove:
 
     What fell into the hold before, until `end`, is answered where its cause is over.
     """
-    cursor, unanswered = job.cursor, tuple[Unanswered, ...]()
+    cursor, answered = job.cursor, tuple[Answered, ...]()
     if job.hold_cause != after.hold_cause:
-        cursor, unanswered = _answered(job, end, must_read=not after.is_held)
+        cursor, answered = _answered(job, end, must_read=not after.is_held)
     return replace(
         _stay(after, kind),
         next_at=None if after.is_held else cursor,
         held_from=cursor if after.is_held else None,
-        unanswered=unanswered,
+        answered=answered,
     )
 
 
 def _answered(
     job: Job, end: datetime, *, must_read: bool
-) -> tuple[datetime | None, tuple[Unanswered, ...]]:
+) -> tuple[datetime | None, tuple[Answered, ...]]:
     """Return where a schedule goes on after a hold, and what the hold left without a run.
 
     A job that this release cannot read can be held by another cause, but not let go.
@@ -203,8 +201,8 @@ def _answered(
     return over.next_at, (_skipped(over.passed, job.hold_cause),)
 
 
-def _skipped(stretch: DueRange, cause: str) -> Unanswered:
-    return Unanswered(stretch.first, stretch.last, stretch.count, RunState.SKIPPED, cause)
+def _skipped(stretch: DueRange, cause: str) -> Answered:
+    return Answered(stretch.first, stretch.last, stretch.count, RunState.SKIPPED, cause)
 
 
 def _end_of_pause(job: Job, now: datetime) -> datetime:

@@ -31,7 +31,7 @@ from rota.operations.firing import after_firing, overdue_firing
 from rota.operations.planned_limits import Circumstances, PlannedLimits
 from rota.operations.previews import Prospect, prospect, schedule_notes
 from rota.operations.specs import timetable, timetable_of, words_of
-from rota.ports.records import Firing, JobQuery, NewJob, RemovedJob, Unanswered
+from rota.ports.records import Answered, Firing, JobQuery, NewJob, RemovedJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Standing:
     next_at: datetime | None  # while the job is held: where it will go on
     restarts: bool = True  # the due times are others than before
     claimed_cursor: datetime | None = None  # where it stood, if that is what it moves on from
-    unanswered: tuple[Unanswered, ...] = ()
+    answered: tuple[Answered, ...] = ()
 
 
 def standing(spec: JobSpec, old: Job | None, now: datetime) -> Standing:
@@ -56,14 +56,14 @@ def standing(spec: JobSpec, old: Job | None, now: datetime) -> Standing:
         anchor=now,
         next_at=_next_after(spec, now, max(now, old.answered_to)),
         claimed_cursor=old.cursor,
-        unanswered=_left_open(old, now, Cause.SCHEDULE_CHANGED),
+        answered=_left_open(old, now, Cause.SCHEDULE_CHANGED),
     )
 
 
 def removed_job(job: Job, now: datetime) -> RemovedJob:
     """Return the removal of a job, with the due times that its schedule has not answered."""
-    unanswered = _left_open(job, now, Cause.DELETED)
-    return RemovedJob(job.id, job.schedule_version, job.cursor, unanswered)
+    answered = _left_open(job, now, Cause.DELETED)
+    return RemovedJob(job.id, job.schedule_version, job.cursor, answered)
 
 
 def _kept(old: Job, new: Job, now: datetime) -> Standing:
@@ -74,11 +74,11 @@ def _kept(old: Job, new: Job, now: datetime) -> Standing:
     if not old.is_held or table is None:
         return Standing(old.anchor, old.cursor, False, old.cursor)
     over = pass_over(table, old.cursor, now)
-    unanswered = () if over.passed is None else (_skipped(old, over.passed),)
-    return Standing(old.anchor, over.next_at, False, old.cursor, unanswered)
+    answered = () if over.passed is None else (_skipped(old, over.passed),)
+    return Standing(old.anchor, over.next_at, False, old.cursor, answered)
 
 
-def _left_open(job: Job, now: datetime, cause: Cause) -> tuple[Unanswered, ...]:
+def _left_open(job: Job, now: datetime, cause: Cause) -> tuple[Answered, ...]:
     """Return the due times without a run: a hold was the reason, or nobody fired in time."""
     if job.cursor is None or job.cursor > now:
         return ()
@@ -88,11 +88,11 @@ def _left_open(job: Job, now: datetime, cause: Cause) -> tuple[Unanswered, ...]:
     passed = passed or DueRange(job.cursor, job.cursor, 1)
     if job.is_held:
         return (_skipped(job, passed),)
-    return (Unanswered(passed.first, passed.last, passed.count, RunState.MISSED, cause),)
+    return (Answered(passed.first, passed.last, passed.count, RunState.MISSED, cause),)
 
 
-def _skipped(job: Job, passed: DueRange) -> Unanswered:
-    return Unanswered(passed.first, passed.last, passed.count, RunState.SKIPPED, job.hold_cause)
+def _skipped(job: Job, passed: DueRange) -> Answered:
+    return Answered(passed.first, passed.last, passed.count, RunState.SKIPPED, job.hold_cause)
 
 
 def _readable(job: Job) -> JobSpec | None:
@@ -267,7 +267,7 @@ def _new_job(edit: _Edit, stands: Standing) -> NewJob:
         overdue=edit.overdue,
         restarts=stands.restarts,
         claimed_cursor=stands.claimed_cursor,
-        unanswered=stands.unanswered,
+        answered=stands.answered,
         calendars=edit.entry.calendars,
     )
 

@@ -5,7 +5,7 @@ it says only which gates these are.
 
 Queued runs of pools without workers: to whoever looks at them they are blocked.
 
-Nothing of this is stored: the first worker of a pool finds its runs in their lines, however many
+Nothing of this is stored: the first worker of a pool finds its runs in their chains, however many
 there are.
 """
 
@@ -66,11 +66,11 @@ class OrderOfService:
     of_other_shares: int  # all others
     latest_turn: int  # it goes with one of so many starts of the pool, whatever comes
     share: str
-    tag: float  # F, of its line
-    virtual_time: float  # V, the least F of the lines of its priority that have runs
+    tag: float  # F, of its chain
+    virtual_time: float  # V, the least F of the chains of its priority that have runs
     cost: float  # what its start adds to F, before weights
     boost: float  # the head start by its priority
-    weight: float  # as it counts among the lines that have runs
+    weight: float  # as it counts among the chains that have runs
     entitled: float  # the part of the pool that its share may have
     used: float  # the part that its live attempts have
     reservation: Reserved | None = None  # of its pool
@@ -358,9 +358,9 @@ def _present(reason: Reason, use: KeyUse, place: Place, now: datetime) -> Reason
 
 def order_of_service(place: Place) -> OrderOfService:
     """Compute who goes before it, by the code that claims; of a blocked run: if it were queued."""
-    own = place.line
-    before = turns_before(own, place.in_line, place.cost, place.lines)
-    chains = {line.chain.id: line.chain for line in place.lines}
+    own = place.chain
+    before = turns_before(own, place.in_chain, place.cost, place.chains)
+    chains = {each.chain.id: each.chain for each in place.chains}
     higher = [id_ for id_, chain in chains.items() if chain.priority > own.priority]
     of_higher_priority = sum(before[id_] for id_ in higher)
     position = sum(before.values())
@@ -368,8 +368,8 @@ def order_of_service(place: Place) -> OrderOfService:
     return OrderOfService(
         position=position,
         of_higher_priority=of_higher_priority,
-        of_own_line=place.in_line,
-        of_other_shares=position - of_higher_priority - place.in_line,
+        of_own_line=place.in_chain,
+        of_other_shares=position - of_higher_priority - place.in_chain,
         latest_turn=latest_turn(place.older),
         share=place.share,
         tag=own.tag,

@@ -255,11 +255,11 @@ class SqlStore(Handle):
             return await self._runs_by_id.ask(query.project, query)
         return await self._driver.read(lambda _: runs.find(query))
 
-    # --- lines
+    # --- chains
 
     share_weights = read(order.share_weights)
     set_share_weight = write(order.set_weight)
-    lines = read(order.chains_of_pool)
+    chains_of_pool = read(order.chains_of_pool)
     place_of = read_at(order.place_of)
 
     # --- shared keys

@@ -34,7 +34,7 @@ from rota.domain.simulation.model import SimRun
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sort:
-    """Runs that are alike for every worker: of one shape and timeout."""
+    """Group of runs that are alike for every worker: of one shape and timeout."""
 
     shape: str
     demand: Demand
@@ -44,7 +44,7 @@ class Sort:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A run in the world."""
+    """Run in the world."""
 
     run: SimRun
     seq: int
@@ -64,7 +64,7 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """A chain with the runs that wait in it, by sort and age."""
+    """Chain with the runs that wait in it, by sort and age."""
 
     chain: Chain  # as it began
     tag: float = 0.0
@@ -72,11 +72,11 @@ class Line:
 
     @property
     def place(self) -> float:
-        """The lowest is served first."""
+        """Rank among chains; the lowest is served first."""
         return self.chain.place + self.tag
 
     def head(self, sorts: Collection[Sort]) -> Entry:
-        """The oldest run of these sorts; there must be one."""
+        """Return the oldest run of these sorts; there must be one."""
         heads = (runs[0] for sort, runs in self.waiting.items() if sort in sorts)
         return min(heads, key=_age)
 
@@ -90,14 +90,14 @@ _NOTHING = 1e-9  # of a weight, but for rounding
 
 @dataclass(slots=True)
 class _Crowd:
-    """All waiting runs of a sort, whatever their line."""
+    """Waiting runs of a sort, whatever their chain."""
 
     by_age: deque[Entry] = field(default_factory=deque)  # those served linger, but the first
     by_rank: list[tuple[float, str]] = field(default_factory=list)  # place and name of lines
 
 
 class Lines:
-    """All lines of a pool."""
+    """Chains of a pool."""
 
     def __init__(self, weights: Mapping[str, float]) -> None:
         self._weights = weights
@@ -111,7 +111,7 @@ class Lines:
 
     @property
     def waiting(self) -> Collection[Sort]:
-        """The sorts of which runs wait."""
+        """Sorts of which runs wait."""
         return self._crowds.keys()
 
     def line(self, priority: int, share: str) -> Line:
@@ -125,7 +125,7 @@ class Lines:
         return line
 
     def enter(self, entry: Entry) -> None:
-        """A run waits from now on."""
+        """Add a waiting run."""
         line, sort = entry.line, entry.sort
         crowd = self._crowds.get(sort)
         if crowd is None:
@@ -140,7 +140,7 @@ class Lines:
         _insert(entry, queue)
 
     def next(self, sorts: Collection[Sort]) -> Entry | None:
-        """Whose turn it is, among the waiting runs of these sorts."""
+        """Return the run that is served next, among the waiting runs of these sorts."""
         crowds = [(sort, self._crowds[sort]) for sort in sorts if sort in self._crowds]
         if not crowds:
             return None
@@ -150,14 +150,14 @@ class Lines:
         return self._lines[name].head(sorts)
 
     def take(self, entry: Entry) -> None:
-        """A run is served and charged."""
+        """Serve a run and charge its chain."""
         entry.rate = entry.sort.pool_share / self._entitled(entry.line.chain)
         self._served += 1
         self.leave(entry)
         self._charge(entry.line, cost_of(entry.expected, entry.rate))
 
     def leave(self, entry: Entry) -> None:
-        """A run waits no more."""
+        """Remove a waiting run."""
         line, sort = entry.line, entry.sort
         entry.is_served = True
         self._leave_crowd(sort)
@@ -169,7 +169,7 @@ class Lines:
             self._rest(line)
 
     def correct(self, entry: Entry) -> None:
-        """What was charged was expected; the truth acts on what still waits."""
+        """Correct the charge of a run, which was an estimate, to what it took."""
         charged = cost_of(entry.expected, entry.rate)
         actual = cost_of(entry.run.seconds, entry.rate)
         if actual != charged:
@@ -200,7 +200,7 @@ class Lines:
             heapq.heappush(self._crowds[sort].by_rank, (place, name))
 
     def _first(self, sort: Sort, crowd: _Crowd) -> tuple[float, str]:
-        """The best-ranked line that has such runs."""
+        """Return the best-ranked chain that has such runs."""
         ranks = crowd.by_rank
         while True:
             place, name = ranks[0]
@@ -226,7 +226,7 @@ class Lines:
             self._by_tag.clear()
 
     def _entitled(self, chain: Chain) -> float:
-        """Its weight among the active lines."""
+        """Return its weight among the active chains."""
         others = self._group_weights[chain.priority, chain.group] - chain.weight
         return _entitled_beside(chain.weight, chain.group_weight, others)
 
@@ -254,7 +254,7 @@ class Lines:
 
 
 def _insert(entry: Entry, by_age: deque[Entry]) -> None:
-    """At the end, but for a run that waited for a key while younger ones came to the queue."""
+    """Insert at the end, unless the run waited for a key while younger ones were queued."""
     if not by_age or by_age[-1].seq < entry.seq:
         by_age.append(entry)
     elif entry.seq < by_age[0].seq:
@@ -265,7 +265,7 @@ def _insert(entry: Entry, by_age: deque[Entry]) -> None:
 
 @lru_cache(maxsize=10_000)
 def _entitled_beside(weight: float, group_weight: float, others: float) -> float:
-    """The weight that counts of a line beside others of its group, which are as good as one."""
+    """Return the weight that counts of a chain beside others of its group, taken as one."""
     line = Chain("", 0, 0.0, weight, "group", group_weight)
     rest = [replace(line, weight=others)] if others > _NOTHING else []
     return entitled([line, *rest])[0].weight
