@@ -219,8 +219,8 @@ def answer_due_times(
 ) -> Answers:
     """Apply `catch_up` to a job that may use calendars. `after` is the due time after the cursor.
 
-    What a calendar rules out was never missed, so the misfire policy chooses among the rest. Of
-    the due times that wait for one end the last counts; with `run_once` the first. A run that is
+    Due times that a calendar rules out were never missed, so the misfire policy chooses among the
+    rest. Of those that wait for one end the last counts; with `run_once` the first. A run that is
     caught up inside a blackout waits for its end, whatever the calendar says of due times there.
     """
     if rules.is_simple and _is_only(cursor, after, now) and now - cursor <= rules.grace:

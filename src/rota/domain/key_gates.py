@@ -108,8 +108,8 @@ class Kept:
 def kept_until(since: int, now: int) -> int:
     """Return until when to keep it: for as long again as its run has waited.
 
-    So it is kept for longer each time that it was in vain, and who waits for what never comes does
-    not keep others waiting for ever.
+    So it is kept for longer each time that it expired unused, and a run whose other key never comes
+    does not block others for ever.
     """
     return now + max(now - since, 0)
 

@@ -1,6 +1,6 @@
 """Keys that runs of many jobs share: rate limits, named resources, `exclusive_by`, quotas.
 
-What people declare about them, which of them a run takes, and how each stands.
+Declarations of keys, the keys that a run takes, and the state of each.
 
 A run that uses keys is let through to the queue while there seems to be room, and takes them when
 it is claimed, under the lock of each. It gives them back with the end of its attempt: who holds
@@ -124,7 +124,7 @@ class Bucket:
 
     def foreseen_at(self, tokens: float, now: int) -> int | None:
         """Return `ready_at`; None: never, or so late that nobody is told."""
-        return _told(self.ready_at(tokens, now), now) if self.rule.tokens else None
+        return _if_foreseeable(self.ready_at(tokens, now), now) if self.rule.tokens else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,13 +191,13 @@ def behind(key: Key, amount: int, state: KeyState, now: int, last_at: int | None
     match state.rule:
         case Rate() as rule if last_at is not None and rule.tokens:
             later = last_at + math.ceil(wanted(amount, rule) / rule.rate * SECOND)
-            eligible_at = _told(max(later, eligible_at or now), now)
+            eligible_at = _if_foreseeable(max(later, eligible_at or now), now)
     used, total = _used(state, now, state.queued), _most(state.rule)
     is_behind = found is None or found.is_behind
     return Shortage(key, eligible_at, used, total, is_behind)
 
 
-def _told(at: int | None, now: int) -> int | None:
+def _if_foreseeable(at: int | None, now: int) -> int | None:
     return None if at is None or at - now > FORESEEABLE else at
 
 
@@ -223,7 +223,7 @@ _MINUTE, _DAY = 60.0, 86_400.0
 
 
 class Each(StrEnum):
-    """Who has a bucket of its own; such a limit is for all runs of the project."""
+    """Owner of a separate bucket; such a limit is for all runs of the project."""
 
     NOBODY = ""  # one bucket, for the jobs that name it
     JOB = "job"

@@ -5,7 +5,7 @@ compressed on its own.
 
 Pure: it is given bytes and times. Where chunks are kept and how they travel is decided elsewhere.
 
-How output is written down: one record a line, readable by a person with `zcat`.
+The format of records:
 
     1731712345678 stdout 0|Compiling 2 files
     |Linking

@@ -2,8 +2,6 @@
 
 Runs of equal demands share a *shape*, a short text.
 
-Placing runs on one worker: all or nothing, and without starving the large ones.
-
 The best-ranked run that does not fit now gets a *reservation* on a worker that it could fit. From
 then on others may only *backfill* there: run in what the reservation leaves, or be over before the
 room for it is there (EASY backfilling).

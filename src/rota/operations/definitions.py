@@ -14,7 +14,7 @@ from rota.domain.ids import JobId
 from rota.domain.job import Job
 from rota.domain.jobfile import JobFile
 from rota.domain.jobfile.demands import build_resources
-from rota.domain.jobfile.uses import beyond, refusal_of
+from rota.domain.jobfile.uses import exceeding, refusal_of
 from rota.domain.keys import Declaration
 from rota.domain.spec import DEFAULT_POOL
 from rota.operations.calendars import CalendarChange, plan_calendars
@@ -304,7 +304,7 @@ def require_runnable(engine: Engine, job: Job) -> None:
     pool = job.document.get("pool", DEFAULT_POOL)
     most = engine.pools.largest.get(pool, {})
     demand = build_resources(job.document.get("resources", {})) if most else {}
-    if refused := beyond(demand, most):
+    if refused := exceeding(demand, most):
         raise Conflict(
             f"job {job.name}: {refusal_of(pool, refused[0], demand, most)}",
             code="run_too_large",

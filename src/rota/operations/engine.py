@@ -57,7 +57,7 @@ class KeptForecast:
     ) -> Forecast | None:
         """Return a forecast within `patience`; None: it takes longer.
 
-        What takes too long goes on in its thread for nobody, so it is not begun again for a while.
+        After a timeout the thread goes on and its result is dropped: do not retry for a while.
         """
         if self.monotonic() < self._slow_until and not self._is_fresh(ahead):
             return None
@@ -121,7 +121,7 @@ class Pools:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class ForecastCaches:
     """Caches of what this process knows of the time ahead."""
 
     forecast: KeptForecast = field(default_factory=KeptForecast)  # the latest that was asked for
@@ -138,4 +138,4 @@ class Engine:
     idle_workers: IdleWorkers = field(default_factory=NobodyIdle)  # of this process
     specs: SpecBook = field(default_factory=SpecBook)  # of jobs, read from this store
     pools: Pools = field(default_factory=Pools)
-    outlook: Outlook = field(default_factory=Outlook)
+    ahead: ForecastCaches = field(default_factory=ForecastCaches)

@@ -146,7 +146,7 @@ class JobsAhead:
                 id=run.job_id,
                 project=run.project,
                 name=run.job,
-                durations=self._known(run),
+                durations=self._known_durations(run),
                 pool=run.pool,
                 priority=run.priority,
                 share=run.share,
@@ -167,7 +167,7 @@ class JobsAhead:
     def setting(self, jobs: Iterable[JobAhead]) -> Setting:
         """Return the workers and key rules that these jobs are placed on.
 
-        What is declared has its rule even if nothing takes of it: people ask how busy it will be.
+        A declared key has its rule even if no run uses it: people ask how busy it will be.
         """
         every = [each for declared in self._declared.values() for each in declared]
         declared = {(KINDS[type(each)], each.project, each.name): each for each in every}
@@ -234,7 +234,7 @@ class JobsAhead:
             self._plain[key] = self._bare.is_slot_enough(pool, shape)
         return self._plain[key]
 
-    def _known(self, run: OpenRun) -> Durations:
+    def _known_durations(self, run: OpenRun) -> Durations:
         job = self.scheduled.get(run.job_id)
         if job is not None:
             return job.durations

@@ -18,15 +18,15 @@ from rota.domain.forecast.ahead import JobAhead, RunAhead, Setting
 from rota.domain.forecast.expansion import (
     CartAhead,
     Coming,
-    DueLine,
     DueRun,
+    DueSeries,
     Expanded,
     Following,
     Sequels,
+    drop_overlapping,
     expand,
     first_items,
-    let_go,
-    thinned,
+    split_released,
 )
 from rota.domain.forecast.placing import Program
 from rota.domain.gates import AFTER, after_key
@@ -182,14 +182,14 @@ def scheduled_runs(inputs: Inputs, jobs: JobsAhead, schedules: Mapping[JobId, Co
 
 def _first_of(found: Scheduled) -> Scheduled:
     """Cut the runs to as many as are looked at."""
-    waiting = [each.run for line in found.due.values() for each in line]
+    waiting = [each.run for runs in found.due.values() for each in runs]
     if len(found.runs) + len(waiting) <= MOST_STARTS:
         return found
     times = sorted(run.ready_at for run in chain(found.runs, waiting))
     last = times[MOST_STARTS - 1]
     runs = [run for run in found.runs if run.ready_at <= last]
     due = {
-        job: [each for each in line if each.run.ready_at <= last] for job, line in found.due.items()
+        job: [each for each in runs if each.run.ready_at <= last] for job, runs in found.due.items()
     }
     return Scheduled(runs, due, is_cut=True)
 
@@ -226,7 +226,7 @@ def _cursor(job: ComingJob, table: Timetable, now: datetime) -> datetime | None:
 
 def _runs(job: JobAhead, expanded: Expanded, overlap: Overlap, now: int) -> list[RunAhead]:
     usual = job.durations.usual
-    runs = _as_they_come(job, thinned(expanded, overlap, usual), now)
+    runs = _as_they_come(job, drop_overlapping(expanded, overlap, usual), now)
     if overlap is Overlap.CANCEL_PREVIOUS:
         for run, following in pairwise(runs):
             run.seconds = min(usual, following.ready_at - run.ready_at)
@@ -267,12 +267,12 @@ def _as_they_come(job: JobAhead, expanded: Expanded, now: int) -> list[RunAhead]
     return runs
 
 
-def due_lines(
+def due_series(
     inputs: Inputs,
     jobs: JobsAhead,
     waiting: Mapping[JobId, Sequence[DueRun]],
     coming: Mapping[JobId, Sequence[DueRun]],
-) -> dict[JobId, DueLine]:
+) -> dict[JobId, DueSeries]:
     """Collect the due runs of all jobs that follow others, both waiting and coming."""
     completed = {after_key(*job): inputs.seconds_to(at) for job, at in inputs.completions.items()}
     return {
@@ -283,10 +283,10 @@ def due_lines(
 
 def _line(
     jobs: JobsAhead, job: JobId, runs: list[DueRun], completed: Mapping[str, float]
-) -> DueLine:
+) -> DueSeries:
     rules, upstreams = jobs.rules.get(job), jobs.upstreams(job)
     within = rules.after_within if rules else None
-    return DueLine(
+    return DueSeries(
         upstreams=upstreams,
         overlap=rules.overlap if rules else Overlap.ALLOW,
         runs=sorted(runs, key=lambda due: due.since),
@@ -310,18 +310,18 @@ def assemble(inputs: Inputs) -> Assembled:
     carts = {cart.id: _cart(cart, jobs) for cart in inputs.carts}
     scheduled = scheduled_runs(inputs, jobs, schedules)
     waiting, due = waiting_runs(inputs, jobs)
-    released, lines = _lines(due_lines(inputs, jobs, due, scheduled.due))
+    released, series = _split_released(due_series(inputs, jobs, due, scheduled.due))
     coming = [*scheduled.runs, *waiting, *released]
     for cart in inputs.carts:
         if not cart.open and (opens_at := _opening(cart, inputs)) is not None:
             coming += first_items(carts[cart.id], opens_at)
     coming.sort(key=attrgetter("ready_at"))
-    sequels = replace(_sequels(inputs, jobs, schedules), lines=lines, carts=[*carts.values()])
+    sequels = replace(_sequels(inputs, jobs, schedules), due_series=series, carts=[*carts.values()])
     followed = partial(Following, sequels) if sequels.are_any else None
     going, outside = taken_runs(inputs, jobs)
     kinds = {run.job for run in (*going, *outside, *coming)}
     kinds |= {job for found in sequels.followers.values() for job in found}
-    kinds |= {due.run.job for line in lines.values() for due in line.runs}
+    kinds |= {due.run.job for each in series.values() for due in each.runs}
     return Assembled(
         program=Program(going, coming, followed, _links(inputs), outside),
         setting=jobs.setting(kinds),
@@ -370,9 +370,11 @@ def _due_again(table: Timetable, inputs: Inputs, ended: float) -> float | None:
     return None if due is None else inputs.seconds_to(table.release_at(due))
 
 
-def _lines(lines: Mapping[JobId, DueLine]) -> tuple[list[RunAhead], dict[JobId, DueLine]]:
+def _split_released(
+    series: Mapping[JobId, DueSeries],
+) -> tuple[list[RunAhead], dict[JobId, DueSeries]]:
     """Split off the runs that wait for no upstream."""
-    left = {job: let_go(line) for job, line in lines.items()}
+    left = {job: split_released(each) for job, each in series.items()}
     return [run for runs, _ in left.values() for run in runs], {
         j: it for j, (_, it) in left.items()
     }

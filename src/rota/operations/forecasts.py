@@ -104,7 +104,7 @@ async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
 async def latest_forecast(engine: Engine, ahead: timedelta) -> Forecast:
     """Return a forecast, cached if it is fresh enough, that looks at least so far ahead."""
-    return await engine.outlook.forecast.get(ahead, lambda ahead: make_forecast(engine, ahead))
+    return await engine.ahead.forecast.get(ahead, lambda ahead: make_forecast(engine, ahead))
 
 
 def forecast_from(inputs: Inputs) -> Forecast:
@@ -300,19 +300,19 @@ _MOST = 2_000  # remembered of one forecast
 async def predict_starts(engine: Engine, ahead: timedelta, kept: timedelta) -> int:
     """Store when the next runs are predicted to start and what runs out; delete old predictions.
 
-    What was first thought of a run stays. Of what comes because other runs end no id is known yet.
+    The first prediction of a run stays. Runs that follow from the end of others have no id yet.
     """
     forecast = await make_forecast(engine, ahead)
     short = await run_in_thread(saturations, forecast.runs, forecast.seconds)
-    engine.outlook.shortages.note(forecast.made_at, short)
-    starts = [*islice(_known(forecast), _MOST)]
+    engine.ahead.shortages.note(forecast.made_at, short)
+    starts = [*islice(_known_starts(forecast), _MOST)]
     if starts:
         await engine.store.save_predictions(starts)
     await engine.store.forget_predictions(forecast.made_at - kept)
     return len(starts)
 
 
-def _known(forecast: Forecast) -> Iterator[PredictedStart]:
+def _known_starts(forecast: Forecast) -> Iterator[PredictedStart]:
     """Yield the predicted starts of runs whose ids are known."""
     for run in forecast.runs:
         run_id = _id_of(forecast, run)

@@ -81,7 +81,7 @@ async def enable(engine: Engine, job: Job, *, actor: str) -> Moved:
 async def skip_next(engine: Engine, job: Job, *, actor: str) -> Moved:
     """Skip the next due time that would run, and record that in the ledger.
 
-    What calendars rule out before it gets its answer with it.
+    Due times before it that calendars rule out are answered with it.
     """
     names = job.document.get("calendars", ())
     blackouts = await blackouts_of(engine, job.project, names) if names else ()
@@ -167,7 +167,7 @@ def _stay(job: Job, kind: str) -> ScheduleMove:
 def _turn(job: Job, after: Job, kind: str, end: datetime) -> ScheduleMove:
     """Return the move to another hold, or to none.
 
-    What fell into the hold before, until `end`, is answered where its cause is over.
+    Due times inside the previous hold, until `end`, are answered if its cause is over.
     """
     cursor, answered = job.cursor, tuple[Answered, ...]()
     if job.hold_cause != after.hold_cause:
@@ -185,7 +185,7 @@ def _answered(
 ) -> tuple[datetime | None, tuple[Answered, ...]]:
     """Return where a schedule goes on after a hold, and what the hold left without a run.
 
-    A job that this release cannot read can be held by another cause, but not let go.
+    A job that this release cannot read can be held by another cause, but not released.
     """
     if job.held_from is None:
         return job.cursor, ()

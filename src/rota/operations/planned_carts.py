@@ -114,7 +114,7 @@ def _check_inputs(
 ) -> None:
     """Check inputs of items whose jobs are not in the file; the others were checked with it.
 
-    Told by their paths: nobody remembers the lines of a hundred thousand items.
+    Problems have paths, not lines: those of a hundred thousand items are not kept.
     """
     for index, entry in enumerate(entries):
         check_inputs_of_items(entry.template, specs, At(report, ("carts", index)))

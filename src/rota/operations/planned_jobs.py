@@ -35,7 +35,7 @@ from rota.ports.records import Answered, Firing, JobQuery, NewJob, RemovedJob
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SchedulePosition:
     """Position at which the schedule of a saved job goes on."""
 
     anchor: datetime
@@ -45,14 +45,14 @@ class Standing:
     answered: tuple[Answered, ...] = ()
 
 
-def standing(spec: JobSpec, old: Job | None, now: datetime) -> Standing:
+def schedule_position(spec: JobSpec, old: Job | None, now: datetime) -> SchedulePosition:
     """Return where saving a job leaves its schedule. Overdue times are answered separately."""
     if old is None:
-        return Standing(now, _next_after(spec, now, now))
+        return SchedulePosition(now, _next_after(spec, now, now))
     old_spec = _readable(old)
     if old_spec is not None and _times_of(old_spec) == _times_of(spec):
         return _kept(old, replace(old, enabled=spec.enabled), now)
-    return Standing(
+    return SchedulePosition(
         anchor=now,
         next_at=_next_after(spec, now, max(now, old.answered_to)),
         claimed_cursor=old.cursor,
@@ -66,16 +66,16 @@ def removed_job(job: Job, now: datetime) -> RemovedJob:
     return RemovedJob(job.id, job.schedule_version, job.cursor, answered)
 
 
-def _kept(old: Job, new: Job, now: datetime) -> Standing:
+def _kept(old: Job, new: Job, now: datetime) -> SchedulePosition:
     """Keep the due times; only a change of the job file's `enabled` may move the schedule."""
     if old.cursor is None or old.hold_cause == new.hold_cause:
-        return Standing(old.anchor, old.cursor, restarts=False)
+        return SchedulePosition(old.anchor, old.cursor, restarts=False)
     table = timetable_of(old)
     if not old.is_held or table is None:
-        return Standing(old.anchor, old.cursor, False, old.cursor)
+        return SchedulePosition(old.anchor, old.cursor, False, old.cursor)
     over = pass_over(table, old.cursor, now)
     answered = () if over.passed is None else (_skipped(old, over.passed),)
-    return Standing(old.anchor, over.next_at, False, old.cursor, answered)
+    return SchedulePosition(old.anchor, over.next_at, False, old.cursor, answered)
 
 
 def _left_open(job: Job, now: datetime, cause: Cause) -> tuple[Answered, ...]:
@@ -233,21 +233,21 @@ def _change(edit: _Edit, now: datetime) -> tuple[PlannedChange, NewJob | None]:
     if old is not None and edit.is_empty:
         words = words_of(entry.spec, old.anchor)
         return PlannedChange(entry.name, Change.UNCHANGED, old.id, words, old.next_at), None
-    stands = standing(entry.spec, old, now)
-    new = _new_job(edit, stands)
+    position = schedule_position(entry.spec, old, now)
+    new = _new_job(edit, position)
     planned = PlannedChange(
         name=entry.name,
         change=Change.NEW if old is None else Change.CHANGED,
         job_id=None if old is None else old.id,
-        schedule=words_of(entry.spec, stands.anchor),
+        schedule=words_of(entry.spec, position.anchor),
         next_at=new.next_at,
         differences=tuple(_changes_of(edit)),
-        notes=_notes(entry.spec, stands, now),
+        notes=_notes(entry.spec, position, now),
     )
     return planned, new
 
 
-def _new_job(edit: _Edit, stands: Standing) -> NewJob:
+def _new_job(edit: _Edit, position: SchedulePosition) -> NewJob:
     spec, old = edit.entry.spec, edit.old
     is_held = not spec.enabled or (old is not None and old.paused)
     return NewJob(
@@ -258,25 +258,25 @@ def _new_job(edit: _Edit, stands: Standing) -> NewJob:
         digest=edit.digest,
         rules=rules_of(spec, edit.shared),
         set_name=edit.set_name,
-        next_at=None if is_held else stands.next_at,
-        held_from=stands.next_at if is_held else None,
-        anchor=stands.anchor,
+        next_at=None if is_held else position.next_at,
+        held_from=position.next_at if is_held else None,
+        anchor=position.anchor,
         enabled=spec.enabled,
         expected_version=old.version if old is not None else 0,
         expected_schedule_version=None if old is None else old.schedule_version,
         overdue=edit.overdue,
-        restarts=stands.restarts,
-        claimed_cursor=stands.claimed_cursor,
-        answered=stands.answered,
+        restarts=position.restarts,
+        claimed_cursor=position.claimed_cursor,
+        answered=position.answered,
         calendars=edit.entry.calendars,
     )
 
 
-def _notes(spec: JobSpec, stands: Standing, now: datetime) -> tuple[str, ...]:
-    table = timetable(spec, stands.anchor)
+def _notes(spec: JobSpec, position: SchedulePosition, now: datetime) -> tuple[str, ...]:
+    table = timetable(spec, position.anchor)
     if table is None or spec.schedule is None:
         return ()
-    return tuple(schedule_notes(spec.schedule, table, stands.next_at, now))
+    return tuple(schedule_notes(spec.schedule, table, position.next_at, now))
 
 
 def _prospect(

@@ -80,7 +80,7 @@ _Calendars = Mapping[tuple[str, str], Calendar]  # by project and name
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class Upcoming:
     """Next due times of a job, with calendars applied."""
 
     times: tuple[datetime, ...] = ()  # empty on demand, while held, or when it is over
@@ -91,20 +91,20 @@ class Outlook:
     problem: str = ""  # why the job cannot fire: this server cannot read it, or a calendar
 
 
-async def outlook(engine: Engine, job: Job, count: int) -> Outlook:
+async def find_upcoming(engine: Engine, job: Job, count: int) -> Upcoming:
     """Return the next due times of a job, and what calendars and clock changes will do to them."""
     try:
         spec = read_job(job.document)
         table = timetable(spec, job.anchor)
     except Invalid as error:
-        return Outlook(problem=_reasons(error))
+        return Upcoming(problem=_reasons(error))
     if table is None or spec.schedule is None:
-        return Outlook()
+        return Upcoming()
     blackouts, problem = await _blackouts(engine, job, spec.schedule.calendars)
     times, effects = _ahead(table, blackouts, job.next_at, count)
     now = await engine.store.now()
     ledger = await engine.store.ledger(job.id, now, _THE_END, count)
-    return Outlook(
+    return Upcoming(
         times=times,
         words=describe(table),
         clock_changes=clock_changes(table, now),

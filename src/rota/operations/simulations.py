@@ -122,7 +122,7 @@ def _report(inputs: Inputs, project: str) -> Report:
     forecast = forecast_from(inputs)
     workers = forecast.setting.workers
     measures = Measures(workers, forecast.seconds)
-    replay(_known(forecast, project), measures)
+    replay(_known_starts(forecast, project), measures)
     objectives = {job.name: job.rules.start_within for job in inputs.jobs if job.project == project}
     return report_of(
         measures,
@@ -134,7 +134,7 @@ def _report(inputs: Inputs, project: str) -> Report:
     )
 
 
-def _known(forecast: Forecast, project: str) -> Iterator[Known]:
+def _known_starts(forecast: Forecast, project: str) -> Iterator[Known]:
     coming = (run for run in forecast.runs if run.ready_at < forecast.seconds)
     for number, run in enumerate(coming):
         is_key = run.waits_for not in ("", JOB_GATE, WORKER_GATE)

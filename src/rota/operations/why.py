@@ -429,7 +429,7 @@ _PATIENCE = timedelta(seconds=1)  # an answer without an estimate is better than
 async def likely_start(engine: Engine, run: Run) -> datetime | None:
     """Return the start by the forecast; None: unknown, or it takes too long to find out."""
     make = partial(make_forecast, engine)
-    forecast = await engine.outlook.forecast.get_within(_PATIENCE, _AHEAD, make)
+    forecast = await engine.ahead.forecast.get_within(_PATIENCE, _AHEAD, make)
     if forecast is None:
         return None
     known = _known_time(run)

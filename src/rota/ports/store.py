@@ -7,8 +7,8 @@ Promises, kept by every adapter and proven by the conformance suite:
   caller saw; what was stale is left out of the answer and never fails its neighbours.
 - *One clock*: due times, leases and expiries are compared with the store's own clock.
 - *Recorded*: a transition and its event are written together.
-- *Told*: whom a write concerns is notified after its commit, also if the caller was cancelled while
-  it waited: a write that has begun goes on without it.
+- *Notified*: listeners that a write concerns are notified after its commit, also if the caller was
+  cancelled while it waited: a write that has begun goes on without it.
 
 Errors: `Invalid`, `NotFound`, `Conflict` for the caller; `Unavailable` when the store cannot be
 reached or cannot write. After `Unavailable` from a write its effect is unknown.
@@ -373,7 +373,7 @@ class RunStore(Protocol):
     ) -> Finished:
         """End attempts. A report that is too late is kept as a late result, a repeat is accepted.
 
-        What somebody else holds up for long is neither accepted nor fenced: report it again.
+        An attempt whose rows stay locked by others is neither accepted nor fenced: report it again.
         With `claim`, up to that many runs are given to the session in the same transaction, none
         if the stream is stale.
         """

@@ -31,8 +31,8 @@ from rota.domain.simulation.report import (
     Use,
     Waits,
     report_document,
+    report_to_nobody,
     simulate_workload,
-    untold,
 )
 from rota.domain.simulation.workload import Period
 from rota.domain.simulation.workload_file import read_workload
@@ -227,7 +227,7 @@ class Simulation:
     seed: int = 1  # the same seed finds the same
 
 
-def simulate_text(text: str, simulation: Simulation, tell: Tell = untold) -> Report:
+def simulate_text(text: str, simulation: Simulation, tell: Tell = report_to_nobody) -> Report:
     """Simulate the workload of a file; `Invalid` says what is wrong with it.
 
     `tell` is called now and then with the part that is done, from 0 to 1.

@@ -241,7 +241,7 @@ _ALLOWED = Allowed()
 def blackout_answer(blackouts: Sequence[Blackout], due: datetime) -> BlackoutAnswer:
     """Decide about one due time. A calendar that skips wins over one that lets runs wait.
 
-    Together, calendars may leave no free instant for five years: then waiting is in vain, and the
+    Together, calendars may leave no free instant for five years: then waiting is useless, and the
     due time is skipped.
     """
     closed = [blackout for blackout in blackouts if blackout.is_inside(due)]

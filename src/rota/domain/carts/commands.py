@@ -58,7 +58,7 @@ def pause(facts: CartFacts) -> bool:
 def resume(facts: CartFacts) -> CartState:
     """Return the state in which it goes on. `facts` have the allowance as raised by this request.
 
-    What is in flight is unaffected.
+    Items in flight are unaffected.
     """
     _refuse_final(facts, "resumed")
     _refuse_ending(facts, "resumed")

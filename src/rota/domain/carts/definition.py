@@ -2,8 +2,6 @@
 
 And templates: carts as applied, the rules and items that each submission begins with.
 
-A cart as applied: the rules and items that each submission of it begins with.
-
 Instances come from `rota.domain.jobfile` only; whoever holds one may trust every field.
 """
 

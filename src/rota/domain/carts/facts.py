@@ -183,7 +183,7 @@ class Pace:
 def eta(pace: Pace, left_in_waves: Iterable[int]) -> timedelta | None:
     """Estimate how long the items that are left will take, wave by wave; None: unknown.
 
-    What is in flight counts as left. A person's approval, checks and calendars take no time here.
+    Items in flight count as left. A person's approval, checks and calendars take no time here.
     """
     waves = [left for left in left_in_waves if left > 0]
     if not waves:

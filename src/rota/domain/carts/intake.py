@@ -60,7 +60,7 @@ def waves_in_words(sizes: Iterable[int]) -> str:
     return f"{', '.join(parts[: _MOST_PARTS - 2])}, …, {parts[-1]} ({waves} waves)"
 
 
-MAX_PROBLEMS = 100  # that are told one by one
+MAX_PROBLEMS = 100  # that are reported one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +90,18 @@ class ItemJob:
 class _Complaints:
     """Collector of problems of items: each problem once, at the first item that has it."""
 
-    untold: int = 0  # for which there was no room
+    left_out: int = 0  # for which there was no room
     _first: dict[str, Problem] = field(default_factory=dict)  # by message
     _count: Counter[str] = field(default_factory=Counter)
 
     def add(self, problem: Problem) -> None:
         if problem.message not in self._first and len(self._first) == MAX_PROBLEMS:
-            self.untold += 1
+            self.left_out += 1
             return
         self._first.setdefault(problem.message, problem)
         self._count[problem.message] += 1
 
-    def told(self) -> list[Problem]:
+    def problems(self) -> list[Problem]:
         """List the problems, each with how many more items it concerns."""
         return [
             replace(problem, message=f"{message}{_and_more(self._count[message] - 1)}")
@@ -172,10 +172,10 @@ class ItemReader:
         if self.seen != self.count:
             raise Invalid(f"{self.count} items were announced, {self.seen} came")
         if self.bad:
-            untold = self._complaints.untold
-            more = f", {MAX_PROBLEMS} problems and {untold:,} more" if untold else ""
+            left_out = self._complaints.left_out
+            more = f", {MAX_PROBLEMS} problems and {left_out:,} more" if left_out else ""
             message = f"{self.bad} of {self.seen} items cannot be run{more}"
-            raise Invalid(message, self._complaints.told())
+            raise Invalid(message, self._complaints.problems())
 
     def _checked(self, number: int, item: CartItem) -> NewItem:
         if number >= MAX_ITEMS:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from rota.domain.carts.definition import MAX_ITEMS, CartItem, CartTemplate, ItemsFile
 from rota.domain.errors import Invalid, Problem, did_you_mean, quoted
 from rota.domain.jobfile.cart_fields import ITEM
-from rota.domain.jobfile.carts import build_item, fitted
+from rota.domain.jobfile.carts import build_item, fit_inputs
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.sections import VARIABLE
 from rota.domain.jobfile.text import At, Report
@@ -361,7 +361,7 @@ class _Check:
         spec = self._demands.specs.get(job)
         if spec is None or INVALID in item.inputs.values():
             return item
-        return fitted(item, spec, at.child("with"))
+        return fit_inputs(item, spec, at.child("with"))
 
     def _note_key(self, line: int, key: str) -> None:
         if key in self._lines:

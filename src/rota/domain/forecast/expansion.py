@@ -64,7 +64,7 @@ def expand(coming: Coming, through: datetime) -> Expanded:
     return Expanded(due, ready, end < micros(through))
 
 
-def thinned(expanded: Expanded, overlap: Overlap, seconds: float) -> Expanded:
+def drop_overlapping(expanded: Expanded, overlap: Overlap, seconds: float) -> Expanded:
     """Drop the due times that would find a run of their job still going.
 
     As if each started at once: what the overlap rule then skips or replaces never comes about.
@@ -171,7 +171,7 @@ class DueRun:
 
 
 @dataclass(frozen=True, slots=True)
-class DueLine:
+class DueSeries:
     """Due runs of a job that follows others, in order."""
 
     upstreams: Sequence[str]  # keys, see `after_key`
@@ -182,21 +182,21 @@ class DueLine:
     free_at: float = -inf  # when the run before these has ended
 
 
-def let_go(line: DueLine) -> tuple[list[RunAhead], DueLine]:
+def split_released(series: DueSeries) -> tuple[list[RunAhead], DueSeries]:
     """Split off the runs that wait for no upstream from all others."""
-    progress = LineProgress(line)
+    progress = SeriesProgress(series)
     released = [*progress.release()]
-    return released, replace(line, runs=tuple(progress.waiting), free_at=progress.free_at)
+    return released, replace(series, runs=tuple(progress.waiting), free_at=progress.free_at)
 
 
-class LineProgress:
+class SeriesProgress:
     """Progress of a series: releases its runs as their upstreams complete."""
 
-    def __init__(self, line: DueLine) -> None:
-        self._line = line
-        self._ends = {key: _known(line.completed.get(key)) for key in line.upstreams}
-        self.waiting = deque(line.runs)
-        self.free_at = line.free_at
+    def __init__(self, series: DueSeries) -> None:
+        self._series = series
+        self._ends = {key: _known_ends(series.completed.get(key)) for key in series.upstreams}
+        self.waiting = deque(series.runs)
+        self.free_at = series.free_at
         self._missed: list[RunAhead] = []
 
     def complete(self, upstream: str, at: float) -> Iterator[RunAhead]:
@@ -206,7 +206,7 @@ class LineProgress:
 
     def expect(self, run: RunAhead, since: float) -> Iterator[RunAhead]:
         """Append one more run, the last so far."""
-        self.waiting.append(DueRun(run, since, run.ready_at + self._line.within))
+        self.waiting.append(DueRun(run, since, run.ready_at + self._series.within))
         return self.release()
 
     def release(self) -> Iterator[RunAhead]:
@@ -242,7 +242,7 @@ class LineProgress:
             self._missed.append(run)
             return None
         self.free_at = max(self.free_at, run.arrives_at) + run.seconds
-        if self._line.overlap is Overlap.CANCEL_PREVIOUS and self.waiting:
+        if self._series.overlap is Overlap.CANCEL_PREVIOUS and self.waiting:
             run.seconds = min(run.seconds, self._next_at - run.arrives_at)
         return run
 
@@ -253,7 +253,7 @@ class LineProgress:
     def _is_dropped(self, due: DueRun, run: RunAhead) -> bool:
         """Return whether the overlap rule drops the run, as if each started at once."""
         waited = min(run.arrives_at, due.missed_at)
-        match self._line.overlap:
+        match self._series.overlap:
             case Overlap.SKIP:
                 return run.ready_at < self.free_at
             case Overlap.QUEUE_ONE:
@@ -268,7 +268,7 @@ class LineProgress:
         return run.ready_at < waits_until and self._next_at < waits_until
 
 
-def _known(completed: float | None) -> list[float]:
+def _known_ends(completed: float | None) -> list[float]:
     """Return the known ends of an upstream, preceded by one that helps nobody."""
     return [-inf] if completed is None else [-inf, completed]
 
@@ -291,14 +291,14 @@ class Sequels:
 
     again: Mapping[JobId, Callable[[float], float | None]] = field(default_factory=dict)
     followers: Mapping[JobId, Sequence[JobAhead]] = field(default_factory=dict)
-    lines: Mapping[JobId, DueLine] = field(
+    due_series: Mapping[JobId, DueSeries] = field(
         default_factory=dict
     )  # of jobs with due times of their own
     carts: Sequence[CartAhead] = ()
 
     @property
     def are_any(self) -> bool:
-        return bool(self.again or self.followers or self.lines or self.carts)
+        return bool(self.again or self.followers or self.due_series or self.carts)
 
 
 class Following:
@@ -306,11 +306,11 @@ class Following:
 
     def __init__(self, sequels: Sequels) -> None:
         self._sequels = sequels
-        self._lines = {job: LineProgress(line) for job, line in sequels.lines.items()}
-        self._followed: dict[str, list[LineProgress]] = defaultdict(list)
-        for job, line in sequels.lines.items():
-            for upstream in line.upstreams:
-                self._followed[upstream].append(self._lines[job])
+        self._series = {job: SeriesProgress(series) for job, series in sequels.due_series.items()}
+        self._followed: dict[str, list[SeriesProgress]] = defaultdict(list)
+        for job, series in sequels.due_series.items():
+            for upstream in series.upstreams:
+                self._followed[upstream].append(self._series[job])
         self._carts = {cart.id: _CartProgress(cart) for cart in sequels.carts}
 
     def follow(self, run: RunAhead) -> Sequence[RunAhead]:
@@ -323,20 +323,20 @@ class Following:
         return found
 
     def left(self) -> Sequence[RunAhead]:
-        return [run for line in self._lines.values() for run in line.left()]
+        return [run for series in self._series.values() for run in series.left()]
 
     def _after(self, run: RunAhead) -> Iterator[RunAhead]:
         """Yield runs of the jobs that follow its own."""
         job, end = run.job, run.end_at
         yield from (_made(follower, end) for follower in self._sequels.followers.get(job.id, ()))
         upstream = after_key(job.project, job.name)
-        for line in self._followed.get(upstream, ()):
-            yield from line.complete(upstream, end)
+        for series in self._followed.get(upstream, ()):
+            yield from series.complete(upstream, end)
 
     def _again(self, run: RunAhead, at: float) -> Iterable[RunAhead]:
         """Return the next run of its job."""
-        following, line = _made(run.job, at), self._lines.get(run.job.id)
-        return [following] if line is None else line.expect(following, since=run.due_at)
+        following, series = _made(run.job, at), self._series.get(run.job.id)
+        return [following] if series is None else series.expect(following, since=run.due_at)
 
 
 def first_items(cart: CartAhead, at: float) -> list[RunAhead]:

@@ -214,10 +214,10 @@ def quiet_minutes(minutes: Sequence[Bucket], first: int, cycle: int) -> list[int
     around = [sum(load[(i + d) % cycle] for d in _AROUND) for i in range(cycle)]
     # Among equals, one in the middle of a quiet stretch.
     ranked = sorted(known, key=lambda minute: (load[minute], around[minute], minute))
-    return _apart(ranked, cycle)
+    return _spread_out(ranked, cycle)
 
 
-def _apart(ranked: Sequence[int], cycle: int) -> list[int]:
+def _spread_out(ranked: Sequence[int], cycle: int) -> list[int]:
     """Return the first few that are not close to one another, in order."""
     chosen: list[int] = []
     for minute in ranked:

@@ -2,10 +2,9 @@
 
 Mostly nothing waits, or any worker will do: those two cases are found and answered quickly.
 
-Pools in which there is nothing to decide: any worker will do, and one line waits at most.
-
-Inside a line runs go by age. So this finds exactly what the simulated world would, many times
-faster; where two lines wait for one pool it gives up, as then somebody has to say who goes first.
+`PlainPools` is for pools in which any worker will do and at most one chain waits: inside a chain
+runs go by age, so it finds exactly what the simulated world would, many times faster. Where two
+chains wait for one pool it raises `Contended`, and the simulation decides who goes first.
 """
 
 from __future__ import annotations
@@ -172,8 +171,8 @@ class PlainPools:
     def _queue(self, age: int, run: RunAhead) -> None:
         job, queue = run.job, self._queues[run.job.pool]
         if queue:
-            line = queue[0][1].job
-            if (line.priority, line.share) != (job.priority, job.share):
+            first = queue[0][1].job
+            if (first.priority, first.share) != (job.priority, job.share):
                 raise Contended(job.pool)
         run.waits_for = run.waits_for or WORKER_GATE
         heappush(queue, (age, run))
@@ -228,7 +227,7 @@ def place(program: Program, setting: Setting, until: float) -> Placed:
     known = chain(_all(program), program.outside)
     contested = {run.job.pool for run in known if not run.job.is_plain}
     while True:
-        together = _grown(contested, program.links)
+        together = _with_dependents(contested, program.links)
         successors = _Recorded(program.successors()) if program.successors else None
         try:
             _place_plain(program, setting, until, successors, together)
@@ -267,7 +266,7 @@ def _forget(program: Program) -> None:
         run.start_at, run.waits_for = inf, ""
 
 
-def _grown(pools: Collection[str], links: Collection[tuple[str, str]]) -> set[str]:
+def _with_dependents(pools: Collection[str], links: Collection[tuple[str, str]]) -> set[str]:
     """Add the pools whose runs depend on one of them."""
     grown = set(pools)
     while more := {pool for link in links if grown.intersection(link) for pool in link} - grown:

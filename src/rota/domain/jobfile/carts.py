@@ -87,7 +87,7 @@ def build_item(document: Document) -> CartItem:
     )
 
 
-def fitted(item: CartItem, spec: JobSpec, at: At) -> CartItem:
+def fit_inputs(item: CartItem, spec: JobSpec, at: At) -> CartItem:
     """Convert the item's inputs to the types of its job; report what does not fit."""
     values = check_inputs(spec, item.inputs, at)
     inputs = {name: values[name] for name in item.inputs if name in values}
@@ -109,7 +109,7 @@ def read_cart(document: Mapping[str, object]) -> CartTemplate:
 def check_inputs_of_items(template: CartTemplate, specs: Mapping[str, JobSpec], at: At) -> None:
     """Report inputs that the jobs of items do not take; `specs` has the jobs that are known.
 
-    What an item lacks may still be given when the cart is submitted, unless it starts by itself.
+    Missing inputs may still be given when the cart is submitted, unless it starts by itself.
     """
     if not isinstance(template.items, tuple):
         return

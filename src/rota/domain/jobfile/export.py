@@ -84,7 +84,7 @@ _SECTIONS_OF_CARTS = (CART, ITEM, ITEMS_FROM, FAILURES, BETWEEN)
 def json_schema() -> Schema:
     """Return the schema of a whole file, in draft 2020-12; a single job's is `$defs/job` in it.
 
-    What passes it may still break a rule that a schema cannot say: an impossible cron
+    A document that passes it may still break a rule that a schema cannot say: an impossible cron
     expression, a name that is there twice.
     """
     return {

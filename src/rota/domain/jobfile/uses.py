@@ -190,7 +190,7 @@ def _problem_of_job(use: UsedJob, known: Known) -> Problem | None:
     return use.problem(f"there is no job {quoted(use.name)}", did_you_mean(use.name, known.jobs))
 
 
-def beyond(demand: Vector, most: Vector) -> list[str]:
+def exceeding(demand: Vector, most: Vector) -> list[str]:
     """List the names of which a run may not have so much; names missing in `most` have no bound."""
     return [name for name, amount in demand.items() if amount > most.get(name, amount)]
 
@@ -204,7 +204,7 @@ def refusal_of(pool: str, name: str, demand: Vector, most: Vector) -> str:
 def refusals_of(uses: Sequence[Use], pool: str, most: Vector) -> Iterator[Problem]:
     """Yield the problems of a job whose pool takes only smaller runs."""
     demand = {use.name: use.amount for use in uses if isinstance(use, UsedResource)}
-    refused = beyond(demand, most)
+    refused = exceeding(demand, most)
     for use in uses:
         if isinstance(use, UsedResource) and use.name in refused:
             yield use.problem(refusal_of(pool, use.name, demand, most))

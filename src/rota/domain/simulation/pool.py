@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from rota.domain.resources import SLOTS, UNIT, Vector, best_fit, dominant_share, fits, total
 from rota.domain.shape import Held, Placement, Reservation, Verdict, demand_of, unmet
-from rota.domain.simulation.chains import Entry, Lines, Sort
+from rota.domain.simulation.chains import Entry, RankedChains, Sort
 from rota.domain.simulation.model import SimRun, SimWorker
 
 SAMPLE = 2  # different rooms of which the better fit is taken
@@ -170,7 +170,7 @@ class Pool:
     ) -> None:
         """Set up a pool. `takes_keys` takes a run's keys at its start, else it leaves the queue."""
         self._takes_keys = takes_keys
-        self.lines = Lines(weights)
+        self.chains = RankedChains(weights)
         self.rooms = Rooms(workers)
         self._totals = total(worker.capacity for worker in workers)
         self._sorts: dict[tuple[str, float | None], Sort] = {}
@@ -189,8 +189,8 @@ class Pool:
     def arrive(self, entry: Entry, now: float) -> Iterator[Placed]:
         """Queue a run, and start it if a worker has room."""
         sort = entry.sort
-        no_use = sort in self.lines.waiting  # one like it waits, so it fits nowhere
-        self.lines.enter(entry)
+        no_use = sort in self.chains.waiting  # one like it waits, so it fits nowhere
+        self.chains.enter(entry)
         if no_use:
             return
         station = self.rooms.fitting(sort)
@@ -212,7 +212,7 @@ class Pool:
             if self._reserved is not None and self._reserved[1] is station:
                 yield from self._serve_reserved(*self._reserved, now)
                 return
-            if not (station.is_open and self.lines.waiting):
+            if not (station.is_open and self.chains.waiting):
                 break
             entry = self._next_for(station)
             if entry is None:
@@ -229,14 +229,14 @@ class Pool:
         """Return the best-ranked run for a worker: one that fits, or that room may be kept for."""
         may_reserve = self._reserved is None
         able = self.rooms.could_take if may_reserve else self.rooms.has_room
-        sorts = {sort for sort in self.lines.waiting if able(station, sort)}
-        return self.lines.next(sorts) if sorts else None
+        sorts = {sort for sort in self.chains.waiting if able(station, sort)}
+        return self.chains.next(sorts) if sorts else None
 
     def _start(self, entry: Entry, station: Station, now: float) -> bool:
         if entry.keys and not self._takes_keys(entry):
-            self.lines.leave(entry)
+            self.chains.leave(entry)
             return False
-        self.lines.take(entry)
+        self.chains.take(entry)
         entry.started_at = now
         station.take(entry)
         return True
@@ -244,7 +244,7 @@ class Pool:
     def _serve_reserved(self, entry: Entry, station: Station, now: float) -> Iterator[Placed]:
         """Start the run that the worker is reserved for, else what is not in its way."""
         if not station.has_room(entry.sort):
-            yield from self._backfill(entry, station, self.lines.waiting, now)
+            yield from self._backfill(entry, station, self.chains.waiting, now)
             return
         self._reserved = None
         if self._start(entry, station, now):
@@ -257,7 +257,7 @@ class Pool:
         kept = Reservation(kept_for.seq, station.taken_by(kept_for.sort))
         placement = Placement(station.worker.capacity, now, station.held(), kept)
         going = {sort for sort in sorts if self.rooms.has_room(station, sort)}
-        while station.is_open and (entry := self.lines.next(going)):
+        while station.is_open and (entry := self.chains.next(going)):
             sort = entry.sort
             demand = station.taken_by(sort)
             ends_at, latest_end = now + entry.expected, now + sort.timeout

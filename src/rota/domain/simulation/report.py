@@ -395,19 +395,19 @@ Tell = Callable[[float], None]  # how much of the period has passed: 0 to 1
 _STEPS = 200  # how often progress is told
 
 
-def untold(_: float) -> None:
+def report_to_nobody(_: float) -> None:
     """Report progress to nobody."""
 
 
 def simulate_workload(
-    workload: Workload, period: Period, part: float, random: Random, tell: Tell = untold
+    workload: Workload, period: Period, part: float, random: Random, tell: Tell = report_to_nobody
 ) -> Report:
     """Simulate a part of a workload in a period. `Invalid` if that is too much."""
     sample = sample_of(workload, part, random)
     staff = sample.staff()
     measures = Measures(staff, period.seconds)
     world = World(staff, sample.rules, sample.weights)
-    runs = _told(arrivals(sample, period, random), period.seconds, tell)
+    runs = _with_progress(arrivals(sample, period, random), period.seconds, tell)
     world.simulate(runs, period.seconds, measures)
     jobs = workload.jobs
     return report_of(
@@ -422,7 +422,7 @@ def simulate_workload(
     )
 
 
-def _told(runs: Iterable[SimRun], seconds: float, tell: Tell) -> Iterator[SimRun]:
+def _with_progress(runs: Iterable[SimRun], seconds: float, tell: Tell) -> Iterator[SimRun]:
     """Yield the runs as they come, and report the progress now and then."""
     step = next_at = seconds / _STEPS
     for run in runs:

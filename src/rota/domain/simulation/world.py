@@ -355,7 +355,7 @@ class World:
         pool = self._pool(entry.run)
         pool.rooms.close(station)
         station.give_back(entry)
-        pool.lines.correct(entry)
+        pool.chains.correct(entry)
         self._observer.on_end(entry.run, station.worker.name, self.now)
         if entry.keys:
             self._gates.give_back(entry)
@@ -386,8 +386,8 @@ class World:
 
     def _entry(self, run: SimRun) -> Entry:
         pool = self._pool(run)
-        line = pool.lines.line(run.priority, run.share)
-        return Entry(run, next(self._seqs), pool.sort_of(run), line, self._gates.keys_of(run))
+        ranked = pool.chains.chain_of(run.priority, run.share)
+        return Entry(run, next(self._seqs), pool.sort_of(run), ranked, self._gates.keys_of(run))
 
     def _pool(self, run: SimRun) -> Pool:
         pool = self._pools.get(run.pool)
