@@ -26,7 +26,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Only(StrEnum):
-    """Filter on the due times of a range; without it, all of them run."""
+    """Which due times of a range are wanted; without it, all of them."""
 
     MISSING = "missing"  # none of its runs completed, or it has none
     FAILED = "failed"  # none of its runs completed, and one failed or timed out

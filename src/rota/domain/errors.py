@@ -8,7 +8,7 @@ RotaError
 │   └── StaleStream       the worker has connected anew, perhaps to another server
 ├── Denied             not logged in, or not allowed                        (401, 403)
 └── Unavailable        the store, a worker or a resource cannot be reached  (503, 429)
-    └── HeldTooLong       somebody else does not let go of what is needed
+    └── LockedTooLong     other transactions keep the rows locked that are needed
 
 Each has a stable text `code` for programs, a message for people that says what to do next
 (`hint`), and facts as attributes.
@@ -115,7 +115,7 @@ class Unavailable(RotaError):
     code = "unavailable"
 
 
-class HeldTooLong(Unavailable):
+class LockedTooLong(Unavailable):
     """Rows in the store stay locked by others for too long.
 
     The store itself is well: whoever needs something else gets it.

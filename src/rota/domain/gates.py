@@ -75,7 +75,7 @@ def cycle_text(cycle: Sequence[str]) -> str:
 
 
 AFTER = "after:"  # what the keys of upstreams begin with
-# A run in one of these holds a slot of its job: it may be executing now, or at any moment.
+# A run in one of these has a slot of its job: it may be executing now, or at any moment.
 SLOT_STATES = frozenset({RunState.QUEUED, RunState.CLAIMED, RunState.PROCESSING, RunState.UNKNOWN})
 
 

@@ -3,7 +3,7 @@
 Declarations of keys, the keys that a run takes, and the state of each.
 
 A run that uses keys is let through to the queue while there seems to be room, and takes them when
-it is claimed, under the lock of each. It gives them back with the end of its attempt: who holds
+it is claimed, under the lock of each. It gives them back with the end of its attempt: who has
 what is read from live attempts. Tokens of a rate limit are never given back.
 """
 
@@ -104,7 +104,7 @@ class Bucket:
         """Return the bucket without these tokens; it never moves back in time."""
         return replace(self, level=self.level_at(now) - tokens, at=max(now, self.at))
 
-    def holds(self, tokens: float, now: int) -> bool:
+    def has(self, tokens: float, now: int) -> bool:
         return self.level_at(now) >= tokens
 
     def ready_at(self, tokens: float, now: int) -> int:
@@ -117,7 +117,7 @@ class Bucket:
             return now
         ready = max(now, self.at) + max(math.ceil(missing / self.rule.rate * SECOND), 1)
         step = 1  # rounding must not promise what is not there yet, and is coarse in deep debt
-        while tokens <= self.rule.burst and not self.holds(tokens, ready):
+        while tokens <= self.rule.burst and not self.has(tokens, ready):
             ready += step
             step *= 2
         return ready
@@ -177,10 +177,10 @@ def shortage(key: Key, amount: int, state: KeyState, now: int, *, claims: bool) 
             return Shortage(key, None, used, total, is_behind=used + amount <= total)
         case Rate() as rule:
             bucket, asked = state.bucket_of(rule, now), amount + queued
-            if bucket.holds(asked + kept, now):
+            if bucket.has(asked + kept, now):
                 return None
             ready = bucket.foreseen_at(asked + kept, now)
-            is_behind = bucket.holds(asked, now)
+            is_behind = bucket.has(asked, now)
             return Shortage(key, ready, _used(state, now, queued), _most(rule), is_behind)
 
 
@@ -232,7 +232,7 @@ class Each(StrEnum):
 
 
 class Sharing(StrEnum):
-    """Way in which runs share a named resource."""
+    """How runs share a named resource."""
 
     COUNTED = "counted"
     MUTEX = "mutex"

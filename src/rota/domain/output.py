@@ -206,7 +206,7 @@ class ChunkWriter:
         return bool(self._packed)
 
     @property
-    def held_bytes(self) -> int:
+    def buffered_bytes(self) -> int:
         """Memory of records which nobody has taken yet."""
         return self._size + self._packed_size
 
@@ -300,9 +300,9 @@ class OutputRecorder:
         return self._writer.has_full_chunk
 
     @property
-    def held_bytes(self) -> int:
+    def buffered_bytes(self) -> int:
         """Memory of output that has not been taken yet."""
-        return self._writer.held_bytes + sum(len(line.text) for line in self._open.values())
+        return self._writer.buffered_bytes + sum(len(line.text) for line in self._open.values())
 
     def feed(self, at_ms: int, stream: Stream, step: int, data: bytes) -> None:
         """Add bytes that were just read from a stream of a step."""

@@ -104,7 +104,7 @@ def unmet(
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Occupied:
     """Amounts that a live attempt takes of its worker. Instants are numbers of one unit."""
 
     demand: Vector
@@ -132,13 +132,13 @@ class Placement:
 
     capacity: Vector  # all that the worker has
     now: float
-    held: list[Held] = field(default_factory=list)
+    occupied: list[Occupied] = field(default_factory=list)
     reservation: Reservation | None = None  # on this very worker
     _free: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self._free = dict(self.capacity)
-        for each in self.held:
+        for each in self.occupied:
             self._free = minus(self._free, each.demand)
 
     @property
@@ -166,7 +166,7 @@ class Placement:
             self.reservation = None
         # Nobody may count on the end of who goes beside a reservation, but by its timeout.
         over_at = min(ends_at, latest_end) if self.reservation is None else latest_end
-        self.held.append(Held(demand, over_at))
+        self.occupied.append(Occupied(demand, over_at))
         return Verdict.TAKEN
 
     def reserve(self, run: int, demand: Vector) -> Reservation:
@@ -178,21 +178,21 @@ class Placement:
         reserved = self.reservation
         if reserved is None or reserved.run == run:
             return False
-        opens_at = room_opens_at(reserved.demand, self._free, self.held)
+        opens_at = room_opens_at(reserved.demand, self._free, self.occupied)
         if latest_end <= opens_at:
             return False
-        lasting = [each for each in self.held if each.ends_at > opens_at]
+        lasting = [each for each in self.occupied if each.ends_at > opens_at]
         left = self.capacity
         for each in lasting:
             left = minus(left, each.demand)
         return not fits(plus(reserved.demand, demand), left)
 
 
-def room_opens_at(demand: Vector, free: Vector, held: Sequence[Held]) -> float:
+def room_opens_at(demand: Vector, free: Vector, occupied: Sequence[Occupied]) -> float:
     """Return when a demand fits, as attempts end one after another; infinity: not by that alone."""
     if fits(demand, free):
         return float("-inf")
-    for each in sorted(held, key=lambda each: each.ends_at):
+    for each in sorted(occupied, key=lambda each: each.ends_at):
         free = plus(free, each.demand)
         if fits(demand, free):
             return each.ends_at

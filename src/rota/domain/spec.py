@@ -69,14 +69,14 @@ class IntervalFrom(StrEnum):
 
 
 class Gap(StrEnum):
-    """Rule for a local time that does not exist because clocks went forward."""
+    """A local time that does not exist because clocks went forward."""
 
     RUN_AFTER = "run_after"
     SKIP = "skip"
 
 
 class Fold(StrEnum):
-    """Rule for a local time that exists twice because clocks went back."""
+    """A local time that exists twice because clocks went back."""
 
     FIRST = "first"
     BOTH = "both"

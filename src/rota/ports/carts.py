@@ -229,7 +229,7 @@ class ResumeCart:
 
 @dataclass(frozen=True, slots=True)
 class CancelCart:
-    stops_running: bool = True  # False: what workers hold goes on to its end
+    stops_running: bool = True  # False: leased attempts go on to their end
     expected_version: int | None = None  # None: whichever
 
 

@@ -232,10 +232,10 @@ class Session:
     stopping: bool
     server: str = ""  # the one it talks to; "": not told
     stream: int = 1  # how often it connected: what another server claims for it is stale
-    draining: bool = False  # somebody asked it to finish what it holds and take nothing new
-    held: int = 0  # attempts it holds now
+    draining: bool = False  # somebody asked it to finish what it has leased and take nothing new
+    held: int = 0  # attempts that are leased to it now
     resources: Mapping[str, int] = field(default_factory=dict)  # thousandths it offers
-    used: Mapping[str, int] = field(default_factory=dict)  # of these, by the attempts it holds
+    used: Mapping[str, int] = field(default_factory=dict)  # of these, by its leased attempts
 
     @property
     def capacity(self) -> Mapping[str, int]:
@@ -257,7 +257,7 @@ class Renewal:
     alive: bool
     now: datetime
     cancel: tuple[Fence, ...] = ()
-    held: tuple[Fence, ...] = ()  # what the store believes the session holds
+    held: tuple[Fence, ...] = ()  # attempts that the store has leased to the session
     stream: int = 0  # the connection that the store knows of
     draining: bool = False
 
@@ -285,7 +285,7 @@ class Ownership:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class OwnedShards:
     """Shards that a server owns after it has renewed its lease."""
 
     alive: bool  # False: the lease had ended, and the rest says nothing
@@ -354,7 +354,7 @@ class LedgerEntry:
 
 
 class Role(StrEnum):
-    """Rights of a user or token in a project; each role includes those before it."""
+    """What a user or token may do in a project; each includes those before it."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"

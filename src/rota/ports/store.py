@@ -41,7 +41,6 @@ from rota.ports.records import (
     Fired,
     Firing,
     Heartbeat,
-    Holding,
     Idempotency,
     JobQuery,
     LedgerEntry,
@@ -49,6 +48,7 @@ from rota.ports.records import (
     NewJob,
     NewRun,
     NewServer,
+    OwnedShards,
     Ownership,
     Rearmed,
     RemovedJob,
@@ -475,7 +475,7 @@ class ServerStore(Protocol):
         """Register a server, new or back; if it is alone, all earlier ones are over."""
         ...
 
-    async def keep_shards(self, server: ServerId, *, stopping: bool) -> Holding:
+    async def keep_shards(self, server: ServerId, *, stopping: bool) -> OwnedShards:
         """Renew a server's lease, take the shards assigned to it, and give up those of others.
 
         A lease that has ended cannot be renewed: such a server joins anew. Two servers that

@@ -190,7 +190,7 @@ class BeatAnswer(msgspec.Struct, frozen=True):
     alive: bool  # False: the session is over, stop everything and register anew
     store_now: int = 0  # microseconds
     cancel: tuple[Fence, ...] = ()
-    unknown: tuple[Fence, ...] = ()  # held by the worker, but not its by the store: kill
+    unknown: tuple[Fence, ...] = ()  # the worker believes them leased, the store does not: kill
     draining: bool = False  # it gets nothing new until somebody says otherwise
 
 

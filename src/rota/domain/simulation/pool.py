@@ -12,7 +12,7 @@ from math import inf
 from typing import TypeAlias
 
 from rota.domain.resources import SLOTS, UNIT, Vector, best_fit, dominant_share, fits, total
-from rota.domain.shape import Held, Placement, Reservation, Verdict, demand_of, unmet
+from rota.domain.shape import Occupied, Placement, Reservation, Verdict, demand_of, unmet
 from rota.domain.simulation.chains import Entry, RankedChains, Sort
 from rota.domain.simulation.model import SimRun, SimWorker
 
@@ -55,9 +55,9 @@ class Station:
             self.free[name] += amount
         del self.running[entry.seq]
 
-    def held(self) -> list[Held]:
+    def occupied(self) -> list[Occupied]:
         return [
-            Held(self.taken_by(entry.sort), entry.started_at + _longest(entry))
+            Occupied(self.taken_by(entry.sort), entry.started_at + _longest(entry))
             for entry in self.running.values()
         ]
 
@@ -255,7 +255,7 @@ class Pool:
         self, kept_for: Entry, station: Station, sorts: Iterable[Sort], now: float
     ) -> Iterator[Placed]:
         kept = Reservation(kept_for.seq, station.taken_by(kept_for.sort))
-        placement = Placement(station.worker.capacity, now, station.held(), kept)
+        placement = Placement(station.worker.capacity, now, station.occupied(), kept)
         going = {sort for sort in sorts if self.rooms.has_room(station, sort)}
         while station.is_open and (entry := self.chains.next(going)):
             sort = entry.sort
