@@ -353,8 +353,7 @@ class SkippedNext:
 def next_start(
     table: Timetable, blackouts: Sequence[Blackout], cursor: datetime
 ) -> DueStart | None:
-    """Return the first due time from the cursor on that calendars let run; None: none in five
-    years.
+    """Return the first due time from the cursor on that calendars let run; None: not in 5 years.
 
     The effort grows with the number of windows, not with that of the due times.
     """

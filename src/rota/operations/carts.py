@@ -411,7 +411,7 @@ class CartView:
 
     @property
     def by_state(self) -> Mapping[ItemState, int]:
-        """How many items are in each state."""
+        """Number of items in each state."""
         return {state: self.overview.items.get(state, 0) for state in ItemState}
 
     @property

@@ -156,7 +156,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much of a measure is in use, over all projects."""
+    """Use of a measure, over all projects."""
 
     measure: Measure
     measures: Sequence[str]  # all that could be asked for

@@ -95,7 +95,7 @@ class Wave:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """How far a cart is, however many waves it has."""
+    """Progress of a cart, however many waves it has."""
 
     items: Mapping[ItemState, int]
     in_wave: Mapping[ItemState, int]  # of the current wave, or the first

@@ -86,7 +86,7 @@ class OpenCart:
 
 @dataclass(frozen=True, slots=True)
 class TokensLeft:
-    """How full the bucket of a rate limit was, and when."""
+    """Level of the bucket of a rate limit, and when it had that."""
 
     level: float
     at: datetime
@@ -140,7 +140,7 @@ class ForecastStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShareWeight:
-    """How much of a pool a share gets, against others: 1 where nobody said anything."""
+    """Weight of a share against others: 1 where nobody set one."""
 
     share: str  # a project, a user in it (project/user), or the key that jobs name
     weight: float

@@ -245,7 +245,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """How often a live session was renewed."""
+    """Number of renewals of a live session."""
 
     session: SessionId
     beats: int

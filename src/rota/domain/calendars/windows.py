@@ -54,8 +54,7 @@ class Stretch(NamedTuple):
 
 
 def on_clocks(zone: Zone, local: Stretch) -> Stretch | None:
-    """Return from the first to the last moment at which clocks show a time of the span; None:
-    never.
+    """Return the first to the last moment at which clocks show a time of the span; None: never.
 
     One window stays one stretch: it begins after a gap that swallows its beginning, and where
     clocks go back it ends only when its end is reached for the last time.
