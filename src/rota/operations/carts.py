@@ -216,7 +216,7 @@ async def submit(
         new_cart = _new_cart(cart, request, reader.rules(), actor)
         idempotency = _idempotency(request.idempotency_key, new_cart, reader.digest())
         submitted = await engine.store.submit_cart(cart, idempotency, request.due)
-    except BaseException:
+    except BaseException:  # a caller that is cancelled leaves no half of a cart either
         await engine.store.discard_cart(cart)
         raise
     return await find_cart(engine, submitted, project=request.project)

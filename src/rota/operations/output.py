@@ -120,6 +120,7 @@ async def store_chunks(
     chunks = [chunk for chunk in chunks if _fence(chunk) not in refused]
     stored = [(_fence(chunk), StoredChunk(chunk.meta, _key(session, chunk))) for chunk in chunks]
     data = {place.key: chunk.data for chunk, (_, place) in zip(chunks, stored, strict=True)}
+    # Bytes first, their index second: the index never names a blob that is not there.
     await _put_all(engine, data)
     # Blobs of chunks that are refused only now stay behind unnamed, and go when the run is pruned:
     # a refused repeat of what was accepted before shares its key.
@@ -135,6 +136,7 @@ async def _put_all(engine: Engine, data: Mapping[str, bytes]) -> None:
     try:
         async with asyncio.timeout(_STORING.total_seconds()):
             puts = (engine.blobs.put(key, each) for key, each in data.items())
+            # Without `return_exceptions` the first failure returns while other puts go on.
             results = await asyncio.gather(*puts, return_exceptions=True)
     except TimeoutError as error:
         raise Unavailable("the blob store does not answer", code="blobs_unreachable") from error

@@ -46,7 +46,9 @@ async def pause(engine: Engine, job: Job, *, actor: str, until: datetime | None 
             )
         if job.paused and job.paused_until == until:
             return None
-        return replace(_turn(job, replace(job, paused=True), "paused", now), paused_until=until)
+        return replace(
+            _change_hold(job, replace(job, paused=True), "paused", now), paused_until=until
+        )
 
     return await _move(engine, job, decide, actor)
 
@@ -62,7 +64,7 @@ async def disable(engine: Engine, job: Job, *, actor: str) -> Moved:
     def decide(job: Job, now: datetime) -> ScheduleMove | None:
         if not job.enabled:
             return None
-        return _turn(job, replace(job, enabled=False), "disabled", now)
+        return _change_hold(job, replace(job, enabled=False), "disabled", now)
 
     return await _move(engine, job, decide, actor)
 
@@ -73,7 +75,7 @@ async def enable(engine: Engine, job: Job, *, actor: str) -> Moved:
     def decide(job: Job, now: datetime) -> ScheduleMove | None:
         if job.enabled:
             return None
-        return _turn(job, replace(job, enabled=True), "enabled", now)
+        return _change_hold(job, replace(job, enabled=True), "enabled", now)
 
     return await _move(engine, job, decide, actor)
 
@@ -97,7 +99,9 @@ async def skip_next(engine: Engine, job: Job, *, actor: str) -> Moved:
             )
         ruled_out = [_skipped(it.stretch, it.cause) for it in skip.ruled_out]
         skipped = _skipped(DueRange(skip.due, skip.due, 1), Cause.SKIP_NEXT)
-        return replace(_stay(job, "skipped"), next_at=skip.next_at, answered=(*ruled_out, skipped))
+        return replace(
+            _unmoved(job, "skipped"), next_at=skip.next_at, answered=(*ruled_out, skipped)
+        )
 
     return await _move(engine, job, decide, actor)
 
@@ -139,7 +143,7 @@ async def _decided(engine: Engine, job: Job, decide: Decide) -> ScheduleMove | N
 def _resumed(job: Job, now: datetime) -> ScheduleMove | None:
     if not job.paused:
         return None
-    move = _turn(job, replace(job, paused=False), "resumed", _end_of_pause(job, now))
+    move = _change_hold(job, replace(job, paused=False), "resumed", _end_of_pause(job, now))
     return replace(move, paused_until=None)
 
 
@@ -149,7 +153,7 @@ def _resumed_if_over(job: Job, now: datetime) -> ScheduleMove | None:
     return _resumed(job, now) if is_over else None
 
 
-def _stay(job: Job, kind: str) -> ScheduleMove:
+def _unmoved(job: Job, kind: str) -> ScheduleMove:
     """Return a move that changes nothing."""
     return ScheduleMove(
         kind=kind,
@@ -164,7 +168,7 @@ def _stay(job: Job, kind: str) -> ScheduleMove:
     )
 
 
-def _turn(job: Job, after: Job, kind: str, end: datetime) -> ScheduleMove:
+def _change_hold(job: Job, after: Job, kind: str, end: datetime) -> ScheduleMove:
     """Return the move to another hold, or to none.
 
     Due times inside the previous hold, until `end`, are answered if its cause is over.
@@ -173,7 +177,7 @@ def _turn(job: Job, after: Job, kind: str, end: datetime) -> ScheduleMove:
     if job.hold_cause != after.hold_cause:
         cursor, answered = _answered(job, end, must_read=not after.is_held)
     return replace(
-        _stay(after, kind),
+        _unmoved(after, kind),
         next_at=None if after.is_held else cursor,
         held_from=cursor if after.is_held else None,
         answered=answered,
