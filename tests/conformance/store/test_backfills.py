@@ -433,7 +433,7 @@ class TestHistory:
         job_id = await scene.job(next_at=due[1])
         missed = Answered(due[1], due[2], 2, RunState.MISSED, "downtime")
         job = await scene.show_job(job_id)
-        await scene.fire_all([firing_of(job, runs=(), unanswered=[missed])])
+        await scene.fire_all([firing_of(job, runs=(), answered=[missed])])
         made = await scene.backfill(job_id, due)
 
         parts = [
@@ -461,7 +461,7 @@ class TestHistory:
         job_id = await scene.job(next_at=due[0])
         missed = Answered(due[0], due[-1], 12, RunState.MISSED, "downtime")
         job = await scene.show_job(job_id)
-        await scene.fire_all([firing_of(job, runs=(), unanswered=[missed])])
+        await scene.fire_all([firing_of(job, runs=(), answered=[missed])])
         made = await scene.backfill(job_id, due)
 
         [entry] = await scene.store.ledger(job_id, due[0], scene.clock.instant, 10)

@@ -149,7 +149,7 @@ async def test_due_times_without_a_run_are_kept_as_a_stretch(scene: Scene) -> No
     scene.advance(10 * MINUTE)
     ran = PlannedRun(now + 10 * MINUTE, now + 10 * MINUTE)
 
-    await scene.fire_all([firing_of(job, runs=[ran], unanswered=[missed])])
+    await scene.fire_all([firing_of(job, runs=[ran], answered=[missed])])
 
     ledger = await scene.store.ledger(job.id, now, now + 20 * MINUTE, 10)
     assert [(entry.state, entry.cause, entry.count) for entry in ledger] == [
