@@ -108,7 +108,7 @@ class _Extent:
 async def store_chunks(
     engine: Engine, session: SessionId, chunks: Sequence[OutputChunk]
 ) -> ReportAnswer:
-    """Store output of attempts that the session has leased, or that ended there.
+    """Store output of leased attempts, and what attempts that ended in the session left behind.
 
     The rest is refused, and so are attempts of which a chunk is not what a worker may send: it
     would only send it again. The same chunks sent twice are accepted twice and kept once.

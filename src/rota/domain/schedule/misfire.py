@@ -179,7 +179,7 @@ def _catch_up_once(backlog: _Backlog, oldest: datetime) -> CatchUp:
 
 
 def _catch_up_completion(timetable: Timetable, backlog: _Backlog, oldest: datetime) -> CatchUp:
-    """Fire only the cursor: the next due time depends on the end of its run."""
+    """Answer only the cursor: the next due time depends on the end of its run."""
     cursor = backlog.cursor
     if cursor >= oldest:
         return CatchUp((cursor,), (), None)
