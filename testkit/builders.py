@@ -119,7 +119,7 @@ def firing_of(job: Job, *due: datetime, next_at: datetime | None = None, **field
         schedule_version=job.schedule_version,
         claimed_next_at=job.next_at,
         runs=fields.pop("runs", [PlannedRun(at, at) for at in due or (job.next_at,)]),
-        unanswered=fields.pop("unanswered", ()),
+        answered=fields.pop("answered", ()),
         next_at=next_at,
         **fields,
     )

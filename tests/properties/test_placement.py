@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.domain.resources import Vector, fits, minus, total
-from rota.domain.shape import Held, Placement, Verdict, room_opens_at
+from rota.domain.shape import Occupied, Placement, Verdict, room_opens_at
 
 NAMES = ("cpu", "memory")
 FOREVER = float("inf")
@@ -38,8 +38,9 @@ def asking(draw: st.DrawFn) -> Asked:
 def placements(draw: st.DrawFn) -> Placement:
     """A worker that holds attempts, whose ends are known."""
     capacity = draw(vectors(8, 16))
-    held: list[Held] = []
-    for attempt in draw(st.lists(st.builds(Held, vectors(1, 5), st.integers(1, 30)), max_size=4)):
+    held: list[Occupied] = []
+    attempts = st.builds(Occupied, vectors(1, 5), st.integers(1, 30))
+    for attempt in draw(st.lists(attempts, max_size=4)):
         if fits(total(each.demand for each in (*held, attempt)), capacity):
             held.append(attempt)
     return Placement(capacity, 0, held)
@@ -70,7 +71,7 @@ def test_nobody_gets_more_than_there_is_or_less_than_he_asked_for(
 
         taken = run.demand if verdict is Verdict.TAKEN else {}
         assert placement.free == minus(before, taken)
-        assert fits(total(each.demand for each in placement.held), placement.capacity)
+        assert fits(total(each.demand for each in placement.occupied), placement.capacity)
         assert (verdict is Verdict.TOO_LARGE) == (not fits(run.demand, placement.capacity))
 
 
@@ -79,8 +80,8 @@ def test_who_goes_before_a_reserved_run_does_not_delay_it(
     reservation: tuple[Placement, dict[str, int]], runs: list[Asked]
 ) -> None:
     placement, reserved = reservation
-    promised = room_opens_at(reserved, placement.free, placement.held)
-    lasting = [each.demand for each in placement.held if each.ends_at > promised]
+    promised = room_opens_at(reserved, placement.free, placement.occupied)
+    lasting = [each.demand for each in placement.occupied if each.ends_at > promised]
     placement.reserve(-1, reserved)
 
     for number, run in enumerate(runs):

@@ -54,8 +54,8 @@ def test_tokens_are_there_when_they_are_promised_and_not_before(
 
     ready = bucket.ready_at(tokens, now)
 
-    assert bucket.holds(tokens, ready)
-    assert ready == now or not bucket.holds(tokens, ready - 2)
+    assert bucket.has(tokens, ready)
+    assert ready == now or not bucket.has(tokens, ready - 2)
 
 
 @given(st.integers(1, 1_000), st.floats(1e9, 1e15), st.integers(0, 10**6 * SECOND))
@@ -64,10 +64,10 @@ def test_it_takes_few_looks_to_tell_the_end_of_the_deepest_debt(
 ) -> None:
     bucket = Bucket(Rate(tokens, 86_400.0, tokens), -debt, at=0)
 
-    with patch.object(Bucket, "holds", autospec=True, side_effect=Bucket.holds) as looks:
+    with patch.object(Bucket, "has", autospec=True, side_effect=Bucket.has) as looks:
         ready = bucket.ready_at(1, now)
 
-    assert bucket.holds(1, ready)
+    assert bucket.has(1, ready)
     assert looks.call_count < 100
 
 

@@ -1,4 +1,4 @@
-"""What all answers have in common, and the answer to what goes wrong.
+"""Base of all answers, and the answer that reports an error.
 
 A server always sends all fields. Defaults are for whoever reads: an older server does not send what
 was added since, and fields that a newer server adds are ignored.

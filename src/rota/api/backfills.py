@@ -1,4 +1,4 @@
-"""Due times of the past: what became of them, and backfills that run them."""
+"""Due times of the past: their answers, and backfills that run them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carts, their items and waves, and what submitting one would do."""
+"""Carts, their items and waves, and the plan of one."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Cart(Answer, frozen=True, kw_only=True):
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing more happens by itself: final, or paused."""
+        """Return whether nothing more happens by itself: final, or paused."""
         return self.is_final or self.state == "PAUSED"
 
     @property
@@ -179,7 +179,7 @@ class CartDetail(Cart, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """`21 failed, 20 may; 127 of 1,000 items have ended`."""
+        """Summary: `21 failed, 20 may; 127 of 1,000 items have ended`."""
         ended = f"{self.done:,} of {self.items:,} items have ended"
         if self.breached and self.failures_in_scope <= self.limit:
             return f"too many of an earlier wave failed; {ended}"
@@ -188,17 +188,17 @@ class CartDetail(Cart, frozen=True, kw_only=True):
 
     @property
     def has_failed(self) -> bool:
-        """Whether it ended otherwise than it was to: with too many failures, or early."""
+        """Return whether it ended with too many failures, or early."""
         return self.failed_too_often or self.was_stopped
 
     @property
     def failed_too_often(self) -> bool:
-        """Whether it ended with more failures than it may have."""
+        """Return whether it ended with more failures than it may have."""
         return self.state == "FAILED" or (self.state == "PARTIAL" and self.breached)
 
     @property
     def was_stopped(self) -> bool:
-        """Whether it was cancelled, or ended with items that were or never started."""
+        """Return whether it was cancelled, or ended with items that were or never started."""
         return self.state == "CANCELLED" or (self.state == "PARTIAL" and self.interrupted > 0)
 
 
@@ -302,7 +302,7 @@ class CartTemplateDetail(CartTemplate, frozen=True, kw_only=True):
 
 
 def ordinal(number: int) -> str:
-    """`1st`, `12th`, `21st`."""
+    """Format a number: `1st`, `12th`, `21st`."""
     suffixes = {1: "st", 2: "nd", 3: "rd"}
     is_teen = number % 100 in (11, 12, 13)
     return f"{number:,}{'th' if is_teen else suffixes.get(number % 10, 'th')}"

@@ -1,4 +1,4 @@
-"""What is coming, and what it will wait for."""
+"""Forecasts: coming starts, and what they will wait for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs, their schedules, and what becomes of their due times."""
+"""Jobs, their schedules, and the answers to their due times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What attempts print, by lines."""
+"""Output of attempts, by lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What handing in a job file does, or would do."""
+"""Effect of applying a job file, done or planned."""
 
 from __future__ import annotations
 

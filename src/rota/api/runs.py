@@ -130,7 +130,7 @@ class Run(Answer, frozen=True, kw_only=True):
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing more happens by itself: final, or a question for a person."""
+        """Return whether nothing more happens by itself: final, or a question for a person."""
         return self.is_final or self.state == "UNKNOWN"
 
 

@@ -1,4 +1,4 @@
-"""What a change would do to the time ahead. Lengths of time are seconds."""
+"""Simulations: the effect of a change on the time ahead. Lengths of time are seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens, and who shows them. No answer but those to a new token has a secret in it."""
+"""Tokens and their owners. No answer but those to a new token has a secret in it."""
 
 from __future__ import annotations
 

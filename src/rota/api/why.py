@@ -1,4 +1,4 @@
-"""Why a run waits."""
+"""Explanation why a run waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Rota decides: specs, due times, states and transitions, retries, gates, order of service.
+"""Decisions of Rota: specs, due times, states and transitions, retries, gates, order of service.
 
 Pure values and functions that are given `now`. Must not know where anything is stored, what time it
 is, or that the world is asynchronous: no I/O, no clock, nothing of ours outside this package.

@@ -33,7 +33,7 @@ class Only(StrEnum):
 
 
 class SkipCause(StrEnum):
-    """Why a due time of the range is left out."""
+    """Cause for which a due time of the range is left out."""
 
     ACTIVE = "active"  # one of its runs is not over
     COMPLETED = "completed"  # one of its runs completed
@@ -69,7 +69,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
-    """What a backfill does with each due time of its range."""
+    """Decision about each due time of a backfill's range."""
 
     repeats: tuple[Repeat, ...]  # by due time
     skipped: tuple[Skipped, ...] = ()
@@ -98,18 +98,18 @@ class Backfill:
 
 
 def backfill_priority(priority: int) -> int:
-    """Of the runs of a backfill, given that of their job: live work has the head start."""
+    """Lower the priority of a job for the runs of its backfills: live work has the head start."""
     return max(0, priority - _STEPS_BACK)
 
 
 def answered_end(until: datetime, next_at: datetime | None, now: datetime) -> datetime:
-    """How far a backfill may reach: what is still to come belongs to the schedule."""
+    """Return how far a backfill may reach: coming due times belong to the schedule."""
     end = min(until, now)
     return end if next_at is None else min(end, next_at - _MICROSECOND)
 
 
 def due_times(table: Timetable, since: datetime, until: datetime) -> tuple[datetime, ...]:
-    """All due times of since ≤ due ≤ until. `Invalid` if they are too many for one backfill."""
+    """List the due times of since ≤ due ≤ until. `Invalid` if they are too many."""
     before = max(since, _FIRST_INSTANT) - _MICROSECOND
     found = table.between(before, until, MAX_DUE_TIMES + 1)
     if len(found) > MAX_DUE_TIMES:

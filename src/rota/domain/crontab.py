@@ -1,4 +1,4 @@
-"""Takes over what cron did: a crontab in, a job file out."""
+"""Import of crontabs: a crontab in, a job file out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COLUMN_HEADING = re.compile(r"m(in(ute)?)?\s+h(our)?\s+d(om|ay)", re.IGNORECASE
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the crontab that runs something, under the settings above it."""
+    """Line of the crontab that runs something, under the settings above it."""
 
     line: int
     when: str
@@ -35,7 +35,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Reader:
-    """Sorts lines into settings, comments and entries."""
+    """Parser of lines into settings, comments and entries."""
 
     system: bool | None  # lines have a user column; None: none was noticed
     entries: list[Entry] = field(default_factory=list)
@@ -114,7 +114,7 @@ class Reader:
 
 
 def user_column(text: str, users: Container[str]) -> int | None:
-    """The line where a user column begins, if every entry has one; None: this is a user's crontab.
+    """Return the line where a user column begins; None: not all entries have one.
 
     `users` are names that stand for a user rather than for a program.
     """
@@ -157,7 +157,7 @@ _WRAPPERS = frozenset(
 
 
 class NameGiver:
-    """Gives each command a name of its own, the same in every import of the same crontab."""
+    """Generator of unique job names, the same in every import of the same crontab."""
 
     def __init__(self) -> None:
         self._given: set[str] = set()
@@ -175,7 +175,7 @@ class NameGiver:
 
 
 def _program(command: str) -> str:
-    """What the command is really about: `backup` for `cd /srv && nice ./backup.sh --all`."""
+    """Return the program a command is about: `backup` for `cd /srv && nice ./backup.sh --all`."""
     for part in _SIMPLE_COMMANDS.split(command):
         words = [word for word in part.split() if not _VARIABLE.fullmatch(word)]
         if not words or words[0] in _PREPARATIONS:
@@ -204,7 +204,7 @@ _END_OF_INPUT = "END_OF_INPUT"
 
 @dataclass(frozen=True, slots=True)
 class CrontabImport:
-    """What became of a crontab."""
+    """Result of the import of a crontab."""
 
     text: str  # a valid job file with every entry that could be taken over
     problems: tuple[Problem, ...]  # errors: entries left out; warnings: what differs from cron
@@ -294,7 +294,7 @@ def _step(entry: Entry) -> dict[str, Any]:
 
 
 def _script(command: str) -> str:
-    """The command as cron ran it: what follows the first % was its input, other % line ends."""
+    """Return the command as cron ran it: after the first % its input, other % newlines."""
     script, *lines = (part.replace("\\%", "%") for part in _UNESCAPED_PERCENT.split(command))
     if not lines:
         return script

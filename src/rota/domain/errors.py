@@ -1,4 +1,4 @@
-"""Everything that can go wrong by a caller's doing or the world's.
+"""Errors that are caused by a caller or by the world.
 
 RotaError
 ├── Invalid            the input is wrong; carries every problem found      (400, 422)
@@ -8,7 +8,7 @@ RotaError
 │   └── StaleStream       the worker has connected anew, perhaps to another server
 ├── Denied             not logged in, or not allowed                        (401, 403)
 └── Unavailable        the store, a worker or a resource cannot be reached  (503, 429)
-    └── HeldTooLong       somebody else does not let go of what is needed
+    └── LockedTooLong     other transactions keep the rows locked that are needed
 
 Each has a stable text `code` for programs, a message for people that says what to do next
 (`hint`), and facts as attributes.
@@ -115,20 +115,20 @@ class Unavailable(RotaError):
     code = "unavailable"
 
 
-class HeldTooLong(Unavailable):
-    """Others are changing the same in the store, and do not come to an end.
+class LockedTooLong(Unavailable):
+    """Rows in the store stay locked by others for too long.
 
     The store itself is well: whoever needs something else gets it.
     """
 
 
 def codes_of(error: RotaError) -> list[str]:
-    """Its own code, then those of its classes, the nearest first."""
+    """List its own code, then those of its classes, the nearest first."""
     return [error.code, *(cls.code for cls in type(error).__mro__ if issubclass(cls, RotaError))]
 
 
 def first_of(error: BaseException) -> BaseException:
-    """The first error of a group, however deep it lies; of any other, that one."""
+    """Return the first error of a group, however deep it lies; of any other, that one."""
     return first_of(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
@@ -136,7 +136,7 @@ _LONGEST = 60
 
 
 def quoted(text: str) -> str:
-    """The text in double quotes, cut when long, with unprintable characters escaped."""
+    """Quote the text, cut when long, with unprintable characters escaped."""
     shown = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
     return '"' + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown) + '"'
 
@@ -146,7 +146,7 @@ _HUGE = 10**30  # Python refuses to print integers of several thousand digits
 
 
 def shown(value: object) -> str:
-    """Any value of a job file, for the end of "must be …, not …"."""
+    """Format any value of a job file, for the end of "must be …, not …"."""
     match value:
         case None:
             return "nothing"
@@ -167,13 +167,13 @@ def shown(value: object) -> str:
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """A hint with the nearest candidate, or "" when none is near."""
+    """Return a hint with the nearest candidate, or "" when none is near."""
     known = {candidate.lower(): candidate for candidate in candidates}
     near = difflib.get_close_matches(name[:_COMPARED].lower(), known, n=1)
     return f"did you mean {quoted(known[near[0]])}?" if near else ""
 
 
 def listed(names: Iterable[str]) -> str:
-    """`a`, `a or b`, `a, b or c`."""
+    """Join names: `a`, `a or b`, `a, b or c`."""
     *head, tail = names
     return f"{', '.join(head)} or {tail}" if head else tail

@@ -1,4 +1,4 @@
-"""What becomes of the due times of a job: run, missed, or ruled out by its calendars.
+"""Answers to the due times of a job: run, missed, or ruled out by its calendars.
 
 Pure: it is given the time, never asks for it. It knows nothing of stores, runs, or who fires.
 """
@@ -46,7 +46,7 @@ class Piece:
 def pieces_of(
     timetable: Timetable, blackouts: Sequence[Blackout], cursor: datetime, until: datetime
 ) -> Iterator[Piece]:
-    """All due times of cursor ≤ due ≤ until, in order; the cursor is due in any case.
+    """Yield all due times of cursor ≤ due ≤ until, in order; the cursor is due in any case.
 
     The effort grows with the number of windows, not with that of the due times.
     """
@@ -67,8 +67,9 @@ def fold(
     following: BlackoutAnswer,
     last_at_or_before: Callable[[datetime], datetime | None],
 ) -> Iterator[Piece]:
-    """The pieces from the last to the first; of those that wait for one end, only the last due
-    time still does. `following` is the answer to the job's next due time after them."""
+    """Yield the pieces from the last to the first; of those that wait for one end, only the last
+    due time still does. `following` is the answer to the job's next due time after them.
+    """
     taken = {following.at} if isinstance(following, ReleasedAt) else set()
     for piece in reversed(pieces):
         if not isinstance(piece.answer, ReleasedAt):
@@ -86,7 +87,7 @@ def fold(
 def fold_into_window(
     blackouts: Sequence[Blackout], due_times: Sequence[datetime], following: datetime | None
 ) -> tuple[BlackoutAnswer, ...]:
-    """The answers to due times of one job, in order: of those that wait for one end, the last runs.
+    """Answer due times of one job, in order: of those that wait for one end, the last runs.
 
     `following` is the job's next due time after these, None if there is none. Where it waits for
     that end too, it runs in their stead.
@@ -98,7 +99,7 @@ def fold_into_window(
 
 @dataclass(frozen=True, slots=True)
 class OpenTimes:
-    """Those due times of a timetable that no calendar rules out, as far as there are pieces."""
+    """Due times of a timetable that no calendar rules out, as far as there are pieces."""
 
     timetable: Timetable
     pieces: tuple[Piece, ...]  # only open ones, in order
@@ -133,7 +134,7 @@ class OpenTimes:
         )
 
     def parts(self, stretch: DueRange) -> Iterator[DueRange]:
-        """A stretch of these due times without those that lie between them and are ruled out."""
+        """Yield a stretch of these due times without those in between that are ruled out."""
         for piece in self.pieces:
             first, last = max(piece.first, stretch.first), min(piece.last, stretch.last)
             if first <= last:
@@ -147,7 +148,7 @@ class OpenTimes:
 
 
 def next_edge(blackouts: Sequence[Blackout], second: int, limit: int) -> int:
-    """The first second after this one at which an answer may change; the limit at the latest."""
+    """Return the first second after this one at which an answer may change, at most the limit."""
     return min((_edge(blackout, second, limit) for blackout in blackouts), default=limit)
 
 
@@ -160,7 +161,7 @@ def _edge(blackout: Blackout, second: int, limit: int) -> int:
 def _before_last(
     piece: Piece, last_at_or_before: Callable[[datetime], datetime | None]
 ) -> datetime | None:
-    """The last but one due time of a piece; None: it has only one."""
+    """Return the last but one due time of a piece; None: it has only one."""
     if piece.first == piece.last:
         return None
     return max(last_at_or_before(piece.last - _MICROSECOND) or piece.first, piece.first)
@@ -168,7 +169,7 @@ def _before_last(
 
 @dataclass(frozen=True, slots=True)
 class FiringRules:
-    """What decides about the due times of a job."""
+    """Rules that decide about the due times of a job."""
 
     timetable: Timetable
     misfire: Misfire
@@ -177,14 +178,14 @@ class FiringRules:
 
     @property
     def is_simple(self) -> bool:
-        """Whether a due time that is alone and punctual just runs."""
+        """Return whether a due time that is alone and punctual just runs."""
         table = self.timetable
         return not (table.run_once or table.after_previous or self.blackouts)
 
 
 @dataclass(frozen=True, slots=True)
 class DueStart:
-    """A due time that runs."""
+    """Due time that runs."""
 
     due: datetime
     not_before: datetime  # the due time itself, or the end of the blackout that it waits for
@@ -205,7 +206,7 @@ class SkippedRange:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What becomes of every due time from the cursor until now."""
+    """Answers to every due time from the cursor until now."""
 
     runs: tuple[DueStart, ...]  # in order
     missed: tuple[DueRange, ...]  # in order
@@ -216,10 +217,10 @@ class Answers:
 def answer_due_times(
     rules: FiringRules, cursor: datetime, now: datetime, *, after: datetime | None
 ) -> Answers:
-    """`catch_up` for a job that may use calendars. `after` is the due time after the cursor.
+    """Apply `catch_up` to a job that may use calendars. `after` is the due time after the cursor.
 
-    What a calendar rules out was never missed, so the misfire policy chooses among the rest. Of
-    the due times that wait for one end the last counts; with `run_once` the first. A run that is
+    Due times that a calendar rules out were never missed, so the misfire policy chooses among the
+    rest. Of those that wait for one end the last counts; with `run_once` the first. A run that is
     caught up inside a blackout waits for its end, whatever the calendar says of due times there.
     """
     if rules.is_simple and _is_only(cursor, after, now) and now - cursor <= rules.grace:
@@ -238,7 +239,7 @@ def _is_only(cursor: datetime, after: datetime | None, now: datetime) -> bool:
 
 
 def _answer_one(rules: FiringRules, cursor: datetime, now: datetime) -> Answers:
-    """Only the cursor is due: what follows depends on the end of its run.
+    """Answer only the cursor: the next due time depends on the end of its run.
 
     If it is skipped, the next due time follows it as if it had run, and had taken no time.
     """
@@ -301,7 +302,7 @@ def _start(due: datetime, answer: BlackoutAnswer) -> DueStart:
 
 
 def _late_start(rules: FiringRules, due: datetime, now: datetime) -> DueStart:
-    """Caught up inside a blackout. Whatever it waited for before ends no later than this one.
+    """Start a run that is caught up inside a blackout at the end of that, the latest it waits for.
 
     Where calendars together leave no free instant for years, it does not wait in vain.
     """
@@ -342,7 +343,7 @@ class RuledOut:
 
 @dataclass(frozen=True, slots=True)
 class SkippedNext:
-    """The next due time that would run, left out, and what comes before and after it."""
+    """Skip of the next due time that would run, with what comes before and after it."""
 
     ruled_out: tuple[RuledOut, ...]  # in order
     due: datetime
@@ -352,7 +353,7 @@ class SkippedNext:
 def next_start(
     table: Timetable, blackouts: Sequence[Blackout], cursor: datetime
 ) -> DueStart | None:
-    """The first due time from the cursor on that calendars let run; None: none in five years.
+    """Return the first due time from the cursor on that calendars let run; None: not in 5 years.
 
     The effort grows with the number of windows, not with that of the due times.
     """
@@ -377,7 +378,7 @@ def next_start(
 def skip_next_start(
     table: Timetable, blackouts: Sequence[Blackout], cursor: datetime
 ) -> SkippedNext | None:
-    """What leaving out the next due time that runs does; None: there is none to leave out."""
+    """Skip the next due time that runs; None: there is none to skip."""
     start = next_start(table, blackouts, cursor)
     if start is None:
         return None
@@ -399,7 +400,7 @@ def skip_next_start(
 
 
 def _independent(table: Timetable, cursor: datetime) -> Timetable:
-    """Where a due time follows from the end of a run, a skipped one is a run that took no time.
+    """Return a timetable where a skipped due time counts as a run that took no time.
 
     The first one that waits is then the last: the next follows from its end.
     """
@@ -411,7 +412,7 @@ def _independent(table: Timetable, cursor: datetime) -> Timetable:
 
 
 def _lets_wait(waiting: DueStart, due: datetime, answer: Allowed | SkippedBy | ReleasedAt) -> bool:
-    """Whether a later due time may still take the place of the one that waits."""
+    """Return whether a later due time may still take the place of the one that waits."""
     if isinstance(answer, SkippedBy):
         return due < waiting.not_before
     return isinstance(answer, ReleasedAt) and answer.at == waiting.not_before

@@ -1,4 +1,4 @@
-"""The gates a run passes before it is queued, each with a reason a person can act on.
+"""Gates that a run passes before it is queued, each with a reason a person can act on.
 
 Pure decisions over what the store read under its lock; the store applies them in the same
 transaction.
@@ -19,7 +19,7 @@ from rota.domain.states import Cause, RunState
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A job that another one follows."""
+    """Job that another one follows."""
 
     name: str
     completed_at: datetime | None = None  # when a run of it last did; None: none has
@@ -27,7 +27,7 @@ class Upstream:
 
 
 def missing(upstreams: Sequence[Upstream], since: datetime) -> tuple[Upstream, ...]:
-    """Those that have not completed since then."""
+    """Return the upstreams that have not completed since then."""
     return tuple(
         upstream
         for upstream in upstreams
@@ -36,7 +36,7 @@ def missing(upstreams: Sequence[Upstream], since: datetime) -> tuple[Upstream, .
 
 
 def find_cycle(edges: Mapping[str, Collection[str]]) -> list[str] | None:
-    """A ring among jobs and those that each follows, such as [a, b, a]; None: there is none."""
+    """Find a cycle among jobs and those that each follows: [a, b, a]; None: there is none."""
     done: set[str] = set()
     for start in sorted(edges):
         if start not in done and (cycle := _cycle_from(start, edges, done)):
@@ -47,7 +47,7 @@ def find_cycle(edges: Mapping[str, Collection[str]]) -> list[str] | None:
 def _cycle_from(
     start: str, edges: Mapping[str, Collection[str]], done: set[str]
 ) -> list[str] | None:
-    """Walks in depth without recursion: chains of jobs may be long."""
+    """Search depth-first without recursion: chains of jobs may be long."""
     path, ahead = [start], [_followed(start, edges)]
     place = {start: 0}  # of each job on the path
     while path:
@@ -70,18 +70,18 @@ def _followed(job: str, edges: Mapping[str, Collection[str]]) -> Iterator[str]:
 
 
 def cycle_text(cycle: Sequence[str]) -> str:
-    """`a → b → a`."""
+    """Format a cycle: `a → b → a`."""
     return " → ".join(cycle)
 
 
 AFTER = "after:"  # what the keys of upstreams begin with
-# A run in one of these holds a slot of its job: it may be executing now, or at any moment.
+# A run in one of these has a slot of its job: it may be executing now, or at any moment.
 SLOT_STATES = frozenset({RunState.QUEUED, RunState.CLAIMED, RunState.PROCESSING, RunState.UNKNOWN})
 
 
 @dataclass(frozen=True, slots=True)
 class JobRules:
-    """What the gates need to know of a job."""
+    """Rules of a job that its gates need."""
 
     job_id: JobId
     name: str
@@ -95,18 +95,18 @@ class JobRules:
 
     @property
     def is_gated(self) -> bool:
-        """Whether its other runs can keep one of its runs from going."""
+        """Return whether its other runs can keep one of its runs from going."""
         return self.overlap is not Overlap.ALLOW or self.max_concurrency is not None
 
     def lets_any_go(self, trigger: Trigger) -> bool:
-        """Whether runs of this kind go at once, however many there are."""
+        """Return whether runs of this kind go at once, however many there are."""
         takes_turns = trigger is Trigger.SCHEDULE or trigger is Trigger.BACKFILL
         return not takes_turns and self.max_concurrency is None and not self.is_paused
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillRules:
-    """What the gates need to know of a backfill."""
+    """Rules of a backfill that its gate needs."""
 
     id: BackfillId
     max_parallel: int
@@ -128,13 +128,13 @@ class ActiveRun:
 
     @property
     def gives_way(self) -> bool:
-        """Whether a later due time may take its place."""
+        """Return whether a later due time may take its place."""
         return not self.is_caught_up and not self.is_held
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What a run becomes, and what that does to others of its job."""
+    """Decision about a run at its gates, and the effect on others of its job."""
 
     state: RunState  # QUEUED, BLOCKED or SKIPPED
     cause: str = ""  # of SKIPPED
@@ -149,37 +149,37 @@ QUEUED = Admission(RunState.QUEUED)
 
 
 def job_key(job_id: JobId) -> str:
-    """What a run waits on while its job has no room for it."""
+    """Return the key that a run waits on while its job has no room for it."""
     return f"job:{job_id}"
 
 
 def pause_key(job_id: JobId) -> str:
-    """What a run waits on while its job is paused."""
+    """Return the key that a run waits on while its job is paused."""
     return f"pause:{job_id}"
 
 
 def backfill_key(backfill: BackfillId) -> str:
-    """What a run waits on until it is its turn in its backfill."""
+    """Return the key that a run waits on until it is its turn in its backfill."""
     return f"backfill:{backfill}"
 
 
 def cart_key(cart: CartId) -> str:
-    """What a run waits on while its cart lets nothing go."""
+    """Return the key that a run waits on while its cart is paused or ends early."""
     return f"cart:{cart}"
 
 
 def hold_key(run: RunId) -> str:
-    """What a run waits on that somebody holds."""
+    """Return the key that a held run waits on."""
     return f"hold:{run}"
 
 
 def after_key(project: str, upstream: str) -> str:
-    """What a due run waits on until a job that it follows has completed."""
+    """Return the key that a due run waits on until a job that it follows has completed."""
     return f"{AFTER}{project}/{upstream}"
 
 
 def worker_key(pool: str, shape: str) -> str:
-    """What runs of one shape wait on while no worker of their pool could ever take them."""
+    """Return the key that runs of one shape wait on while no worker of their pool fits them."""
     return f"worker:{pool}/{hashlib.blake2b(shape.encode(), digest_size=8).hexdigest()}"
 
 
@@ -221,7 +221,7 @@ def admit(
 
 
 def paused(rules: JobRules) -> Admission:
-    """The answer of a paused job's gate."""
+    """Block a run at the gate of a paused job."""
     reason = Reason(
         gate="pause",
         message=f"job {rules.name} is paused",
@@ -233,7 +233,7 @@ def paused(rules: JobRules) -> Admission:
 
 
 def held_by_cart(cart: CartId, name: str) -> Admission:
-    """The answer of a cart that is paused, or comes to an early end."""
+    """Block a run of a cart that is paused, or comes to an early end."""
     reason = Reason(
         gate="cart",
         message=f"its cart {name} lets nothing start",
@@ -244,7 +244,7 @@ def held_by_cart(cart: CartId, name: str) -> Admission:
 
 
 def held(run: RunId, actor: str) -> Admission:
-    """What a run becomes that somebody wants to go nowhere."""
+    """Block a run that somebody holds."""
     reason = Reason(
         gate="hold",
         message=f"{actor} holds it",
@@ -255,7 +255,7 @@ def held(run: RunId, actor: str) -> Admission:
 
 
 def without_worker(pool: str, shape: str, lacks: Collection[str]) -> Admission:
-    """The answer where no worker could ever take a run.
+    """Block a run that no worker could ever take.
 
     `lacks` is what the worker that comes nearest has not.
     """
@@ -298,7 +298,7 @@ def _is_exclusive(rules: JobRules, trigger: Trigger) -> bool:
 
 
 def _goes_before(other: ActiveRun, run: ActiveRun) -> bool:
-    """Whether a scheduled run has to wait for another one.
+    """Return whether a scheduled run has to wait for another one.
 
     A younger one that only waits lets it pass: what comes back from its back-off keeps its place.
     """
@@ -374,7 +374,7 @@ def _concurrency_reason(rules: JobRules) -> Reason:
 
 
 def turn_reason(rules: JobRules, backfill: BackfillRules) -> Reason:
-    """Why a run waits for others of its backfill."""
+    """Explain why a run waits for others of its backfill."""
     return Reason(
         gate="backfill",
         message=f"it is not its turn in the backfill of {rules.name} "
@@ -385,7 +385,7 @@ def turn_reason(rules: JobRules, backfill: BackfillRules) -> Reason:
 
 
 def waiting_reason(rules: JobRules, trigger: Trigger) -> Reason:
-    """Why a run that is left behind by the end of a pause still waits."""
+    """Explain why a run still waits after the end of a pause."""
     if _is_exclusive(rules, trigger):
         return _overlap_reason(rules)
     return _concurrency_reason(rules)
@@ -394,7 +394,7 @@ def waiting_reason(rules: JobRules, trigger: Trigger) -> Reason:
 def releasable(
     rules: JobRules, waiting: Sequence[ActiveRun], active: Sequence[ActiveRun]
 ) -> list[RunId]:
-    """Which of the runs that wait on their job may go now, in their order.
+    """Select the runs that wait on their job and may go now, in their order.
 
     `waiting` are the BLOCKED ones by age, `active` all others that are active.
     """
@@ -415,7 +415,7 @@ def releasable(
 
 
 def backfill_room(rules: JobRules, backfill: BackfillRules, active: Sequence[ActiveRun]) -> int:
-    """How many more runs of a backfill may go now: its own limit and that of the job allow them."""
+    """Return how many more runs of a backfill may go now, by its own limit and that of the job."""
     if rules.is_paused:
         return 0
     room = min(backfill.max_parallel - _in_flight(backfill, active), _free_slots(rules, active))

@@ -32,7 +32,7 @@ _DIGITS = _ALPHABET.encode() * 8  # for each byte the digit of its last five bit
 
 
 def _base32(number: int, length: int) -> str:
-    """The last `length` digits of a number."""
+    """Encode the last `length` digits of a number."""
     pairs = [_PAIRS[number >> shift & 1023] for shift in range(length // 2 * 10, -1, -10)]
     return "".join(pairs)[-length:]
 
@@ -42,12 +42,12 @@ def _hash(text: str) -> int:
 
 
 def micros(instant: datetime) -> int:
-    """Whole microseconds since 1970, the form in which stores and wires carry an instant."""
+    """Convert to whole microseconds since 1970, the form of stores and wires."""
     return (instant - _EPOCH) // _MICROSECOND
 
 
 def instant(micros: int) -> datetime:
-    """The inverse of `micros`."""
+    """Convert from microseconds; the inverse of `micros`."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
@@ -72,19 +72,19 @@ def new_server_id() -> ServerId:
 
 
 def scheduled_run_id(job: JobId, due_at: datetime) -> RunId:
-    """The one id a job's run at this due time can have: the primary key is the uniqueness."""
+    """Derive the only id of a job's run at this due time: the primary key keeps it unique."""
     return RunId("r_" + _time_digits(due_at) + _digits_of(job))
 
 
 def following_run_id(job: JobId, upstream: RunId) -> RunId:
-    """The one id that a job's answer to the completion of a run can have."""
+    """Derive the only id that a job's run after the completion of another run can have."""
     digits = _base32(_hash(f"{job} {upstream}"), _HASH_CHARS)
     return RunId(upstream[: len("r_") + _TIME_CHARS] + digits)
 
 
 @lru_cache(maxsize=100)
 def _time_digits(when: datetime) -> str:
-    """Thousands of runs are asked for, or due, at one instant."""
+    """Encode a time; thousands of runs are asked for, or due, at one instant."""
     return _base32(micros(when), _TIME_CHARS)
 
 
@@ -94,27 +94,27 @@ def _digits_of(job: JobId) -> str:
 
 
 def new_run_id(now: datetime) -> RunId:
-    """An id for a run that no schedule asked for."""
+    """Make an id for a run that no schedule asked for."""
     return RunId("r_" + _time_digits(now) + _base32(secrets.randbits(64), _HASH_CHARS))
 
 
 def new_run_ids(now: datetime, count: int) -> list[RunId]:
-    """The same for many runs at once, for a tenth of the time."""
+    """Make ids for many runs at once, in a tenth of the time."""
     start, length = "r_" + _time_digits(now), _HASH_CHARS * count
     digits = secrets.randbits(8 * length).to_bytes(length, "big").translate(_DIGITS).decode()
     return [RunId(start + digits[at : at + _HASH_CHARS]) for at in range(0, length, _HASH_CHARS)]
 
 
 def is_run_id(text: str) -> bool:
-    """Whether a text that comes from outside can be the id of a run."""
+    """Return whether a text that comes from outside can be the id of a run."""
     return _RUN_ID.fullmatch(text) is not None
 
 
 def stable_fraction(*parts: str) -> float:
-    """A number in [0, 1) that is always the same for the same parts: jitter without memory."""
+    """Hash parts to a stable number in [0, 1): jitter without memory."""
     return (_hash("\0".join(parts)) >> 11) / (1 << 53)
 
 
 def shard_of(identity: str) -> int:
-    """The virtual shard a job or cart belongs to."""
+    """Return the virtual shard a job or cart belongs to."""
     return _hash(identity) % SHARD_COUNT

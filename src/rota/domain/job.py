@@ -1,4 +1,4 @@
-"""A job as the store keeps it, and the digest of its rules that every batch decision reads."""
+"""Job as the store keeps it, and the digest of its rules that every batch decision reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rota.domain.states import Cause
 
 @dataclass(frozen=True, slots=True)
 class RunRules:
-    """What gates, order and retry need of one version of a job; immutable, so freely cached."""
+    """Rules of one job version for gates, order and retry; immutable, so freely cached."""
 
     name: str
     project: str
@@ -55,12 +55,12 @@ class RunRules:
     is_scheduled: bool = False  # it has due times: those wait for the jobs in `after`
 
     def drops_late(self, trigger: Trigger) -> bool:
-        """Whether a run that cannot start in time is dropped: never what a person asked for."""
+        """Return whether a run that is too late is dropped: never one that a person asked for."""
         return self.late is Late.DROP and trigger is Trigger.SCHEDULE
 
 
 def rules_of(spec: JobSpec, shared: Collection[str] = ()) -> RunRules:
-    """The rules a spec implies. `shared` are the project's named resources, which belong to all."""
+    """Derive the rules of a spec. `shared` are the project's named resources."""
     schedule = spec.schedule
     return RunRules(
         name=spec.name,
@@ -129,17 +129,17 @@ class Job:
 
     @property
     def cursor(self) -> datetime | None:
-        """The first due time that has no answer yet; None: none to come, or not known yet."""
+        """First due time that has no answer yet; None: none to come, or not known yet."""
         return self.next_at or self.held_from
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody keeps its schedule from firing."""
+        """Return whether somebody keeps its schedule from firing."""
         return self.paused or not self.enabled
 
     @property
     def hold_cause(self) -> str:
-        """Why nothing of a held job fires; "" if it is not held."""
+        """Cause of its hold; "" if it is not held."""
         if self.paused:
             return Cause.PAUSED
         return "" if self.enabled else Cause.DISABLED

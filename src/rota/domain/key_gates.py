@@ -1,4 +1,4 @@
-"""The gate of shared keys: who goes first, who may have them now, and what the others are told.
+"""Gate of shared keys: who goes first, who may have them now, and what the others are told.
 
 Whoever waits for a key goes by age, with priority as a head start. As long as the first of them
 cannot go, nobody of lower rank passes it: a writer is not kept waiting by ever new readers, nor a
@@ -45,7 +45,7 @@ PROMISED = 10 * SECOND
 
 
 def rank_of(priority: int, created_at: int, seq: int) -> Rank:
-    """The place of a run among those that want a key; waiting lifts it over who comes later."""
+    """Return the place of a run among those that want a key; waiting lifts it over later ones."""
     return created_at - priority * BOOST, seq
 
 
@@ -59,14 +59,14 @@ class Waiter:
 
 @dataclass(frozen=True, slots=True)
 class Waiters:
-    """Who waits for a key already."""
+    """Runs that wait for a key already."""
 
     first: Rank
     last_at: int | None = None  # when the last of them may go; None: nobody knows
 
     @classmethod
     def before(cls, rank: Rank, known: Collection[Waiter]) -> Waiters:
-        """Those before whoever comes with this rank, of whom the first and the last are known."""
+        """Return the waiters before a run of this rank; the first and the last are known."""
         times = [each.eligible_at for each in known if each.rank < rank]
         last_at = max((at for at in times if at is not None), default=None)
         return cls(min(each.rank for each in known), last_at)
@@ -74,7 +74,7 @@ class Waiters:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A run waits already: for which key, and since when it waits at all."""
+    """Wait of a run that waits already: for which key, and since when it waits at all."""
 
     key: Key
     since: int
@@ -82,7 +82,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """So much of a key that is kept for a run which could have it, but waits for another one.
+    """Amount of a key that is kept for a run which could have it, but waits for another key.
 
     Without it, a run of several keys might find one of them taken whenever another is free.
     """
@@ -93,23 +93,23 @@ class Kept:
     waits_for: Key  # it is kept while the run waits for this one
 
     def gives_way_to(self, rank: Rank, now: int) -> bool:
-        """Of each key only one run is kept something, the first of those that could have it."""
+        """Return whether it yields: of each key only the first run that fits is kept some."""
         return rank <= self.rank or self.until <= now
 
     def left_of(self, state: KeyState, rank: Rank, now: int) -> KeyState:
-        """How the key stands for a run of this rank."""
+        """Return the state of the key for a run of this rank."""
         return state if self.gives_way_to(rank, now) else self.kept_of(state)
 
     def kept_of(self, state: KeyState) -> KeyState:
-        """How the key stands for those who have to leave it to this run."""
+        """Return the state of the key for those who have to leave it to this run."""
         return replace(state, kept=wanted(self.amount, state.rule))
 
 
 def kept_until(since: int, now: int) -> int:
-    """For as long again as its run has waited.
+    """Return until when to keep it: for as long again as its run has waited.
 
-    So it is kept for longer each time that it was in vain, and who waits for what never comes does
-    not keep others waiting for ever.
+    So it is kept for longer each time that it expired unused, and a run whose other key never comes
+    does not block others for ever.
     """
     return now + max(now - since, 0)
 
@@ -123,7 +123,7 @@ GATES = {
 
 
 class KeyGate:
-    """Gives keys to runs one after another, seeing those that asked before.
+    """Gate that gives keys to runs one after another, seeing those that asked before.
 
     Runs that `claim` take keys for good; others are only let through to the queue. A key without
     a state has no rule, and everybody may have it.
@@ -147,7 +147,7 @@ class KeyGate:
         self.kept: dict[Key, Kept] = {}  # of which something is kept from now on
 
     def ask(self, demands: Demands, rank: Rank, wait: Wait | None = None) -> tuple[Shortage, ...]:
-        """All that a run is short of, in the order of the gates; nothing: it has all of them.
+        """List all that a run is short of, in the order of the gates; empty: it has all of them.
 
         One that waits already goes on to wait for the same key, unless it could have that now.
         """
@@ -214,7 +214,7 @@ class KeyGate:
 
 
 def room_of(state: KeyState, now: int) -> int:
-    """How many runs that take one of it may come to the queue now."""
+    """Return how many runs that take one of it may come to the queue now."""
     match state.rule:
         case Counted(total):
             return max(total - state.held - state.queued, 0)
@@ -224,7 +224,7 @@ def room_of(state: KeyState, now: int) -> int:
 
 
 def is_untouched(state: KeyState, now: int) -> bool:
-    """Whether a key stands as if nobody had ever used it."""
+    """Return whether the state of a key is as if nobody had ever used it."""
     match state.rule:
         case Counted():
             return not state.held and not state.queued
@@ -233,7 +233,7 @@ def is_untouched(state: KeyState, now: int) -> bool:
 
 
 def reasons_of(short: Iterable[Shortage]) -> tuple[Reason, ...]:
-    """What a run that waits is told."""
+    """Return the reasons that a waiting run shows."""
     return tuple(_reason(each) for each in short)
 
 
@@ -280,7 +280,7 @@ def _has_tokens(key: Key) -> bool:
 
 
 def _values_in_words(name: str) -> str:
-    """The values of an `exclusive_by` key; the names alone where the values are too long."""
+    """Format the values of an `exclusive_by` key; only the names where the values are too long."""
     if not name.startswith("{"):
         return f"the same {name.split('#', 1)[0]}"
     return ", ".join(f"{input_}={value}" for input_, value in json.loads(name).items())

@@ -1,9 +1,9 @@
 """Keys that runs of many jobs share: rate limits, named resources, `exclusive_by`, quotas.
 
-What people declare about them, which of them a run takes, and how each stands.
+Declarations of keys, the keys that a run takes, and the state of each.
 
 A run that uses keys is let through to the queue while there seems to be room, and takes them when
-it is claimed, under the lock of each. It gives them back with the end of its attempt: who holds
+it is claimed, under the lock of each. It gives them back with the end of its attempt: who has
 what is read from live attempts. Tokens of a rate limit are never given back.
 """
 
@@ -28,7 +28,7 @@ FORESEEABLE = 36_525 * 86_400 * SECOND  # a century: nobody is told a time beyon
 
 
 class KeyKind(StrEnum):
-    """In the order of the gates."""
+    """Kinds of keys, in the order of the gates."""
 
     EXCLUSIVE = "exclusive"
     RATE = "rate"
@@ -48,18 +48,18 @@ def kind_of(key: Key) -> KeyKind:
 
 
 def gate_order(key: Key) -> tuple[int, Key]:
-    """What keys are sorted by to come in the order of their gates."""
+    """Return what keys are sorted by to come in the order of their gates."""
     return _PLACES[kind_of(key)], key
 
 
 def name_of(key: Key) -> str:
-    """What people call it, without kind and project."""
+    """Return the name that people use, without kind and project."""
     return key.split(":", 1)[1].split("/", 1)[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A number of units that runs hold while they run."""
+    """Number of units that runs occupy while they run."""
 
     total: int
 
@@ -69,7 +69,7 @@ ONE_AT_A_TIME = Counted(1)  # the rule of every `exclusive_by`
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A token bucket as declared: in any t seconds at most burst + rate × t tokens are taken."""
+    """Token bucket as declared: in any t seconds at most burst + rate × t tokens are taken."""
 
     tokens: float
     per: float  # seconds
@@ -77,7 +77,7 @@ class Rate:
 
     @property
     def rate(self) -> float:
-        """Tokens a second."""
+        """Rate in tokens a second."""
         return self.tokens / self.per
 
 
@@ -86,7 +86,7 @@ KeyRule: TypeAlias = Counted | Rate
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """How full a token bucket was, and when."""
+    """Level of a token bucket, and when it had that."""
 
     rule: Rate
     level: float
@@ -101,14 +101,14 @@ class Bucket:
         return min(self.level + gained, self.rule.burst)
 
     def take(self, tokens: float, now: int) -> Bucket:
-        """The bucket without these tokens; it never moves back in time."""
+        """Return the bucket without these tokens; it never moves back in time."""
         return replace(self, level=self.level_at(now) - tokens, at=max(now, self.at))
 
-    def holds(self, tokens: float, now: int) -> bool:
+    def has(self, tokens: float, now: int) -> bool:
         return self.level_at(now) >= tokens
 
     def ready_at(self, tokens: float, now: int) -> int:
-        """The first instant at which so many tokens have come, if nobody else takes any before.
+        """Return the first instant with so many tokens, if nobody else takes any before.
 
         More than the bucket can hold come as well, to those who take them as they come.
         """
@@ -117,19 +117,19 @@ class Bucket:
             return now
         ready = max(now, self.at) + max(math.ceil(missing / self.rule.rate * SECOND), 1)
         step = 1  # rounding must not promise what is not there yet, and is coarse in deep debt
-        while tokens <= self.rule.burst and not self.holds(tokens, ready):
+        while tokens <= self.rule.burst and not self.has(tokens, ready):
             ready += step
             step *= 2
         return ready
 
     def foreseen_at(self, tokens: float, now: int) -> int | None:
-        """The same; None: never, or so late that nobody is told."""
-        return _told(self.ready_at(tokens, now), now) if self.rule.tokens else None
+        """Return `ready_at`; None: never, or so late that nobody is told."""
+        return _if_foreseeable(self.ready_at(tokens, now), now) if self.rule.tokens else None
 
 
 @dataclass(frozen=True, slots=True)
 class KeyState:
-    """How a key stands: its rule, what live runs hold, and what those in the queue will take."""
+    """State of a key: its rule, what live runs occupy, and what those in the queue will take."""
 
     rule: KeyRule
     held: int = 0  # of a counted key, by live attempts
@@ -138,13 +138,13 @@ class KeyState:
     kept: int = 0  # for a run that goes before whoever asks, and waits for another key still
 
     def bucket_of(self, rule: Rate, now: int) -> Bucket:
-        """Its bucket, which has this rule."""
+        """Return its bucket, which has this rule."""
         return self.bucket or Bucket.full(rule, now)
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Why a run may not have a key now."""
+    """Reason why a run may not have a key now."""
 
     key: Key
     eligible_at: int | None  # when it may; None: when others end, or hardly ever
@@ -154,7 +154,7 @@ class Shortage:
 
 
 def wanted(amount: int, rule: KeyRule) -> int:
-    """What a run takes that asks for so much: all there is, if it asks for more than that.
+    """Return what a run takes that demands so much: all there is, if it demands more than that.
 
     Of a key that nobody may have it still takes something, so nobody gets it.
     """
@@ -162,7 +162,7 @@ def wanted(amount: int, rule: KeyRule) -> int:
 
 
 def shortage(key: Key, amount: int, state: KeyState, now: int, *, claims: bool) -> Shortage | None:
-    """Why so much of a key cannot be had; None: it can.
+    """Return why so much of a key cannot be had; None: it can.
 
     A run that `claims` competes with what is held; one that comes to the queue also with those
     that are there already, so that a key never has many more runs queued than it can serve.
@@ -177,32 +177,32 @@ def shortage(key: Key, amount: int, state: KeyState, now: int, *, claims: bool) 
             return Shortage(key, None, used, total, is_behind=used + amount <= total)
         case Rate() as rule:
             bucket, asked = state.bucket_of(rule, now), amount + queued
-            if bucket.holds(asked + kept, now):
+            if bucket.has(asked + kept, now):
                 return None
             ready = bucket.foreseen_at(asked + kept, now)
-            is_behind = bucket.holds(asked, now)
+            is_behind = bucket.has(asked, now)
             return Shortage(key, ready, _used(state, now, queued), _most(rule), is_behind)
 
 
 def behind(key: Key, amount: int, state: KeyState, now: int, last_at: int | None) -> Shortage:
-    """The same for a run that others go before, the last of whom may go at `last_at`."""
+    """Return the shortage of a run that others go before, the last of whom may go at `last_at`."""
     found = shortage(key, amount, state, now, claims=False)
     eligible_at = found.eligible_at if found else None
     match state.rule:
         case Rate() as rule if last_at is not None and rule.tokens:
             later = last_at + math.ceil(wanted(amount, rule) / rule.rate * SECOND)
-            eligible_at = _told(max(later, eligible_at or now), now)
+            eligible_at = _if_foreseeable(max(later, eligible_at or now), now)
     used, total = _used(state, now, state.queued), _most(state.rule)
     is_behind = found is None or found.is_behind
     return Shortage(key, eligible_at, used, total, is_behind)
 
 
-def _told(at: int | None, now: int) -> int | None:
+def _if_foreseeable(at: int | None, now: int) -> int | None:
     return None if at is None or at - now > FORESEEABLE else at
 
 
 def _most(rule: KeyRule) -> int:
-    """How much of it anybody can have at once."""
+    """Return how much of it anybody can have at once."""
     return rule.total if isinstance(rule, Counted) else int(rule.burst)
 
 
@@ -223,7 +223,7 @@ _MINUTE, _DAY = 60.0, 86_400.0
 
 
 class Each(StrEnum):
-    """For whom a limit has a bucket of its own; then it is for all runs of the project."""
+    """Owner of a separate bucket; such a limit is for all runs of the project."""
 
     NOBODY = ""  # one bucket, for the jobs that name it
     JOB = "job"
@@ -241,7 +241,7 @@ class Sharing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """`limits: [{name: s3-put, tokens: 10, per: 1s, burst: 10}]`."""
+    """Rate limit: `limits: [{name: s3-put, tokens: 10, per: 1s, burst: 10}]`."""
 
     project: str
     name: str
@@ -257,7 +257,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """`resources: [{name: pg-license, total: 4}]`."""
+    """Named resource: `resources: [{name: pg-license, total: 4}]`."""
 
     project: str
     name: str
@@ -271,7 +271,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a project may have. None: as much as it likes."""
+    """Quota of a project. None: no bound."""
 
     name: ClassVar[str] = ""  # a project has one
 
@@ -284,7 +284,7 @@ class Quota:
 
     @property
     def rules(self) -> Mapping[str, KeyRule]:
-        """The keys that every run of the project takes one of, by name.
+        """Return the keys that every run of the project takes one of, by name.
 
         Of output that is the first byte: the rest is charged when it is known.
         """
@@ -313,7 +313,7 @@ _MAX_VALUES = 200  # characters of an `exclusive_by` key, which stores index; lo
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """A run, as far as the keys that it takes depend on it."""
+    """Attributes of a run on which its keys depend."""
 
     rules: RunRules
     user: str  # who asked for it
@@ -321,7 +321,7 @@ class Asker:
 
 
 def demands_of(asker: Asker, declared: Iterable[Declaration]) -> dict[Key, int]:
-    """How much of which keys a run takes, sorted by key; `declared` is for its whole project."""
+    """Return the amounts of keys that a run takes, by key; `declared` is for its whole project."""
     rules = asker.rules
     tokens = {key_of(KeyKind.RATE, rules.project, n): t for n, t in rules.rate_limits.items()}
     demands = {key_of(KeyKind.RESOURCE, rules.project, n): u for n, u in rules.uses.items()}
@@ -338,12 +338,12 @@ def demands_of(asker: Asker, declared: Iterable[Declaration]) -> dict[Key, int]:
 
 
 def takes_keys(rules: RunRules) -> bool:
-    """Whether runs under these rules take keys, whatever is declared for all of the project."""
+    """Return whether runs under these rules take keys, apart from those of the whole project."""
     return bool(rules.uses or rules.rate_limits or rules.exclusive_by)
 
 
 def exclusive_key(asker: Asker) -> Key:
-    """The key of all runs of the project that have these values of the same inputs."""
+    """Return the key of all runs of the project that have these values of the same inputs."""
     rules = asker.rules
     given = {**rules.exclusive_defaults, **asker.inputs}
     values = {name: _plain(given.get(name)) for name in sorted(rules.exclusive_by)}
@@ -355,29 +355,29 @@ def exclusive_key(asker: Asker) -> Key:
 
 
 def _plain(value: object) -> object:
-    """Equal numbers are written alike: 7.0 is 7."""
+    """Normalise numbers, so that equal ones are written alike: 7.0 is 7."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def charged_for_output(keys: Iterable[Key]) -> Key | None:
-    """Which of the keys of a run its output is charged to; None: to none."""
+    """Return the key of a run that its output is charged to; None: none is."""
     return next((key for key in keys if is_charged_later(key)), None)
 
 
 def is_charged_later(key: Key) -> bool:
-    """Whether what runs take of a key is known at their end only."""
+    """Return whether the amount that runs take of a key is known at their end only."""
     return kind_of(key) is KeyKind.QUOTA and name_of(key) == OUTPUT_QUOTA
 
 
 def declaration_of(key: Key) -> DeclarationId:
-    """The declaration that a key is about; of `exclusive_by` there is none to be found."""
+    """Return the declaration that a key is about; `exclusive_by` has none."""
     kind, name = kind_of(key), name_of(key)
     project = key.split(":", 1)[1].split("/", 1)[0]
     return kind, project, "" if kind is KeyKind.QUOTA else name.split("/", 1)[0]
 
 
 def is_for_all(declaration: Declaration) -> bool:
-    """Whether every run of the project takes its keys, whatever its job says."""
+    """Return whether every run of the project takes its keys, whatever its job says."""
     match declaration:
         case Quota():
             return bool(declaration.rules)
@@ -388,7 +388,7 @@ def is_for_all(declaration: Declaration) -> bool:
 
 
 def keys_of(declaration: Declaration) -> list[Key]:
-    """The keys behind a declaration, as far as it alone tells them."""
+    """List the keys of a declaration, as far as it alone determines them."""
     match declaration:
         case Limit(each=Each.JOB | Each.USER):
             names: list[str] = []
@@ -400,14 +400,14 @@ def keys_of(declaration: Declaration) -> list[Key]:
 
 
 def prefix_of(declaration: Declaration) -> str | None:
-    """What its keys begin with, where each job or user has one of its own."""
+    """Return the prefix of its keys, where each job or user has one of its own."""
     if isinstance(declaration, Limit) and declaration.each in (Each.JOB, Each.USER):
         return key_of(KeyKind.RATE, declaration.project, declaration.name) + "/"
     return None
 
 
 def rule_of(key: Key, declared: Mapping[DeclarationId, Declaration]) -> KeyRule | None:
-    """The rule of a key; None: it has none (any more), and everybody may have it."""
+    """Return the rule of a key; None: it has none (any more), and everybody may have it."""
     if kind_of(key) is KeyKind.EXCLUSIVE:
         return ONE_AT_A_TIME
     declaration = declared.get(declaration_of(key))

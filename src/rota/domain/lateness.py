@@ -1,4 +1,4 @@
-"""How late runs start, and when a job's schedule is stuck."""
+"""Lateness of starts, and detection of stuck schedules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Lateness:
 
 
 def lateness_of(delays: Sequence[float]) -> Lateness | None:
-    """By nearest rank, so that each percentile is a delay that was measured; None of none."""
+    """Compute percentiles by nearest rank, so that each is a measured delay; None of none."""
     if not delays:
         return None
     ordered = sorted(delays)
@@ -32,7 +32,7 @@ def lateness_of(delays: Sequence[float]) -> Lateness | None:
 
 
 def bound_of(delay: float) -> float:
-    """The bound of the histogram that counts this delay."""
+    """Return the bound of the histogram that counts this delay."""
     return DELAY_BOUNDS[bisect_left(DELAY_BOUNDS, delay)]
 
 
@@ -52,12 +52,12 @@ class Congestion:
 
     @property
     def is_holding_back(self) -> bool:
-        """Whether a run of the job keeps another one from starting."""
+        """Return whether a run of the job keeps another one from starting."""
         return self.waiting > 0 or self.is_skipping
 
 
 def is_stuck(congestion: Congestion, now: datetime) -> bool:
-    """Whether a person should look: too many wait, or they wait for one that does not end."""
+    """Return whether a person should look: too many wait, or one does not end."""
     if congestion.waiting > MOST_WAITING:
         return True
     patience = max(

@@ -1,4 +1,4 @@
-"""The arithmetic of leases, and a node's estimate of the store's clock."""
+"""Arithmetic of leases, and a node's estimate of the store's clock."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LONE_SERVER_LEASE = timedelta(seconds=30)  # where no other server could take ov
 
 
 def renewal_interval(lease: timedelta) -> timedelta:
-    """Three chances to renew before a lease ends."""
+    """Return a third of the lease: three chances to renew before it ends."""
     return lease / RENEWALS_PER_LEASE
 
 
 def guard_margin(lease: timedelta) -> timedelta:
-    """How long before the store's lease ends everything on the worker's side must be dead.
+    """Return how long before the store's lease ends all on the worker's side must be dead.
 
     Two seconds or a tenth of the lease; short leases keep a third, so that a healthy worker that
     renews every third always has time to spare.
@@ -29,19 +29,19 @@ def guard_margin(lease: timedelta) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """The beats of a worker's session as a server sees them."""
+    """Heartbeats of a worker's session as a server sees them."""
 
     beats: int
     since: float  # monotonic time of that server when it first saw this many
 
 
 def look_at(before: Sight | None, beats: int, now: float) -> Sight:
-    """What a server has seen of a session once it looks again."""
+    """Update what a server has seen of a session."""
     return before if before is not None and before.beats == beats else Sight(beats, now)
 
 
 def is_silent(sight: Sight, lease: timedelta, now: float) -> bool:
-    """Whether no beat was seen for a whole lease.
+    """Return whether no beat was seen for a whole lease.
 
     Only then may the store be asked whether the lease has ended by its clock. So neither a store
     that was away nor a clock that jumped costs a healthy worker its runs.
@@ -51,7 +51,7 @@ def is_silent(sight: Sight, lease: timedelta, now: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StoreTime:
-    """What the store's clock said, and the node's monotonic time when that arrived.
+    """Time of the store's clock, and the node's monotonic time when that arrived.
 
     Carried forward it is a lower bound (the answer was already old when it arrived), so whoever
     acts on it is never early.
@@ -61,9 +61,9 @@ class StoreTime:
     received_at: float  # monotonic seconds
 
     def at(self, monotonic: float) -> datetime:
-        """The store's time at a later monotonic time, at least."""
+        """Return a lower bound of the store's time at a later monotonic time."""
         return self.store_now + timedelta(seconds=monotonic - self.received_at)
 
     def monotonic_at(self, when: datetime) -> float:
-        """The monotonic time by which the store's clock has surely passed `when`."""
+        """Return the monotonic time by which the store's clock has surely passed `when`."""
         return self.received_at + (when - self.store_now).total_seconds()

@@ -24,9 +24,9 @@ OLDEST_EVERY = 16  # every 16th slot goes to the oldest queued run: the bound on
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One line of runs."""
+    """Chain of queued runs with the same pool, priority and share."""
 
-    id: str  # see `line_id`
+    id: str  # see `chain_id`
     priority: int
     tag: float  # F, the virtual finish time, in pool-seconds
     weight: float = 1.0
@@ -35,32 +35,32 @@ class Chain:
 
     @property
     def place(self) -> float:
-        """The lowest is served first."""
+        """Rank among chains; the lowest is served first."""
         return self.tag - self.priority * BOOST_SECONDS
 
 
 def share_key(project: str, user: str, share: str = "") -> str:
-    """Whose turn a run is: that of the named share, else of the user inside the project."""
+    """Return the share of a run: the named one, else that of the user inside the project."""
     return share or f"{project}/{user}"
 
 
-def line_id(pool: str, priority: int, share: str) -> str:
-    """What the line of these runs is called."""
+def chain_id(pool: str, priority: int, share: str) -> str:
+    """Return the id of a chain."""
     return f"{pool}/{priority}/{share}"
 
 
 def share_of(line: str) -> str:
-    """The share in the id of a line."""
+    """Return the share in the id of a chain."""
     return line.split("/", 2)[2]
 
 
 def group_of(share: str) -> str:
-    """The share that a key is a part of: its project's, else its own."""
+    """Return the group of a share: its project's, else its own."""
     return share.split("/", 1)[0]
 
 
 def entitled(chains: Sequence[Chain]) -> list[Chain]:
-    """The same lines with the weights that count among them.
+    """Return the chains with the weights that count among them.
 
     Lines of one group and priority divide the weight of the group by their own.
     """
@@ -79,7 +79,7 @@ def entitled(chains: Sequence[Chain]) -> list[Chain]:
 
 
 def allot(chains: Sequence[Chain], slots: int, cost: float) -> list[tuple[str, int]]:
-    """How many runs each chain may give for `slots` free places, as (chain id, runs).
+    """Return how many runs each chain may give for `slots` free places, as (chain id, runs).
 
     Chains are served one run at a time, each moving its chain back by `cost` / weight. The list
     is in order of first service and leaves out chains that get nothing.
@@ -97,13 +97,13 @@ def allot(chains: Sequence[Chain], slots: int, cost: float) -> list[tuple[str, i
 
 
 def oldest_slots(served: int, slots: int) -> int:
-    """How many of the next `slots` places belong to the oldest run, after `served` so far."""
+    """Return how many of the next `slots` go to the oldest run, after `served` so far."""
     return (served + slots) // OLDEST_EVERY - served // OLDEST_EVERY
 
 
 @dataclass(frozen=True, slots=True)
 class PoolTags:
-    """How far the chains of a pool have got, by their tags. None: there are no such chains."""
+    """Tags of the chains of a pool. None: there are no such chains."""
 
     least_of_priority: float | None  # of the active chains of one priority
     least: float | None  # of all active chains
@@ -111,7 +111,7 @@ class PoolTags:
 
 
 def activation_tag(tag: float, others: PoolTags) -> float:
-    """F of a chain that becomes active: no credit is hoarded while it had nothing to run.
+    """Return F of a chain that becomes active: no credit is hoarded while it had nothing to run.
 
     V is the least F of the active chains of its priority, else of the pool; in a pool at rest it
     is the greatest F, so that whoever comes next starts level with the most served.
@@ -123,13 +123,13 @@ def activation_tag(tag: float, others: PoolTags) -> float:
 
 
 def cost_of(seconds: float, capacity: float) -> float:
-    """What a run of this length costs that takes a fraction of the pool's capacity."""
+    """Return the cost of a run of this length that takes a fraction of the pool's capacity."""
     return max(seconds, LEAST_CHARGED_SECONDS) * capacity
 
 
 @dataclass(frozen=True, slots=True)
-class QueuedLine:
-    """A line and the runs that wait in it."""
+class QueuedChain:
+    """Chain and the number of runs that wait in it."""
 
     chain: Chain
     queued: int
@@ -137,31 +137,31 @@ class QueuedLine:
 
 
 def turns_before(
-    own: Chain, in_line: int, cost: float, others: Iterable[QueuedLine]
+    own: Chain, in_chain: int, cost: float, others: Iterable[QueuedChain]
 ) -> dict[str, int]:
-    """How many runs of each line are served before one with `in_line` runs before it in its own.
+    """Return how many runs of each chain are served before one that has `in_chain` runs before it.
 
     Lines are served as `order.allot` does it, their weights being those that count. A slot that
     goes to the oldest run comes on top.
     """
-    place = own.place + in_line * cost / own.weight
-    before = {own.id: in_line}
-    for line in others:
-        step = line.cost / line.chain.weight
-        turns = (place - line.chain.place) / step
-        # Of two lines at the same place the one with the lower id is served.
-        served = math.floor(turns) + 1 if line.chain.id < own.id else math.ceil(turns)
-        before[line.chain.id] = min(max(served, 0), line.queued)
+    place = own.place + in_chain * cost / own.weight
+    before = {own.id: in_chain}
+    for other in others:
+        step = other.cost / other.chain.weight
+        turns = (place - other.chain.place) / step
+        # Of two chains at the same place the one with the lower id is served.
+        served = math.floor(turns) + 1 if other.chain.id < own.id else math.ceil(turns)
+        before[other.chain.id] = min(max(served, 0), other.queued)
     return before
 
 
 def tags_of(chains: Sequence[Chain], priority: int) -> PoolTags:
-    """How far these active lines have got."""
+    """Return how far these active chains have got."""
     tags = [chain.tag for chain in chains]
     same = [chain.tag for chain in chains if chain.priority == priority]
     return PoolTags(min(same, default=None), min(tags, default=None), max(tags, default=None))
 
 
 def latest_turn(older: int) -> int:
-    """With which of the next slots that the pool fills a run goes at the latest, if it fits."""
+    """Return by which of the pool's next slots a run goes at the latest, if it fits."""
     return OLDEST_EVERY * (older + 1)

@@ -1,11 +1,11 @@
-"""What an attempt prints, as records: one a line, packed into chunks, read back byte for byte.
+"""Output of an attempt as records: one a line, packed into chunks, read back byte for byte.
 
 A record is readable by a person with `zcat`. A chunk is small enough to fetch by itself, and
 compressed on its own.
 
 Pure: it is given bytes and times. Where chunks are kept and how they travel is decided elsewhere.
 
-How output is written down: one record a line, readable by a person with `zcat`.
+The format of records:
 
     1731712345678 stdout 0|Compiling 2 files
     |Linking
@@ -37,7 +37,7 @@ _GROUP = re.compile(rb"([0-9]{1,18}) (stdout|stderr|rota) ([0-9]{1,9})((?:[|+].*
 
 
 class Stream(StrEnum):
-    """Where a text came from."""
+    """Stream that a text came from."""
 
     STDOUT = "stdout"
     STDERR = "stderr"
@@ -60,14 +60,14 @@ def header_of(at_ms: int, stream: Stream, step: int) -> bytes:
 
 
 def marked(text: bytes, *, ends_line: bool) -> bytes:
-    """Records without headers: one of an unfinished line, or one for each line of the text."""
+    """Encode records without headers: one for an unfinished line, or one for each line."""
     if not ends_line:
         return b"+%b\n" % text
     return b"|%b\n" % text.replace(b"\n", b"\n|")
 
 
 def read_records(data: bytes, first: int = 0, limit: int | None = None) -> Iterator[Record]:
-    """Records of one chunk or of inline output, from the given index on."""
+    """Yield records of one chunk or of inline output, from the given index on."""
     index = 0
     end = sys.maxsize if limit is None else first + limit
     for group in _groups(data):
@@ -81,7 +81,7 @@ def read_records(data: bytes, first: int = 0, limit: int | None = None) -> Itera
 
 
 def find_records(data: bytes, text: bytes, first: int = 0) -> Iterator[tuple[int, Record]]:
-    """Records that contain a text, with their indexes, from the given index on."""
+    """Yield records that contain a text, with their indexes, from the given index on."""
     if text not in data:
         return
     index = 0
@@ -94,7 +94,7 @@ def find_records(data: bytes, text: bytes, first: int = 0) -> Iterator[tuple[int
 
 
 def to_raw(data: bytes) -> bytes:
-    """What was printed, all streams in the order of the records."""
+    """Return the printed bytes, all streams in the order of the records."""
     return b"".join(group.raw() for group in _groups(data))
 
 
@@ -147,7 +147,7 @@ _LEVEL = 1  # output is compressed as fast as it is printed; higher levels gain 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A run of records with its place in the whole; chunks joined in order are one valid .gz."""
+    """Sequence of records with its place in the whole; chunks joined in order are one valid .gz."""
 
     number: int  # from 0
     first_line: int  # index of its first record in the whole output
@@ -159,7 +159,7 @@ class Chunk:
 
 
 def unpack(data: bytes) -> bytes:
-    """The records of a chunk. Never more than a chunk can hold, whatever the data claims."""
+    """Decompress a chunk. Never more than a chunk can hold, whatever the data claims."""
     inflater = zlib.decompressobj(wbits=_GZIP)
     try:
         records = inflater.decompress(data, CHUNK_LIMIT + 1)
@@ -171,7 +171,7 @@ def unpack(data: bytes) -> bytes:
 
 
 def gap_up_to(last: Chunk, remark: str) -> Chunk:
-    """What takes the place of chunks that were dropped, up to `last`: one line of Rota's own.
+    """Make the chunk that replaces dropped ones up to `last`: one line of Rota's own.
 
     It ends at the line where they ended, so that nothing after it moves.
     """
@@ -183,7 +183,7 @@ def gap_up_to(last: Chunk, remark: str) -> Chunk:
 
 
 class ChunkWriter:
-    """Collects records; every time a chunk is full it is packed and set aside."""
+    """Writer of records; every time a chunk is full it is packed and set aside."""
 
     def __init__(self) -> None:
         self.lines = 0  # records written so far
@@ -206,8 +206,8 @@ class ChunkWriter:
         return bool(self._packed)
 
     @property
-    def held_bytes(self) -> int:
-        """Memory that records take which nobody has taken yet."""
+    def buffered_bytes(self) -> int:
+        """Memory of records which nobody has taken yet."""
         return self._size + self._packed_size
 
     def write(self, at_ms: int, stream: Stream, step: int, text: bytes, *, ends_line: bool) -> None:
@@ -246,12 +246,12 @@ class ChunkWriter:
         self._begin()
 
     def take(self) -> list[Chunk]:
-        """The packed chunks, handed over once."""
+        """Return the packed chunks, handed over once."""
         taken, self._packed, self._packed_size = self._packed, [], 0
         return taken
 
     def unpacked(self) -> bytes | None:
-        """All records, as long as no chunk was packed."""
+        """Return all records, as long as no chunk was packed."""
         return None if self._next_number else b"".join(self._parts)
 
 
@@ -261,7 +261,7 @@ INLINE_LIMIT = 4 * 1024  # bytes of records that ride in the report of the outco
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What was kept of an attempt's output, and what was not."""
+    """Totals of an attempt's output that was kept, and of what was not."""
 
     bytes: int  # as printed, Rota's remarks included
     lines: int  # records
@@ -281,7 +281,7 @@ class _OpenLine:
 
 
 class OutputRecorder:
-    """Records the output of one attempt, up to a limit."""
+    """Recorder of the output of one attempt, up to a limit."""
 
     def __init__(self, log_limit: int) -> None:
         self._log_limit = log_limit
@@ -300,12 +300,12 @@ class OutputRecorder:
         return self._writer.has_full_chunk
 
     @property
-    def held_bytes(self) -> int:
-        """Memory that output takes which has not been taken yet."""
-        return self._writer.held_bytes + sum(len(line.text) for line in self._open.values())
+    def buffered_bytes(self) -> int:
+        """Memory of output that has not been taken yet."""
+        return self._writer.buffered_bytes + sum(len(line.text) for line in self._open.values())
 
     def feed(self, at_ms: int, stream: Stream, step: int, data: bytes) -> None:
-        """Add what was just read from a stream of a step."""
+        """Add bytes that were just read from a stream of a step."""
         kept = data[: self._room]
         self._room -= len(kept)
         if kept:
@@ -319,14 +319,14 @@ class OutputRecorder:
         self._writer.write(at_ms, Stream.ROTA, step, line, ends_line=True)
 
     def take_chunks(self, *, force: bool) -> list[Chunk]:
-        """The full chunks; with `force` all there is, unfinished lines too. Each is given once."""
+        """Return the full chunks; with `force` all, unfinished lines too. Each is given once."""
         if force:
             self._write_open_lines(ends_line=False)
             self._writer.pack()
         return self._writer.take()
 
     def close(self, at_ms: int) -> None:
-        """No more output will come. Closing again changes nothing."""
+        """Close the output; closing again changes nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -335,7 +335,7 @@ class OutputRecorder:
             self.remark(at_ms, f"{self._dropped:,} bytes printed after the cut were not kept")
 
     def inline(self) -> bytes | None:
-        """All records, if they are few enough to ride in the report; None: they go as chunks."""
+        """Return all records, if they are few enough for the report; None: they go as chunks."""
         records = self._writer.unpacked()
         return None if records is None or len(records) > INLINE_LIMIT else records
 
@@ -378,7 +378,7 @@ class OutputRecorder:
         self._dropped += count
 
     def _write_open_lines(self, *, ends_line: bool) -> None:
-        """Record what there is of unfinished lines; they stay open unless ended here."""
+        """Record the pending part of unfinished lines; they stay open unless ended here."""
         for (stream, step), line in self._open.items():
             if line.text or ends_line:
                 text = bytes(line.text)

@@ -34,7 +34,7 @@ _BARE_NUMBER = re.compile(_NUMBER, re.ASCII)
 
 
 def parse_duration(text: str) -> timedelta:
-    """Exact to the microsecond, never negative; a ValueError says what is wrong and what fits."""
+    """Parse to the microsecond, never negative; a ValueError says what is wrong and what fits."""
     stripped = text.strip()
     if len(stripped) > _MAX_LENGTH:
         raise ValueError(f"a duration has at most {_MAX_LENGTH} characters")
@@ -49,7 +49,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """The shortest plain form that `parse_duration` reads back unchanged: `1h30m`, `200ms`."""
+    """Format in the shortest form that `parse_duration` reads back unchanged: `1h30m`, `200ms`."""
     micros = duration // _MICROSECOND
     if micros < 0:
         return "-" + format_duration(-duration)
@@ -101,7 +101,7 @@ _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([KMGT]?I?B)", re.ASCII)
 
 
 def parse_size(text: str) -> int:
-    """Whole bytes; a ValueError when the text is not a size."""
+    """Parse whole bytes; a ValueError when the text is not a size."""
     match = _SIZE.fullmatch(text.strip().upper())
     if not match or match[2] not in _UNITS:
         raise ValueError("not a size: write 512KiB, 100MiB or 2GB")
@@ -109,7 +109,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size: int) -> str:
-    """The largest binary unit that divides the size: `100MiB`."""
+    """Format in the largest binary unit that divides the size: `100MiB`."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         if size and size % _UNITS[unit.upper()] == 0:
             return f"{size // _UNITS[unit.upper()]}{unit}"
@@ -140,7 +140,7 @@ _MICROSECONDS = re.compile(r"(.*?)([0-9]{1,3})\s*microseconds?", re.ASCII)
 
 
 def amount(duration: timedelta) -> str:
-    """`10 seconds`, `1 hour 30 minutes`."""
+    """Format in words: `10 seconds`, `1 hour 30 minutes`."""
     parts = []
     for unit, length in _NAMED_UNITS:
         count, duration = divmod(duration, length)
@@ -150,7 +150,7 @@ def amount(duration: timedelta) -> str:
 
 
 def read_amount(text: str) -> timedelta:
-    """Reads what `amount` writes, and what `parse_duration` reads; `hour` is one hour.
+    """Parse what `amount` writes, and what `parse_duration` reads; `hour` is one hour.
 
     A ValueError says what is wrong.
     """

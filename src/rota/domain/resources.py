@@ -24,12 +24,12 @@ ONE_SLOT: Vector = {SLOTS: UNIT}
 
 
 def capacity_of(slots: int, resources: Vector) -> dict[str, int]:
-    """All that a worker has: its slots, and the resources that it offers."""
+    """Return all that a worker has: its slots, and the resources that it offers."""
     return {**resources, SLOTS: slots * UNIT}
 
 
 def fits(demand: Vector, room: Vector) -> bool:
-    """Whether all of a demand can be had at once."""
+    """Return whether all of a demand can be had at once."""
     for name, amount in demand.items():  # noqa: SIM110  a loop is faster, and asked very often
         if room.get(name, 0) < amount:
             return False
@@ -37,7 +37,7 @@ def fits(demand: Vector, room: Vector) -> bool:
 
 
 def lacking(demand: Vector, room: Vector) -> list[str]:
-    """The names of which there is too little."""
+    """List the names of which there is too little."""
     return [name for name, amount in demand.items() if room.get(name, 0) < amount]
 
 
@@ -49,7 +49,7 @@ def plus(one: Vector, other: Vector) -> dict[str, int]:
 
 
 def minus(room: Vector, demand: Vector) -> dict[str, int]:
-    """What is left; below 0 where more was taken than there is."""
+    """Subtract a demand; below 0 where more was taken than there is."""
     left = dict(room)
     for name, amount in demand.items():
         left[name] = left.get(name, 0) - amount
@@ -65,7 +65,7 @@ def total(vectors: Iterable[Vector]) -> dict[str, int]:
 
 
 def dominant_share(demand: Vector, capacity: Vector) -> float:
-    """The largest fraction of a capacity that a demand takes, over all names; at most 1."""
+    """Return the largest fraction of a capacity that a demand takes, over all names; at most 1."""
     shares = [
         amount / capacity[name] for name, amount in demand.items() if capacity.get(name, 0) > 0
     ]
@@ -73,7 +73,7 @@ def dominant_share(demand: Vector, capacity: Vector) -> float:
 
 
 def best_fit(demand: Vector, rooms: Mapping[K, Vector]) -> K | None:
-    """Where least is left over of what the demand is about; None: it fits nowhere.
+    """Return where least is left over of what the demand names; None: it fits nowhere.
 
     Small runs fill the gaps, and large rooms stay whole for large runs. The first of equals wins.
     """
@@ -82,7 +82,7 @@ def best_fit(demand: Vector, rooms: Mapping[K, Vector]) -> K | None:
 
 
 def tighter_fit(demand: Vector, here: Vector, others: Mapping[K, Vector]) -> K | None:
-    """Where else a demand fits, and leaves less than here; None: nowhere."""
+    """Return where else a demand fits and leaves less than here; None: nowhere."""
     best = best_fit(demand, others)
     if best is None or not fits(demand, here):
         return best
@@ -90,7 +90,7 @@ def tighter_fit(demand: Vector, here: Vector, others: Mapping[K, Vector]) -> K |
 
 
 def _left_over(demand: Vector, room: Vector) -> float:
-    """The sum of the fractions of a room that a demand would leave, in whatever order they are."""
+    """Sum the fractions of a room that a demand would leave; independent of their order."""
     return fsum(
         (amount - demand.get(name, 0)) / amount for name, amount in room.items() if amount > 0
     )
@@ -103,7 +103,7 @@ _IN_BYTES = "memory"
 
 
 def parse_amount(written: float | str) -> int:
-    """Whole thousandths, of a number, its text or a size; a ValueError when it is no amount."""
+    """Parse thousandths of a number, its text or a size; a ValueError when it is no amount."""
     text = written.strip() if isinstance(written, str) else str(written)
     amount = parse_size(text) * UNIT if re.fullmatch(SIZE, text) else _thousandths(text)
     if amount > MOST_UNITS * UNIT:
@@ -112,7 +112,7 @@ def parse_amount(written: float | str) -> int:
 
 
 def format_amount(name: str, amount: int) -> str:
-    """So many thousandths of a resource as people write them: memory as a size."""
+    """Format thousandths of a resource as people write them: memory as a size."""
     if name == _IN_BYTES and amount % UNIT == 0:
         return format_size(amount // UNIT)
     whole, rest = divmod(amount, UNIT)

@@ -1,4 +1,4 @@
-"""What becomes of a run when an attempt ends: finished, tried again, or a question for a person."""
+"""Decision when an attempt ends: the run is finished, retried, or a question for a person."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOSSES_IN_COMPANY = 2
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an attempt ended, with what is known of its run at that moment."""
+    """End of an attempt, with what is known of its run at that moment."""
 
     state: RunState  # of the run: CLAIMED or PROCESSING
     result: AttemptResult
@@ -33,7 +33,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decided transition."""
+    """Decided transition."""
 
     event: RunEvent
     state: RunState
@@ -82,7 +82,7 @@ def _worker_gone(ending: Ending, max_losses: int) -> Verdict:
 
 
 def goes_alone(losses: int, max_losses: int) -> bool:
-    """Whether a run that has lost so many workers goes alone from now on.
+    """Return whether a run that has lost so many workers runs alone from now on.
 
     A machine that dies takes all its runs along: one loss says nothing about any of them, and they
     go on at once. A run is never quarantined before it has gone alone, so not for a neighbour's
@@ -100,7 +100,7 @@ def _is_retryable(ending: Ending, policy: Retry) -> bool:
 
 
 def backoff(policy: Retry, failures: int, fraction: float) -> timedelta:
-    """The pause after the given number of earlier failures, never above `max_delay`.
+    """Return the delay after the given number of earlier failures, never above `max_delay`.
 
     Doubling nothing is nothing: an exponential back-off without a delay begins with a second.
     """

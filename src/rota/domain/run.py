@@ -1,4 +1,4 @@
-"""A run, its attempts, and what a worker reports about them.
+"""Run, its attempts, and what a worker reports about them.
 
 Values that every part of Rota can carry: JSON without its odd corners.
 
@@ -21,7 +21,7 @@ from rota.domain.states import RunState
 
 
 class Trigger(StrEnum):
-    """Why a run exists."""
+    """Reason why a run exists."""
 
     SCHEDULE = "schedule"
     MANUAL = "manual"
@@ -32,7 +32,7 @@ class Trigger(StrEnum):
 
 
 class AttemptResult(StrEnum):
-    """How one attempt ended. A failure of the work is a value, not an exception."""
+    """Result of one attempt. A failure of the work is a value, not an exception."""
 
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
@@ -43,7 +43,7 @@ class AttemptResult(StrEnum):
 
 
 class OutputState(StrEnum):
-    """Where the bytes an attempt printed are."""
+    """Location of the bytes an attempt printed."""
 
     NONE = "none"  # it printed nothing
     INLINE = "inline"  # small: kept beside the attempt
@@ -67,7 +67,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """How one step of an attempt went."""
+    """End of one step of an attempt."""
 
     name: str
     result: str  # completed, failed, timed_out, cancelled, skipped
@@ -79,7 +79,7 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an attempt used, all its steps together."""
+    """Resources that an attempt used, all its steps together."""
 
     cpu_seconds: float = 0.0
     max_memory_bytes: int = 0
@@ -87,7 +87,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class OutputSummary:
-    """What an attempt printed, without the bytes."""
+    """Summary of what an attempt printed, without the bytes."""
 
     state: OutputState = OutputState.NONE
     bytes: int = 0
@@ -184,7 +184,7 @@ _SMALLEST = -(2**63)
 
 
 def why_not_portable(value: object) -> str:
-    """What is wrong with a JSON value; "" if nothing is."""
+    """Return what is wrong with a JSON value; "" if nothing is."""
     layer: list[object] = [value]
     for _ in range(MAX_DEPTH + 1):
         below: list[object] = []

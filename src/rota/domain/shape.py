@@ -1,8 +1,6 @@
-"""The demands of a run on a worker, and placing runs on one: all or nothing, no large one starved.
+"""Shapes: demands of runs on a worker, and the placement of runs, with no large one starved.
 
 Runs of equal demands share a *shape*, a short text.
-
-Placing runs on one worker: all or nothing, and without starving the large ones.
 
 The best-ranked run that does not fit now gets a *reservation* on a worker that it could fit. From
 then on others may only *backfill* there: run in what the reservation leaves, or be over before the
@@ -35,7 +33,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A shape, taken apart."""
+    """Demand on a worker: a shape, taken apart."""
 
     labels: Mapping[str, str]
     function: str  # "": any worker knows what to do
@@ -43,14 +41,14 @@ class Demand:
     is_alone: bool = False  # nothing else may go on its worker meanwhile
 
     def on(self, capacity: Vector) -> Vector:
-        """What it takes of a worker that has this: alone, it takes all slots."""
+        """Return what it takes of a worker with this capacity: alone, it takes all slots."""
         if not self.is_alone:
             return self.resources
         return {**self.resources, SLOTS: capacity.get(SLOTS, UNIT)}
 
 
 def shape_of(rules: RunRules) -> str:
-    """The shape of a run under these rules; "" fits every worker of the pool."""
+    """Return the shape of a run under these rules; "" fits every worker of the pool."""
     demands: dict[str, object] = {}
     if rules.needs:
         demands["needs"] = dict(sorted(rules.needs.items()))
@@ -62,14 +60,14 @@ def shape_of(rules: RunRules) -> str:
 
 
 def alone(shape: str) -> str:
-    """The shape of such runs when nothing else may go on their worker."""
+    """Return the shape of such runs when nothing else may go on their worker."""
     demands = json.loads(shape) if shape else {}
     return _ENCODER.encode({"alone": True, **demands})
 
 
 @lru_cache(maxsize=10_000)
 def demand_of(shape: str) -> Demand:
-    """What a shape asks of a worker."""
+    """Parse what a shape demands of a worker."""
     parts = json.loads(shape) if shape else {}
     return Demand(
         labels=parts.get("needs", {}),
@@ -85,7 +83,7 @@ def unmet(
     functions: Collection[str],
     capacity: Vector | None = None,
 ) -> list[str]:
-    """What a worker lacks to ever take runs of this shape; empty: it fits.
+    """List what a worker lacks to ever take runs of this shape; empty: it fits.
 
     Without a `capacity` nothing is asked about resources.
     """
@@ -106,8 +104,8 @@ def unmet(
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What a live attempt takes of its worker. Instants are numbers of one unit."""
+class Occupied:
+    """Amounts that a live attempt takes of its worker. Instants are numbers of one unit."""
 
     demand: Vector
     ends_at: float  # by its timeout, else by what is expected of it; infinity: nobody knows
@@ -115,7 +113,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A large run's claim to a worker."""
+    """Reservation of a worker for a large run."""
 
     run: int  # its sequence number
     demand: Vector
@@ -130,22 +128,22 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class Placement:
-    """One claim for one worker: runs are offered in order of service."""
+    """Placement of one claim for one worker: runs are offered in order of service."""
 
     capacity: Vector  # all that the worker has
     now: float
-    held: list[Held] = field(default_factory=list)
+    occupied: list[Occupied] = field(default_factory=list)
     reservation: Reservation | None = None  # on this very worker
     _free: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self._free = dict(self.capacity)
-        for each in self.held:
+        for each in self.occupied:
             self._free = minus(self._free, each.demand)
 
     @property
     def free(self) -> Vector:
-        """What nobody holds now, kept free or not."""
+        """Return what no attempt takes now, kept free or not."""
         return self._free
 
     def could_ever_fit(self, demand: Vector) -> bool:
@@ -168,11 +166,11 @@ class Placement:
             self.reservation = None
         # Nobody may count on the end of who goes beside a reservation, but by its timeout.
         over_at = min(ends_at, latest_end) if self.reservation is None else latest_end
-        self.held.append(Held(demand, over_at))
+        self.occupied.append(Occupied(demand, over_at))
         return Verdict.TAKEN
 
     def reserve(self, run: int, demand: Vector) -> Reservation:
-        """Keep room for a run that was told NO_ROOM."""
+        """Reserve room for a run that got the verdict NO_ROOM."""
         self.reservation = Reservation(run, demand)
         return self.reservation
 
@@ -180,21 +178,21 @@ class Placement:
         reserved = self.reservation
         if reserved is None or reserved.run == run:
             return False
-        opens_at = room_opens_at(reserved.demand, self._free, self.held)
+        opens_at = room_opens_at(reserved.demand, self._free, self.occupied)
         if latest_end <= opens_at:
             return False
-        lasting = [each for each in self.held if each.ends_at > opens_at]
+        lasting = [each for each in self.occupied if each.ends_at > opens_at]
         left = self.capacity
         for each in lasting:
             left = minus(left, each.demand)
         return not fits(plus(reserved.demand, demand), left)
 
 
-def room_opens_at(demand: Vector, free: Vector, held: Sequence[Held]) -> float:
-    """When a demand fits, as attempts end one after another; infinity: not by that alone."""
+def room_opens_at(demand: Vector, free: Vector, occupied: Sequence[Occupied]) -> float:
+    """Return when a demand fits, as attempts end one after another; infinity: not by that alone."""
     if fits(demand, free):
         return float("-inf")
-    for each in sorted(held, key=lambda each: each.ends_at):
+    for each in sorted(occupied, key=lambda each: each.ends_at):
         free = plus(free, each.demand)
         if fits(demand, free):
             return each.ends_at

@@ -1,4 +1,4 @@
-"""Which server keeps time for which shard: every server computes the same answer by itself."""
+"""Assignment of shards to servers: every server computes the same answer by itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RANKS = struct.Struct(f">{SHARD_COUNT}Q")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One life of a server process, present while its lease lasts."""
+    """Life of a server process, present while its lease lasts."""
 
     id: ServerId
     name: str
@@ -35,13 +35,13 @@ class Server:
         return now < self.expires_at
 
     def may_own(self, now: datetime) -> bool:
-        """Whether shards are assigned to it."""
+        """Return whether shards are assigned to it."""
         return self.is_live(now) and not self.stopping and SCHEDULER in self.roles
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A part of all jobs, by hash of their ids."""
+    """Part of all jobs, by hash of their ids."""
 
     number: int
     owner: ServerId | None  # None: nobody, or given up
@@ -51,14 +51,14 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """What a server does about the shards, by their numbers."""
+    """Shards that a server takes and gives up, by their numbers."""
 
     take: tuple[int, ...] = ()
     give: tuple[int, ...] = ()
 
 
 def assignment(servers: Collection[ServerId]) -> Mapping[int, ServerId]:
-    """Rendezvous hashing: each shard goes to the server that ranks highest for it.
+    """Assign each shard to the server that ranks highest for it (rendezvous hashing).
 
     When a server comes or goes, only shards that it gets or had change hands. The shares differ
     as chance has it: of n servers none has more than the even share e plus 5·√e.
@@ -76,14 +76,14 @@ def _assignment(servers: tuple[ServerId, ...]) -> Mapping[int, ServerId]:
 
 @lru_cache(maxsize=256)
 def _ranks(server: ServerId) -> tuple[int, ...]:
-    """How much a server wants each shard."""
+    """Return the rank of a server for each shard."""
     return _RANKS.unpack(hashlib.shake_128(server.encode()).digest(_RANKS.size))
 
 
 def rebalance(
     me: ServerId, servers: Iterable[Server], shards: Iterable[Shard], now: datetime
 ) -> Rebalance:
-    """Take what is assigned to me and nobody holds; give up what is assigned to others.
+    """Take shards assigned to me that nobody owns; give up those assigned to others.
 
     A shard is never taken from a live owner: that one gives it up first. A server that is stopping
     is assigned nothing, and so gives up all.
@@ -101,6 +101,6 @@ def rebalance(
 
 
 def is_free(shard: Shard, servers: Mapping[ServerId, Server], now: datetime) -> bool:
-    """Whether nobody holds it: it was given up, or its owner is over."""
+    """Return whether nobody owns it: it was given up, or its owner is over."""
     owner = None if shard.owner is None else servers.get(shard.owner)
     return owner is None or not owner.is_live(now)

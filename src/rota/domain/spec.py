@@ -1,4 +1,4 @@
-"""A job's definition, validated: what to run, when, and under which rules.
+"""Spec: a job's definition, validated: what to run, when, and under which rules.
 
 Instances come from `rota.domain.jobfile` only; whoever holds a `JobSpec` may trust every field.
 """
@@ -27,14 +27,14 @@ class JobType(StrEnum):
 
 
 class Delivery(StrEnum):
-    """What a lost worker means: try again, or stop and ask."""
+    """Reaction to a lost worker: try again, or stop and ask."""
 
     AT_LEAST_ONCE = "at_least_once"
     AT_MOST_ONCE = "at_most_once"
 
 
 class Overlap(StrEnum):
-    """What a scheduled run does while another of its job is active."""
+    """Rule for a scheduled run while another of its job is active."""
 
     SKIP = "skip"
     QUEUE_ONE = "queue_one"
@@ -44,7 +44,7 @@ class Overlap(StrEnum):
 
 
 class MisfirePolicy(StrEnum):
-    """Which of the due times that passed while nothing could fire are still run."""
+    """Policy on which of the due times that passed while nothing could fire still run."""
 
     NONE = "none"
     LAST = "last"
@@ -83,7 +83,7 @@ class Fold(StrEnum):
 
 
 class Late(StrEnum):
-    """What becomes of a run that missed its `start_within`."""
+    """Rule for a run that missed its `start_within`."""
 
     RUN = "run"
     DROP = "drop"
@@ -112,7 +112,7 @@ class Misfire:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When a job is due, as written; `rota.domain.schedule` turns it into due times."""
+    """Schedule of a job, as written; `rota.domain.schedule` turns it into due times."""
 
     expressions: tuple[str, ...]  # cron, interval, @shortcut or ISO time; due when any of them is
     timezone: str = "UTC"  # IANA name
@@ -142,7 +142,7 @@ class Retry:
 
 
 def without_reserved(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a job may set itself, so that those of Rota always tell the truth."""
+    """Return the variables that a job may set itself: reserved ones are Rota's alone."""
     return {name: value for name, value in env.items() if not name.startswith(RESERVED_ENV)}
 
 

@@ -1,4 +1,4 @@
-"""The states of a run and the only ways between them, as data.
+"""States of a run and the only ways between them, as data.
 
 Every write of a state, by a decision in Python or by set-based SQL, is one of `TRANSITIONS`.
 """
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class RunState(StrEnum):
-    """Beside each: who moves a run out of it."""
+    """State of a run. Beside each: who moves a run out of it."""
 
     SCHEDULED = "SCHEDULED"  # scheduler: its time comes
     BLOCKED = "BLOCKED"  # scheduler: the gate that holds it opens
@@ -27,7 +27,7 @@ class RunState(StrEnum):
 
 
 class RunEvent(StrEnum):
-    """What happens to a run."""
+    """Event that happens to a run."""
 
     RELEASED = "released"  # every gate passed
     HELD = "held"  # a gate holds it, perhaps another one than before
@@ -86,17 +86,17 @@ LEASED_STATES = frozenset(_HELD_BY_WORKER)
 
 
 def is_final(state: RunState) -> bool:
-    """Whether nothing can ever happen to a run in this state."""
+    """Return whether nothing can ever happen to a run in this state."""
     return state in FINAL_STATES
 
 
 def seen_state(state: RunState, *, is_served: bool) -> RunState:
-    """A state as people see it: what is queued in a pool without workers is blocked."""
+    """Return a state as people see it: queued in a pool without workers is blocked."""
     return RunState.BLOCKED if state is RunState.QUEUED and not is_served else state
 
 
 class Cause(StrEnum):
-    """What ledger and history record. A calendar is a cause by its name: `calendar NAME`."""
+    """Cause in ledger and history. A calendar is a cause by its name: `calendar NAME`."""
 
     DOWNTIME = "downtime"  # nobody was there to fire it, and the misfire policy gave it up
     PAUSED = "paused"

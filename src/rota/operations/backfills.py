@@ -1,4 +1,4 @@
-"""Running due times of the past: what was missed, what failed, or a whole range once more."""
+"""Backfills: run past due times that were missed or failed, or a whole range once more."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from rota.ports.records import Idempotency, NewRun
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
-    """Which due times are to run, and how many of them at once."""
+    """Selection of the due times to run, and how many of them at once."""
 
     since: datetime
     until: datetime | None = None  # inclusive; None: up to now
@@ -43,7 +43,7 @@ class BackfillRequest:
 
 
 async def plan(engine: Engine, job: Job, request: BackfillRequest) -> BackfillPlan:
-    """What a backfill would run and what it would leave out; nothing is written."""
+    """Return what a backfill would run and what it would leave out; write nothing."""
     require_runnable(engine, job)
     now = await engine.store.now()
     _refuse_range(request, now)
@@ -84,7 +84,7 @@ def _timetable(job: Job) -> Timetable:
 async def backfill(
     engine: Engine, job: Job, request: BackfillRequest, *, actor: str
 ) -> tuple[Backfill, bool]:
-    """Make the runs of a backfill, durable on return; and whether the key was a repeat."""
+    """Insert the runs of a backfill, durable on return; and say whether the key was a repeat."""
     planned = await plan(engine, job, request)
     now = await engine.store.now()
     new = Backfill(

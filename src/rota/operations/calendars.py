@@ -1,4 +1,4 @@
-"""Calendars as people define them, and what they do to the due times of jobs."""
+"""Calendars as people define them, and their effect on the due times of jobs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _USERS_TOLD = 5
 
 @dataclass(frozen=True, slots=True)
 class CalendarChange:
-    """What saving a calendar does."""
+    """Effect of saving a calendar."""
 
     name: str
     change: Change
@@ -68,16 +68,16 @@ class PlannedCalendars:
     known: Mapping[Ref, Calendar]
 
     def blackouts_of(self, spec: JobSpec) -> tuple[Blackout, ...]:
-        """Those of a job whose calendars are all known."""
+        """Return the calendars of a job, compiled; all of them must be known."""
         return self.compiled(spec.project, _names_of(spec))
 
     def compiled(self, project: str, names: Sequence[str]) -> tuple[Blackout, ...]:
-        """Calendars that are known, by name."""
+        """Return known calendars by name, compiled."""
         return tuple(compile_calendar(self.known[project, name]) for name in names)
 
 
 def etag_of(calendar: Calendar) -> str:
-    """The tag of what a calendar says."""
+    """Return the ETag of a calendar's content."""
     return digest_of(calendar_document(calendar))
 
 
@@ -93,7 +93,7 @@ async def find_calendar(engine: Engine, name: str, *, project: str) -> StoredCal
 
 
 async def blackouts_of(engine: Engine, project: str, names: Sequence[str]) -> tuple[Blackout, ...]:
-    """The calendars of these names, compiled; `Invalid` if this server cannot read one."""
+    """Compile the calendars of these names; `Invalid` if this server cannot read one."""
     found = await engine.store.calendars(project, names)
     return await asyncio.to_thread(_compiled, [each.calendar for each in found])
 
@@ -101,7 +101,7 @@ async def blackouts_of(engine: Engine, project: str, names: Sequence[str]) -> tu
 async def plan_calendar(
     engine: Engine, project: str, calendar: Calendar, *, if_match: str = ""
 ) -> CalendarChange:
-    """What saving this calendar would change; nothing is changed."""
+    """Return what saving this calendar would change; write nothing."""
     return _change_of(calendar, await _replaced(engine, project, calendar, if_match))
 
 
@@ -120,7 +120,7 @@ async def save_calendar(
 async def delete_calendar(
     engine: Engine, calendar: StoredCalendar, *, actor: str, if_match: str = ""
 ) -> None:
-    """Forget a calendar that no job and no template of carts uses."""
+    """Delete a calendar that no job and no cart template uses."""
     _require_match(if_match, calendar)
     await _refuse_used_by_carts(engine, calendar)
     await engine.store.delete_calendar(
@@ -132,7 +132,7 @@ async def delete_calendar(
 
 
 async def plan_calendars(engine: Engine, file: JobFile, now: datetime) -> PlannedCalendars:
-    """What applying a file does to calendars; `Invalid` if its jobs or others cannot use them."""
+    """Plan a file's effect on calendars; `Invalid` if its jobs or others cannot use them."""
     stored = await _stored(engine, file)
     # Holidays take a while to be looked up, and leases are renewed on this loop.
     planned = await asyncio.to_thread(_planned, file, stored, now)
@@ -144,7 +144,7 @@ async def plan_calendars(engine: Engine, file: JobFile, now: datetime) -> Planne
 def calendar_effects(
     blackouts: Sequence[Blackout], due_times: Sequence[datetime], following: datetime | None
 ) -> tuple[CalendarEffect, ...]:
-    """What calendars do to due times of a job; `following` is the next one after them."""
+    """Return what calendars do to due times of a job; `following` is the next one after them."""
     answers = fold_into_window(blackouts, due_times, following)
     return tuple(
         CalendarEffect(due, answer.name, answer.at if isinstance(answer, ReleasedAt) else None)
@@ -156,7 +156,7 @@ def calendar_effects(
 async def _replaced(
     engine: Engine, project: str, calendar: Calendar, if_match: str
 ) -> StoredCalendar | None:
-    """What a calendar would replace; refused if the caller saw another, or a job could not run."""
+    """Return the calendar to replace; refuse if the caller saw another, or a job could not run."""
     found = {each.calendar.name: each for each in await engine.store.calendars(project)}
     old = found.get(calendar.name)
     _require_match(if_match, old)
@@ -168,7 +168,7 @@ async def _replaced(
 
 
 async def _refuse_used_by_carts(engine: Engine, calendar: StoredCalendar) -> None:
-    """A cart whose calendar is gone would stay closed for ever."""
+    """Refuse to delete a calendar that carts use: such a cart would stay closed for ever."""
     name = calendar.calendar.name
     users = [
         template.name
@@ -238,7 +238,7 @@ async def _refuse_starving(
     *,
     left_out: Collection[Ref] = (),
 ) -> None:
-    """`Invalid` if a job that uses a changed calendar could not run any more."""
+    """Raise `Invalid` if a job that uses a changed calendar could not run any more."""
     for new in changed:
         query = JobQuery(project=new.project, calendar=new.calendar.name)
         users = {

@@ -1,4 +1,4 @@
-"""What people ask of a cart that was submitted: approve, pause, edit, retry, cancel, roll back."""
+"""Changes of a cart that was submitted: approve, pause, edit, retry, cancel, roll back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from rota.domain.jobfile.text import At, Report
 from rota.domain.spec import JobSpec
 from rota.domain.states import RunState
 from rota.operations import carts
-from rota.operations.carts import CartPlan, CartRequest, command, each, require_known, view
+from rota.operations.carts import CartPlan, CartRequest, command, require_known, stream_items, view
 from rota.operations.definitions import find_job
 from rota.operations.engine import Engine
 from rota.ports.carts import (
@@ -60,7 +60,7 @@ _CAUSES_SHOWN = 10
 
 
 async def cause_meant(engine: Engine, cart: Cart, text: str | None) -> str | None:
-    """The one cause of this cart's failures that is the text, or that has it in it; None: any."""
+    """Find the one cause of this cart's failures that equals or contains the text; None: any."""
     if text is None:
         return None
     groups = await engine.store.failure_groups(cart.id, _MOST_CAUSES)
@@ -94,7 +94,7 @@ _ITEMS_NAMED = 5
 
 
 async def newer_versions(engine: Engine, cart: Cart, selection: Selection) -> dict[JobId, int]:
-    """Current versions of jobs of these items, where an item has another one.
+    """Return the current versions of these items' jobs, where an item has another one.
 
     Inputs were read by the version of then: `Conflict` if they do not fit the one of now. A job
     that is gone, or cannot be read, stays as it was.
@@ -185,7 +185,7 @@ class ItemChange:
 
 @dataclass(frozen=True, slots=True)
 class CartChange:
-    """What is to be different; the words of `failures` and `between` are the job file's."""
+    """Requested changes of a cart; the words of `failures` and `between` are the job file's."""
 
     max_parallel: int | None = None  # None: as it was
     failures: Mapping[str, object] = field(default_factory=dict)  # what is left out stays
@@ -194,7 +194,7 @@ class CartChange:
 
 
 async def edit(engine: Engine, cart: Cart, change: CartChange, *, by: Approver) -> Commanded:
-    """Change the cart just as it was seen: `Conflict` if somebody else did so meanwhile."""
+    """Change the cart as the caller saw it: `Conflict` if somebody else changed it meanwhile."""
     rules = _changed_rules(cart.rules, change)
     if change.between.get("check"):
         named = Reference(Referred.JOB, rules.between.check, "between.check")
@@ -204,7 +204,7 @@ async def edit(engine: Engine, cart: Cart, change: CartChange, *, by: Approver) 
 
 
 async def retry(engine: Engine, cart: Cart, selection: Selection, *, actor: str) -> Commanded:
-    """Run items that have ended once more, by the jobs of now as far as their inputs fit these."""
+    """Run items that have ended once more, by current job versions where their inputs fit these."""
     await _require_items(engine, cart, selection.keys or ())
     meant = replace(selection, cause=await cause_meant(engine, cart, selection.cause))
     versions = await newer_versions(engine, cart, meant)
@@ -220,7 +220,7 @@ async def _require_items(engine: Engine, cart: Cart, keys: Collection[str]) -> N
 
 
 def allowance(written: object) -> Share:
-    """How many may fail, as written: 5 or `3%`; `Invalid` says what is wrong with it."""
+    """Parse how many may fail, as written: 5 or `3%`; `Invalid` says what is wrong with it."""
     report = Report()
     checked = _checked(FAILURES, {"allow": written}, At.root(report))
     report.raise_errors("the allowance")
@@ -284,7 +284,7 @@ def _fitted(spec: JobSpec | None, inputs: Mapping[str, Any]) -> Mapping[str, Any
 
 
 async def _named(engine: Engine, cart: Cart, changes: Sequence[ItemChange]) -> Mapping[str, Item]:
-    """The items by their keys; all of them are there, once, and may still be changed."""
+    """Find the items by their keys; each must exist, be named once, and may still be changed."""
     keys = [change.key for change in changes]
     for key, count in Counter(keys).items():
         if count > 1:
@@ -327,17 +327,17 @@ async def rollback(engine: Engine, cart: Cart, *, actor: str) -> Cart:
     cart = await carts.find_cart(engine, cart.id, project=cart.project)
     request, items = await _request(engine, cart)
     if cart.state is CartState.PAUSED:
-        await carts.plan(engine, request, each(items))  # what is refused stays paused
+        await carts.plan(engine, request, stream_items(items))  # what is refused stays paused
         cancel = CancelCart(expected_version=cart.version)
         cart = (await carts.command(engine, cart, cancel, actor=actor)).cart
-    request = replace(request, undoes=_as_it_stands(cart))
-    return await carts.submit(engine, request, each(items), actor=actor)
+    request = replace(request, undoes=_undone_state(cart))
+    return await carts.submit(engine, request, stream_items(items), actor=actor)
 
 
 async def plan_rollback(engine: Engine, cart: Cart) -> CartPlan:
-    """What `rollback` would do; nothing is changed."""
+    """Return what `rollback` would do; write nothing."""
     request, items = await _request(engine, cart)
-    return await carts.plan(engine, request, each(items))
+    return await carts.plan(engine, request, stream_items(items))
 
 
 async def _request(engine: Engine, cart: Cart) -> tuple[CartRequest, Sequence[CartItem]]:
@@ -346,7 +346,7 @@ async def _request(engine: Engine, cart: Cart) -> tuple[CartRequest, Sequence[Ca
     name = cart.name[: _MAX_NAME - len(_SUFFIX)] + _SUFFIX
     await _refuse_second(engine, cart, name)
     spec = read_job((await find_job(engine, job, project=cart.project)).document)
-    touched = [item async for item in _touched(engine, cart)]
+    touched = [item async for item in _started_items(engine, cart)]
     if not touched:
         raise Conflict(
             f"nothing of the cart {cart.id} was started: there is nothing to undo",
@@ -384,7 +384,7 @@ async def _require_undoable(engine: Engine, cart: Cart, job: str) -> None:
 
 
 async def _require_at_rest(engine: Engine, cart: Cart) -> None:
-    """Nothing of it may still be done while it is undone. What waits is called off by that."""
+    """Raise unless nothing of the cart still runs; waiting items are cancelled by the rollback."""
     query = RunQuery(cart.project, cart=cart.id, states=_GOING_ON, limit=_ROLLBACK_PAGE)
     if cart.open and (going_on := len(await engine.store.runs(query))):
         runs = "1 run" if going_on == 1 else f"{going_on:,} runs"
@@ -396,7 +396,7 @@ async def _require_at_rest(engine: Engine, cart: Cart) -> None:
 
 
 async def _is_stopped(engine: Engine, cart: Cart) -> bool:
-    """Whether it was cancelled, or more of it failed than may."""
+    """Return whether the cart was cancelled, or more of it failed than may."""
     if cart.state is CartState.PARTIAL:
         return (await view(engine, cart)).is_breached
     is_breached = cart.state is CartState.PAUSED and cart.reason == PauseReason.FAILURES
@@ -404,26 +404,26 @@ async def _is_stopped(engine: Engine, cart: Cart) -> bool:
 
 
 async def _refuse_second(engine: Engine, cart: Cart, name: str) -> None:
-    """`Conflict` if nothing of the cart was started since it was rolled back."""
+    """Raise `Conflict` if nothing of the cart was started since it was rolled back."""
     query = CartQuery(cart.project, name=name, limit=_LOOKED_AT)
     for made in await engine.store.carts(query):
-        if made.document.get("undoes") == _as_it_stands(cart):
+        if made.document.get("undoes") == _undone_state(cart):
             raise Conflict(
                 f"the cart {cart.id} is rolled back by {made.id}, which is {made.state}; nothing "
                 "of it was started since",
                 code="already_rolled_back",
-                hint=_instead(made),
+                hint=_next_command(made),
                 facts={"cart": made.id},
             )
 
 
-def _as_it_stands(cart: Cart) -> str:
-    """Its version grows with whatever makes its items run once more."""
+def _undone_state(cart: Cart) -> str:
+    """Return the state that a rollback undoes: the version grows with all that reruns items."""
     return f"{cart.id}@{cart.version}"
 
 
-def _instead(undoing: Cart) -> str:
-    """What to do rather than to undo everything twice."""
+def _next_command(undoing: Cart) -> str:
+    """Return a hint on what to do rather than roll back twice."""
     if undoing.state not in FINAL_CART_STATES:
         return f"rota cart watch {undoing.id}"
     if undoing.state is CartState.COMPLETED:
@@ -442,8 +442,8 @@ def _rules(rules: CartRules) -> CartRules:
     )
 
 
-async def _touched(engine: Engine, cart: Cart) -> AsyncIterator[Item]:
-    """The items that something was done for, whatever became of them since."""
+async def _started_items(engine: Engine, cart: Cart) -> AsyncIterator[Item]:
+    """Yield the items that were started, whatever became of them since."""
     query = ItemQuery(cart.id, only_attempted=True, limit=_ROLLBACK_PAGE)
     while page := await engine.store.items(query):
         for item in page:

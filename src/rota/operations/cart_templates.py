@@ -1,4 +1,4 @@
-"""Templates of carts: found, planned and submitted, by people or by their schedules."""
+"""Templates of carts: find, plan and submit them, for people and for schedules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.domain.carts.definition import CartItem, CartTemplate, ItemsFile, Live
 from rota.domain.errors import Invalid, NotFound, did_you_mean
 from rota.domain.jobfile import read_cart, read_job
 from rota.operations import carts
-from rota.operations.carts import CartPlan, CartRequest, each
+from rota.operations.carts import CartPlan, CartRequest, stream_items
 from rota.operations.definitions import find_job
 from rota.operations.engine import Engine
 from rota.operations.planned_carts import words_of
@@ -49,7 +49,7 @@ async def _nearest(engine: Engine, name: str, project: str) -> str:
 
 
 def words_if_readable(template: Template) -> str:
-    """What a cart of it does, and when it starts; "" if this release cannot read it."""
+    """Describe what a cart of it does and when it starts; "" if this release cannot read it."""
     try:
         readable = read_cart(template.document)
     except Invalid:
@@ -60,26 +60,26 @@ def words_if_readable(template: Template) -> str:
 async def submit_template(engine: Engine, request: TemplateRequest, *, actor: str) -> Cart:
     """Make a cart of the template as it stands."""
     asked, items = await _request(engine, await _readable(engine, request), request)
-    return await carts.submit(engine, asked, each(items), actor=actor)
+    return await carts.submit(engine, asked, stream_items(items), actor=actor)
 
 
 async def plan_template(engine: Engine, request: TemplateRequest) -> CartPlan:
-    """What `submit_template` would do; nothing is changed."""
+    """Return what `submit_template` would do; write nothing."""
     asked, items = await _request(engine, await _readable(engine, request), request)
-    return await carts.plan(engine, asked, each(items))
+    return await carts.plan(engine, asked, stream_items(items))
 
 
 async def submit_due(
     engine: Engine, template: CartTemplate, due: DueTemplate, *, actor: str
 ) -> Cart:
-    """Make the cart of a due time. `Conflict` if it has one, or if one of its name is live."""
+    """Submit the cart of a due time. `Conflict` if it has one, or if one of its name is live."""
     request = TemplateRequest(due.name, due.project)
     asked, items = await _request(engine, template, request)
-    return await carts.submit(engine, replace(asked, due=due), each(items), actor=actor)
+    return await carts.submit(engine, replace(asked, due=due), stream_items(items), actor=actor)
 
 
 async def delete_template(engine: Engine, template: Template, *, actor: str) -> None:
-    """Forget a template; carts that were made of it go on."""
+    """Delete a template; carts that were made of it go on."""
     changes = TemplateChanges(removed=[template])
     await engine.store.save_jobs([], removed=(), actor=actor, templates=changes)
 
@@ -87,7 +87,7 @@ async def delete_template(engine: Engine, template: Template, *, actor: str) -> 
 async def items_of(
     engine: Engine, template: CartTemplate, *, project: str = "default"
 ) -> tuple[CartItem, ...]:
-    """The items of a template now. `Invalid` if there are none to be had."""
+    """Return the items of a template now. `Invalid` if it has none."""
     match template.items:
         case ItemsFile(path):
             raise Invalid(
@@ -102,7 +102,7 @@ async def items_of(
 async def _items_of_workers(
     engine: Engine, job: str, labels: Mapping[str, str], project: str
 ) -> tuple[CartItem, ...]:
-    """One for each, named like it; a job with an input `worker` is told the name."""
+    """Make one item for each live worker, keyed by its name; an input `worker` gets the name."""
     wanted = labels.items()
     sessions = await engine.store.sessions(alive_only=True)
     workers = sorted({each.worker for each in sessions if wanted <= each.labels.items()})

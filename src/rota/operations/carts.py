@@ -1,4 +1,4 @@
-"""Carts as people and programs handle them: submit, plan, list, and look how far each one is."""
+"""Carts as people and programs use them: submit, plan, list, and show the progress of each."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _CHECK = "between.check"
 
 
 def references_of(rules: CartRules, rollback: str = "") -> Iterator[Reference]:
-    """The job that checks, the job that undoes, and calendars."""
+    """Yield the names that a cart refers to: its check job, its rollback job, its calendars."""
     if rules.between.check:
         yield Reference(Referred.JOB, rules.between.check, _CHECK)
     if rollback:
@@ -67,7 +67,7 @@ def references_of(rules: CartRules, rollback: str = "") -> Iterator[Reference]:
 
 
 async def require_known(engine: Engine, project: str, references: Sequence[Reference]) -> None:
-    """`Invalid` with each that the project does not have, or that cannot be used so."""
+    """Raise `Invalid` with each name that the project does not have, or that cannot be used so."""
     jobs = [each.name for each in references if each.kind is Referred.JOB]
     calendars = [each.name for each in references if each.kind is Referred.CALENDAR]
     store = engine.store
@@ -80,12 +80,12 @@ async def require_known(engine: Engine, project: str, references: Sequence[Refer
     if problems := unknown_references(references, known):
         raise Invalid("the cart names what is not there", problems)
     checks = {each.name for each in references if each.path == _CHECK}
-    if problems := [it for job in found if job.name in checks for it in _ungiven(job)]:
+    if problems := [it for job in found if job.name in checks for it in _required_inputs(job)]:
         raise Invalid("the check between waves cannot be run", problems)
 
 
-def _ungiven(check: Job) -> Iterator[Problem]:
-    """A check is run without inputs: it has nothing to do with any single item."""
+def _required_inputs(check: Job) -> Iterator[Problem]:
+    """Report inputs that a check job requires: a check is about no single item and gets none."""
     for name, declared in read_job(check.document).inputs.items():
         if declared.default is None:
             message = f"job {check.name} needs the input {quoted(name)}, and a check is given none"
@@ -103,14 +103,14 @@ class Forecast:
 
 
 async def forecast(engine: Engine, facts: CartFacts, jobs: Sequence[ItemJob]) -> Forecast:
-    """How fast a cart of these jobs goes, by what is known now."""
+    """Estimate how fast a cart of these jobs goes, by what is known now."""
     slots, unrunnable = await _capacity(engine, jobs)
     pace = Pace(_expected(jobs), window(facts), slots, facts.rules.between.wait)
     return Forecast(pace, unrunnable)
 
 
 async def jobs_of(engine: Engine, cart: Cart) -> list[ItemJob]:
-    """Those of a cart's next items, as far as they are there and can be read."""
+    """Return the jobs of a cart's next items, as far as they exist and can be read."""
     names = [cart.document.get("job", "")]
     if not names[0]:
         query = ItemQuery(cart.id, states=_UNFINISHED, limit=_NEXT_ITEMS)
@@ -124,7 +124,7 @@ async def jobs_of(engine: Engine, cart: Cart) -> list[ItemJob]:
 
 
 def _expected(jobs: Iterable[ItemJob]) -> timedelta | None:
-    """How long an item takes, by what is known of the jobs; the slowest counts."""
+    """Estimate how long an item takes, by what is known of the jobs; the slowest counts."""
     known = [
         timedelta(seconds=each.job.expected_seconds)
         for each in jobs
@@ -135,7 +135,7 @@ def _expected(jobs: Iterable[ItemJob]) -> timedelta | None:
 
 
 async def _capacity(engine: Engine, jobs: Sequence[ItemJob]) -> tuple[int | None, list[str]]:
-    """Slots of the live workers that can run these jobs, and jobs that none of them can."""
+    """Count slots of live workers that can run these jobs; also name jobs that none of them can."""
     sessions = await engine.store.sessions(alive_only=True)
     slots, unrunnable = 0, []
     for each in jobs:
@@ -161,7 +161,7 @@ WAVES_LOOKED_AT = 1_000  # to tell how long a cart will take
 
 @dataclass(frozen=True, slots=True)
 class CartRequest:
-    """A cart that somebody hands in; its items come one after another."""
+    """Request to submit a cart; its items come one after another."""
 
     template: CartTemplate  # without its items
     count: int  # how many there will be
@@ -174,7 +174,7 @@ class CartRequest:
 
 @dataclass(frozen=True, slots=True)
 class CartPlan:
-    """What a cart would do."""
+    """Preview of a cart."""
 
     name: str
     items: int
@@ -187,8 +187,8 @@ class CartPlan:
     starts_at: datetime | None  # None: at once
 
 
-async def each(items: Iterable[CartItem]) -> AsyncGenerator[CartItem, None]:
-    """Items that are there already, as those that still come."""
+async def stream_items(items: Iterable[CartItem]) -> AsyncGenerator[CartItem, None]:
+    """Yield items that are known already, in the form of those that are streamed."""
     for item in items:
         yield item
 
@@ -196,7 +196,7 @@ async def each(items: Iterable[CartItem]) -> AsyncGenerator[CartItem, None]:
 async def submit(
     engine: Engine, request: CartRequest, items: AsyncIterator[CartItem], *, actor: str
 ) -> Cart:
-    """Check and store all items, then let the cart begin.
+    """Check and store all items, then submit the cart.
 
     Nothing is left of one that is refused, and nothing starts before all of it is stored.
     """
@@ -216,14 +216,14 @@ async def submit(
         new_cart = _new_cart(cart, request, reader.rules(), actor)
         idempotency = _idempotency(request.idempotency_key, new_cart, reader.digest())
         submitted = await engine.store.submit_cart(cart, idempotency, request.due)
-    except BaseException:
+    except BaseException:  # a caller that is cancelled leaves no half of a cart either
         await engine.store.discard_cart(cart)
         raise
     return await find_cart(engine, submitted, project=request.project)
 
 
 async def plan(engine: Engine, request: CartRequest, items: AsyncIterator[CartItem]) -> CartPlan:
-    """What `submit` would do, without doing it; refuses what it would refuse."""
+    """Return what `submit` would do, without doing it; refuse what it would refuse."""
     await _require_coming(engine, request.starts_at)
     await _require_known(engine, request)
     reader = await _reader(engine, request)
@@ -248,7 +248,7 @@ async def plan(engine: Engine, request: CartRequest, items: AsyncIterator[CartIt
 
 
 async def _require_coming(engine: Engine, starts_at: datetime | None) -> None:
-    """A time that has passed is a mistake: everything would start now."""
+    """Refuse a start time that has passed: everything would start now, which is a mistake."""
     if starts_at is None or starts_at >= await engine.store.now() - _LATE:
         return
     problem = Problem(
@@ -317,7 +317,7 @@ def _new_cart(cart: CartId, request: CartRequest, rules: CartRules, actor: str) 
 
 
 def _idempotency(key: str, cart: NewCart, items: str) -> Idempotency | None:
-    """With a digest of all that was asked for; `items` is that of the items."""
+    """Return the key with a digest of the whole request; `items` is the digest of the items."""
     if not key:
         return None
     body = [cart.name, cart.rules.to_document(), cart.document, str(cart.starts_at), items]
@@ -326,7 +326,7 @@ def _idempotency(key: str, cart: NewCart, items: str) -> Idempotency | None:
 
 
 async def find_cart(engine: Engine, cart: str, *, project: str = "default") -> Cart:
-    """A cart by its id, the beginning of it, or its name (the newest of that name)."""
+    """Find a cart by its id, a prefix of the id, or its name (the newest of that name)."""
     store = engine.store
     found = await store.carts(CartQuery(project=project, ids=[cart]))
     if not found and cart.startswith("c_"):
@@ -347,7 +347,7 @@ async def find_cart(engine: Engine, cart: str, *, project: str = "default") -> C
 
 
 async def _instead_of(engine: Engine, name: str, project: str) -> str:
-    """What to type instead of a cart that is not there: one that is, or how to start it."""
+    """Return a hint for a cart that is not there: one that is, or how to submit it."""
     defined = [template.name for template in await engine.store.templates(project)]
     if name in defined:
         return f"it was never started; rota cart submit {name}"
@@ -357,12 +357,12 @@ async def _instead_of(engine: Engine, name: str, project: str) -> str:
 
 
 async def command(engine: Engine, cart: Cart, what: Command, *, actor: str) -> Commanded:
-    """Pause, resume, cancel, approve, retry or edit; raises why not."""
+    """Apply a command: pause, resume, cancel, approve, retry or edit; raise if it is refused."""
     return await engine.store.command_cart(cart.id, what, actor=actor)
 
 
 def approver(name: str, role: Role) -> commands.Approver:
-    """Someone with a role, which includes those before it."""
+    """Return the approver of this name and role; a role includes those before it."""
     roles = list(Role)
     return commands.Approver(name, {each.value for each in roles[: roles.index(role) + 1]})
 
@@ -370,7 +370,7 @@ def approver(name: str, role: Role) -> commands.Approver:
 async def time_left(
     engine: Engine, cart: Cart, facts: CartFacts, overview: Overview
 ) -> timedelta | None:
-    """How long the cart will still take, by what is known now; None: nobody knows.
+    """Estimate how long the cart will still take, by what is known now; None: unknown.
 
     Waves beyond those that were looked at are taken to be like these.
     """
@@ -392,7 +392,7 @@ _STANDING = FINAL_CART_STATES | {CartState.PAUSED}  # nothing more happens by it
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What stands before the next wave, or the next items."""
+    """Gate before the next wave, or before the next items."""
 
     wave: int | None  # its number
     waits_for: WaitReason
@@ -411,7 +411,7 @@ class CartView:
 
     @property
     def by_state(self) -> Mapping[ItemState, int]:
-        """How many items are in each state."""
+        """Number of items in each state."""
         return {state: self.overview.items.get(state, 0) for state in ItemState}
 
     @property
@@ -421,30 +421,30 @@ class CartView:
 
     @property
     def failures(self) -> int:
-        """How many items of the present scope failed: of the cart, or of the current wave."""
+        """Number of failed items in the present scope: the cart, or the current wave."""
         return failures_of(self.facts)
 
     @property
     def limit(self) -> int:
-        """How many of them may."""
+        """Number of items in the present scope that may fail."""
         return limit(self.facts)
 
     @property
     def is_breached(self) -> bool:
-        """Whether more of them failed, or of an earlier wave where that did not stop it."""
+        """Return whether too many failed, now or in an earlier wave that did not stop it."""
         goes_on = self.cart.rules.failures.then is OnBreach.CONTINUE
         was_breached = goes_on and self.cart.breach_wave is not None
         return was_breached or is_breached(self.facts)
 
     @property
     def place(self) -> str:
-        """Of the current wave among all: `4 of 13`; "" before the first."""
+        """Position of the current wave among all: `4 of 13`; "" before the first."""
         place = self.overview.place
         return f"{place} of {self.overview.waves}" if place else ""
 
     @property
     def gate(self) -> Gate | None:
-        """None: it waits for none. A check that did not complete still stands there."""
+        """Gate that it waits for; None: none. A check that did not complete is still one."""
         cart = self.cart
         if cart.state is not CartState.WAITING and cart.reason != PauseReason.CHECK:
             return None
@@ -468,12 +468,12 @@ class CartView:
 
     @property
     def why(self) -> str:
-        """What it is doing, in a sentence."""
+        """Sentence that says what the cart is doing."""
         return in_words(self.facts)
 
 
 def _facts(cart: Cart, overview: Overview, closed_until: datetime | None) -> CartFacts:
-    """What the engine goes by, as far as a look at a cart needs it."""
+    """Build the facts of a cart, as far as its view needs them."""
     in_wave = overview.in_wave
     return CartFacts(
         rules=cart.rules,
@@ -490,7 +490,7 @@ def _facts(cart: Cart, overview: Overview, closed_until: datetime | None) -> Car
 
 
 async def view(engine: Engine, cart: Cart) -> CartView:
-    """A cart with all that its page shows."""
+    """Return a cart with all that its page shows."""
     overview = await engine.store.overview(cart, WAVES_LOOKED_AT)
     facts = _facts(cart, overview, await _closed_until(engine, cart))
     groups = await engine.store.failure_groups(cart.id, _GROUPS_SHOWN)
@@ -498,7 +498,7 @@ async def view(engine: Engine, cart: Cart) -> CartView:
 
 
 async def _closed_until(engine: Engine, cart: Cart) -> datetime | None:
-    """The end of the blackout that keeps it waiting; None: there is none, or nobody knows."""
+    """Return the end of the blackout that it waits for; None: there is none, or it is unknown."""
     if cart.reason != WaitReason.WINDOW:
         return None
     now = await engine.store.now()
@@ -519,7 +519,7 @@ async def _eta(engine: Engine, cart: Cart, facts: CartFacts, overview: Overview)
 
 
 def _held_until(cart: Cart, facts: CartFacts) -> datetime | None:
-    """When it begins or goes on, as far as a clock decides that; None: at once, or nobody knows."""
+    """Return when it begins or resumes, if a time decides that; None: at once, or unknown."""
     if cart.state is CartState.PLANNED:
         return cart.starts_at
     match cart.reason:
@@ -532,7 +532,7 @@ def _held_until(cart: Cart, facts: CartFacts) -> datetime | None:
 
 
 def _is_up_to_somebody(cart: Cart, overview: Overview) -> bool:
-    """Whether somebody has to approve a wave before all of it can end."""
+    """Return whether a person has to approve a wave before the cart can end."""
     if not cart.rules.between.approve:
         return False
     awaited = cart.state is CartState.WAITING and not cart.approved_by

@@ -1,4 +1,4 @@
-"""Jobs, and what stands beside them in a file: plan, apply, delete."""
+"""Jobs, and what else a job file defines: plan, apply, delete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rota.domain.ids import JobId
 from rota.domain.job import Job
 from rota.domain.jobfile import JobFile
 from rota.domain.jobfile.demands import build_resources
-from rota.domain.jobfile.uses import beyond, refusal_of
+from rota.domain.jobfile.uses import exceeding, refusal_of
 from rota.domain.keys import Declaration
 from rota.domain.spec import DEFAULT_POOL
 from rota.operations.calendars import CalendarChange, plan_calendars
@@ -40,8 +40,8 @@ T = TypeVar("T")
 _TRIES = 5
 
 
-async def despite_firing(change: Callable[[], Awaitable[T]]) -> T:
-    """Prepare and make a change, a few times over while a schedule moves in between."""
+async def retry_if_fired(change: Callable[[], Awaitable[T]]) -> T:
+    """Prepare and make a change; retry a few times if a schedule fires in between."""
     tries_left = _TRIES
     while True:
         tries_left -= 1
@@ -58,7 +58,7 @@ _COMPARED = 1_000  # names, to find the one that was meant
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What applying a file would do, and the version of everything it looked at."""
+    """Effect of applying a file, and the version of everything that it was planned from."""
 
     changes: tuple[PlannedChange, ...]
     calendars: tuple[CalendarChange, ...]
@@ -79,7 +79,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """On which somebody applies a file."""
+    """Options under which somebody applies a file."""
 
     prune: bool  # remove what it dropped
     is_admin: bool  # its jobs may name new projects and shares
@@ -106,7 +106,7 @@ class _Prepared:
 async def plan(
     engine: Engine, file: JobFile, *, prune: bool = False, is_admin: bool = False
 ) -> Plan:
-    """What applying this file would change; nothing is changed."""
+    """Return what applying this file would change; write nothing."""
     return (await _prepare(engine, file, _Terms(prune, is_admin))).plan
 
 
@@ -153,7 +153,7 @@ async def _saved(engine: Engine, file: JobFile, actor: str, terms: _Terms) -> _P
         await _save(engine, prepared, actor)
         return prepared
 
-    return await despite_firing(prepare_and_save)
+    return await retry_if_fired(prepare_and_save)
 
 
 async def _save(engine: Engine, prepared: _Prepared, actor: str) -> None:
@@ -205,7 +205,7 @@ async def _prepare(engine: Engine, file: JobFile, terms: _Terms) -> _Prepared:
 
 
 async def _existing(engine: Engine, file: JobFile) -> dict[tuple[str, str], Job]:
-    """The jobs in the store that a file names."""
+    """Return the jobs in the store that a file names."""
     names: dict[str, list[str]] = defaultdict(list)
     for entry in file.jobs:
         names[entry.spec.project].append(entry.name)
@@ -218,7 +218,7 @@ async def _existing(engine: Engine, file: JobFile) -> dict[tuple[str, str], Job]
 
 
 async def _dropped(engine: Engine, file: JobFile) -> list[Job]:
-    """Jobs applied from the same set that the file no longer has."""
+    """Return jobs applied from the same set that the file no longer has."""
     kept = {entry.name for entry in file.jobs}
     jobs = await engine.store.jobs(
         JobQuery(project=file.project, set_name=file.set_name, limit=_ALL)
@@ -227,7 +227,7 @@ async def _dropped(engine: Engine, file: JobFile) -> list[Job]:
 
 
 async def _removals(engine: Engine, file: JobFile, dropped: Sequence[Job]) -> list[PlannedChange]:
-    """With those of other files that follow what goes; none of this one can."""
+    """Plan the removal of jobs; jobs of other files may follow them, none of this one can."""
     ours = {entry.name for entry in file.jobs} | {job.name for job in dropped}
     found = await engine.store.followers(file.project, [job.name for job in dropped])
     others = {
@@ -242,7 +242,7 @@ def _etag(jobs: Sequence[Job], others: Sequence[str]) -> str:
 
 
 async def find_job(engine: Engine, name_or_id: str, *, project: str = "default") -> Job:
-    """A job by its name or id. `NotFound` names the nearest one."""
+    """Find a job by its name or id. `NotFound` names the nearest one."""
     found = await _job_in_service(engine, name_or_id, project)
     if found is None:
         raise await _no_such_job(engine, name_or_id, project)
@@ -250,7 +250,7 @@ async def find_job(engine: Engine, name_or_id: str, *, project: str = "default")
 
 
 async def find_past_job(engine: Engine, name_or_id: str, *, project: str = "default") -> Job:
-    """A job by its name or id, or else the one that was deleted last: its history stays."""
+    """Find a job by its name or id, or else the one that was deleted last: its history stays."""
     found = await _job_in_service(engine, name_or_id, project)
     found = found or await engine.store.deleted_job(project, name_or_id)
     if found is None:
@@ -272,7 +272,7 @@ async def _job_in_service(engine: Engine, name_or_id: str, project: str) -> Job 
 
 
 async def _no_such_job(engine: Engine, name: str, project: str) -> NotFound:
-    """With what to type instead."""
+    """Return the error for an unknown job, with a hint on what to type instead."""
     if deleted := await engine.store.deleted_job(project, name):
         hint = f"it was deleted; rota job history {deleted.name} shows its runs"
     else:
@@ -284,7 +284,7 @@ async def _no_such_job(engine: Engine, name: str, project: str) -> NotFound:
 
 
 async def delete(engine: Engine, job: Job, *, actor: str) -> None:
-    """Take a job out of service; live runs finish, history stays."""
+    """Delete a job; live runs finish, history stays."""
 
     async def remove() -> None:
         current = await find_job(engine, job.id, project=job.project)
@@ -292,11 +292,11 @@ async def delete(engine: Engine, job: Job, *, actor: str) -> None:
         removed = await asyncio.to_thread(removed_job, current, now)
         await engine.store.save_jobs([], removed=[removed], actor=actor)
 
-    await despite_firing(remove)
+    await retry_if_fired(remove)
 
 
 def require_runnable(engine: Engine, job: Job) -> None:
-    """`Conflict` unless the job may run at all, and its pool takes runs that large."""
+    """Raise `Conflict` unless the job may run at all, and its pool takes runs that large."""
     if not job.enabled:
         raise Conflict(
             f"job {job.name} is disabled", code="job_disabled", hint=f"rota job enable {job.name}"
@@ -304,7 +304,7 @@ def require_runnable(engine: Engine, job: Job) -> None:
     pool = job.document.get("pool", DEFAULT_POOL)
     most = engine.pools.largest.get(pool, {})
     demand = build_resources(job.document.get("resources", {})) if most else {}
-    if refused := beyond(demand, most):
+    if refused := exceeding(demand, most):
         raise Conflict(
             f"job {job.name}: {refusal_of(pool, refused[0], demand, most)}",
             code="run_too_large",

@@ -1,4 +1,4 @@
-"""What a change changes, for people to read before they make it."""
+"""Differences between two documents, for people to read before they make a change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Change(StrEnum):
-    """What saving does to a job or a calendar."""
+    """Effect of saving a job or a calendar."""
 
     NEW = "new"
     CHANGED = "changed"
@@ -19,7 +19,7 @@ class Change(StrEnum):
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], at: str = "") -> list[str]:
-    """Where two documents differ, one line a place."""
+    """List where two documents differ, one line a place."""
     lines: list[str] = []
     for key in sorted(old.keys() | new.keys()):
         lines += difference(old.get(key), new.get(key), f"{at}.{key}" if at else key)
@@ -27,7 +27,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], at: str = "") ->
 
 
 def difference(old: Any, new: Any, at: str) -> list[str]:
-    """The same for two values of one place."""
+    """List where two values of one place differ."""
     if old == new:
         return []
     if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -44,6 +44,6 @@ def _short(value: Any) -> str:
 
 
 def digest_of(document: Mapping[str, Any]) -> str:
-    """A short digest of a document, the same for the same content."""
+    """Return a short digest of a document, equal for equal content."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

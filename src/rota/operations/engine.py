@@ -1,4 +1,4 @@
-"""What operations are given: the ports of one deployment, and what this process keeps of them."""
+"""Engine: the ports of one deployment that operations are given, and what this process caches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST_KEPT = 60.0  # seconds
 
 @dataclass(slots=True)
 class KeptForecast:
-    """Made anew when it is old, or looks not far enough.
+    """Cache of one forecast, renewed when it is old or does not look far enough.
 
     It is kept for a time that grows with what it cost: however many ask, and however many jobs
     there are, only a small part of a server's time goes into forecasts.
@@ -55,9 +55,9 @@ class KeptForecast:
         ahead: timedelta,
         make: Callable[[timedelta], Awaitable[Forecast]],
     ) -> Forecast | None:
-        """The same for those in a hurry; None: it takes longer.
+        """Return a forecast within `patience`; None: it takes longer.
 
-        What takes too long goes on in its thread for nobody, so it is not begun again for a while.
+        After a timeout the thread goes on and its result is dropped: do not retry for a while.
         """
         if self.monotonic() < self._slow_until and not self._is_fresh(ahead):
             return None
@@ -72,7 +72,7 @@ class KeptForecast:
         return self.monotonic() < self._fresh_until and ahead <= self._ahead
 
     def _forget(self, made: Forecast) -> None:
-        """It is large: what nobody may have any more is not kept."""
+        """Drop a forecast that has expired: it is large."""
         if self._latest is made:
             self._latest = None
 
@@ -86,16 +86,16 @@ class _Shortage:
 
 @dataclass(slots=True)
 class ShortagesAhead:
-    """Small enough to be kept until the next prediction, unlike a forecast."""
+    """Cache of the predicted shortages, small enough to keep until the next prediction."""
 
     _known: tuple[_Shortage, ...] = ()  # by their beginning
 
     def note(self, made_at: datetime, saturations: Iterable[Saturation]) -> None:
-        """In place of what was known; the saturations are in order."""
+        """Replace the known saturations, which are in order."""
         self._known = tuple(_shortages(made_at, saturations))
 
     def seconds_ahead(self, now: datetime) -> dict[str, float]:
-        """How long until each resource runs out; 0 while it has."""
+        """Return seconds until each resource runs out; 0 while it has."""
         found: dict[str, float] = {}
         for each in self._known:
             if each.ends_at > now:
@@ -114,15 +114,15 @@ def _shortages(made_at: datetime, saturations: Iterable[Saturation]) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """What settings say about pools."""
+    """Settings about pools."""
 
     # The most that one run may ask of its worker, by pool; a pool that is missing takes any.
     largest: Mapping[str, Vector] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    """What this process knows of the time ahead."""
+class ForecastCaches:
+    """Caches of what this process knows of the time ahead."""
 
     forecast: KeptForecast = field(default_factory=KeptForecast)  # the latest that was asked for
     shortages: ShortagesAhead = field(default_factory=ShortagesAhead)  # of the latest prediction
@@ -130,7 +130,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One deployment, as a process of it uses it."""
+    """Ports and caches of one deployment, as one process uses them."""
 
     store: Store
     queue: Queue
@@ -138,4 +138,4 @@ class Engine:
     idle_workers: IdleWorkers = field(default_factory=NobodyIdle)  # of this process
     specs: SpecBook = field(default_factory=SpecBook)  # of jobs, read from this store
     pools: Pools = field(default_factory=Pools)
-    outlook: Outlook = field(default_factory=Outlook)
+    ahead: ForecastCaches = field(default_factory=ForecastCaches)

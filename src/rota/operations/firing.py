@@ -1,4 +1,4 @@
-"""From due schedules to runs."""
+"""Firing: turn due schedules into runs, and release runs whose time has come."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from rota.operations.calendars import blackouts_of
 from rota.operations.engine import Engine
 from rota.operations.specs import stamp, timetable
 from rota.ports.records import (
+    Answered,
     DueSchedule,
     Fired,
     Firing,
     Ownership,
     PlannedRun,
     Rearmed,
-    Unanswered,
 )
 
 log = structlog.get_logger()
@@ -41,7 +41,7 @@ MISFIRE_GRACE = timedelta(seconds=2)  # what is less late than this was not miss
 def plan_firing(
     due: DueSchedule, rules: FiringRules, next_at: datetime | None, now: datetime
 ) -> Firing:
-    """What to do about a schedule that is due. `next_at` is the due time after this one."""
+    """Decide what to do about a schedule that is due. `next_at` is the due time after this one."""
     answers = answer_due_times(rules, due.next_at, now, after=next_at)
     return _firing(due, rules.timetable, answers)
 
@@ -49,7 +49,7 @@ def plan_firing(
 async def planned_firing(
     due: DueSchedule, rules: FiringRules, next_at: datetime | None, now: datetime
 ) -> Firing:
-    """The same, beside the loop where a long outage of several expressions is to be counted."""
+    """Plan a firing; in a thread if counting the due times of a long outage takes long."""
     if len(rules.timetable.sources) > 1 and now - due.next_at > _QUICKLY_COUNTED:
         return await asyncio.to_thread(plan_firing, due, rules, next_at, now)
     return plan_firing(due, rules, next_at, now)
@@ -63,7 +63,7 @@ def _firing(due: DueSchedule, table: Timetable, answers: Answers) -> Firing:
         schedule_version=due.schedule_version,
         claimed_next_at=due.next_at,
         runs=[_planned(table, start) for start in answers.runs],
-        unanswered=_unanswered(answers),
+        answered=_answered(answers),
         next_at=answers.next_at,
         finishes_job=table.run_once and has_runs,
         waits=table.after_previous and has_runs,
@@ -71,7 +71,7 @@ def _firing(due: DueSchedule, table: Timetable, answers: Answers) -> Firing:
 
 
 def _planned(table: Timetable, start: DueStart) -> PlannedRun:
-    """Spread and jitter count from the end of a blackout too: that is when many want to start."""
+    """Plan a run. After a blackout spread and jitter count from its end: many start then."""
     release_at = table.release_at(start.due) + (start.not_before - start.due)
     reason = _reason(start.calendar, release_at)
     return PlannedRun(start.due, release_at, reason, start.is_caught_up)
@@ -88,20 +88,20 @@ def _reason(calendar: str, until: datetime) -> Reason | None:
     )
 
 
-def _unanswered(answers: Answers) -> list[Unanswered]:
+def _answered(answers: Answers) -> list[Answered]:
     missed = [
-        Unanswered(it.first, it.last, it.count, RunState.MISSED, Cause.DOWNTIME)
+        Answered(it.first, it.last, it.count, RunState.MISSED, Cause.DOWNTIME)
         for it in answers.missed
     ]
     skipped = [
-        Unanswered(it.first, it.last, it.count, RunState.SKIPPED, it.cause, it.previous)
+        Answered(it.first, it.last, it.count, RunState.SKIPPED, it.cause, it.previous)
         for it in answers.skipped
     ]
     return missed + skipped
 
 
 async def fire(engine: Engine, firings: Sequence[Firing], ownership: Ownership) -> Fired:
-    """Insert the runs, advance the schedules, and have the runs begin.
+    """Insert the runs, advance the schedules, and dispatch the runs.
 
     A worker here that has nothing to do gets them in the same transaction: a second one for the
     claim would double how late they are. For the rest the store wakes the dispatchers.
@@ -114,21 +114,21 @@ async def fire(engine: Engine, firings: Sequence[Firing], ownership: Ownership) 
 
 
 def _pool(engine: Engine, firings: Sequence[Firing]) -> str:
-    """The pool that most of these runs are for, as far as it is known."""
+    """Return the pool that most of these runs are for, as far as it is known."""
     refs = [(each.job_id, each.job_version) for each in firings if each.runs]
     pools = Counter(spec.pool for ref in refs if (spec := engine.specs.get(ref)))
     return max(pools, key=pools.__getitem__, default="")
 
 
 async def rearm(engine: Engine, limit: int) -> int:
-    """Schedules that count from the end of a run go on once it has ended."""
+    """Give schedules that count from the end of a run their next due time once it has ended."""
     waits = await engine.store.ended_waits(limit)
     if not waits:
         return 0
     documents = await engine.store.documents([(w.job_id, w.job_version) for w in waits])
     rearmed = []
     for wait in waits:
-        with others_go_on(wait.job_id):
+        with skip_unreadable(wait.job_id):
             table = timetable(read_job(documents[wait.job_id, wait.job_version]), wait.anchor)
             next_at = table.after_completion(wait.ended_at) if table else None
             rearmed.append(Rearmed(wait.job_id, wait.schedule_version, next_at))
@@ -137,8 +137,8 @@ async def rearm(engine: Engine, limit: int) -> int:
 
 
 @contextmanager
-def others_go_on(job_id: JobId) -> Iterator[None]:
-    """A schedule that this version cannot read must not stop the others."""
+def skip_unreadable(job_id: JobId) -> Iterator[None]:
+    """Log and skip a schedule that this version cannot read; it must not stop the others."""
     try:
         yield
     except Invalid as error:
@@ -146,17 +146,17 @@ def others_go_on(job_id: JobId) -> Iterator[None]:
 
 
 async def release_eligible(engine: Engine, limit: int) -> int:
-    """Let runs go whose time or back-off has come."""
+    """Release runs whose time or back-off has come."""
     return await engine.store.release_eligible(limit)
 
 
 async def sweep(engine: Engine, limit: int) -> int:
-    """Find what a lost wake-up forgot, and end what passed its deadline."""
+    """Release runs that a lost wake-up left waiting, and end runs that passed their deadline."""
     return await engine.store.release_forgotten(limit)
 
 
 async def overdue_firing(engine: Engine, job: Job, now: datetime) -> Firing | None:
-    """What the scheduler would do about a job now, for the version that the job has.
+    """Plan the firing that the scheduler would do now, for the version that the job has.
 
     None: nothing is overdue, the job is held, or this server cannot read it.
     """
@@ -188,5 +188,5 @@ async def _rules(engine: Engine, job: Job) -> FiringRules | None:
 
 
 def after_firing(job: Job, firing: Firing) -> Job:
-    """The job as it stands once that is written."""
+    """Return the job as it stands after a firing."""
     return replace(job, next_at=firing.next_at, waits=firing.waits)

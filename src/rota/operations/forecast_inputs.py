@@ -1,4 +1,4 @@
-"""What a forecast starts from: read without a lock, then put together beside the event loop."""
+"""Inputs of a forecast: read without locks, then assembled in a thread beside the event loop."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MOST_BUCKETS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """All that the store knows about the time ahead, of all projects."""
+    """Everything that the store knows about the time ahead, of all projects."""
 
     now: datetime
     until: datetime
@@ -61,18 +61,18 @@ class Inputs:
     calendars: Mapping[tuple[str, str], Calendar]  # by project and name
 
     def seconds_to(self, at: datetime) -> float:
-        """From now; below 0 in the past."""
+        """Return seconds from now to a time; below 0 in the past."""
         return (at - self.now).total_seconds()
 
     @property
     def is_cut(self) -> bool:
-        """Whether there is more than was read."""
+        """Return whether there is more than was read."""
         waves = sum(len(cart.waves) for cart in self.carts)
         return len(self.jobs) >= MOST_JOBS or len(self.runs) >= _MOST_RUNS or waves >= _MOST_WAVES
 
 
 async def read_inputs(engine: Engine, until: datetime) -> Inputs:
-    """Read it, each part as it is at its moment: nothing waits, and nothing is decided by it."""
+    """Read the inputs without locks: each part is as it was at its own moment."""
     store = engine.store
     now = await store.now()
     jobs = await store.coming_jobs(until, MOST_JOBS)
@@ -105,7 +105,7 @@ _OF_A_BACKFILL = "backfill:"
 
 
 class JobsAhead:
-    """Makes one `JobAhead` for all runs that are alike."""
+    """Factory of one `JobAhead` for all runs that are alike."""
 
     def __init__(self, inputs: Inputs) -> None:
         self._durations = inputs.durations
@@ -129,15 +129,15 @@ class JobsAhead:
         self._ids |= {(job.project, job.name): job.id for job in inputs.jobs}
 
     def upstreams(self, job: JobId) -> tuple[str, ...]:
-        """The keys of the jobs for which its due runs wait."""
+        """Return the keys of the jobs that its due runs wait for."""
         return self._upstreams.get(job, ())
 
     def id_of(self, project: str, name: str) -> JobId | None:
-        """None: nothing of it comes or goes on."""
+        """Find a job's id by name; None: nothing of it comes or goes on."""
         return self._ids.get((project, name))
 
     def of_run(self, run: OpenRun) -> JobAhead:
-        """Of a run that exists already: what it needs was settled when it was made."""
+        """Return the `JobAhead` of a run that exists: its demands were settled when it was made."""
         group, limit = self._gate(run)
         place = run.pool, run.priority, run.share, run.shape, run.cart, group, limit
         key = run.job_id, *place, *run.keys.items()
@@ -146,7 +146,7 @@ class JobsAhead:
                 id=run.job_id,
                 project=run.project,
                 name=run.job,
-                durations=self._known(run),
+                durations=self._known_durations(run),
                 pool=run.pool,
                 priority=run.priority,
                 share=run.share,
@@ -161,13 +161,13 @@ class JobsAhead:
         return self._alike[key]
 
     def of_cart(self, cart: OpenCart) -> JobAhead:
-        """Of its items that have no run yet."""
+        """Return the `JobAhead` of a cart's items that have no run yet."""
         return self._ahead(cart.job_id, cart.job_rules, cart.created_by, cart=cart.id)
 
     def setting(self, jobs: Iterable[JobAhead]) -> Setting:
-        """What these are placed on, with the rules of the keys that they use.
+        """Return the workers and key rules that these jobs are placed on.
 
-        What is declared has its rule even if nothing takes of it: people ask how busy it will be.
+        A declared key has its rule even if no run uses it: people ask how busy it will be.
         """
         every = [each for declared in self._declared.values() for each in declared]
         declared = {(KINDS[type(each)], each.project, each.name): each for each in every}
@@ -182,7 +182,7 @@ class JobsAhead:
         return Setting(self.workers, rules, self._weights, self._levels(rules))
 
     def _levels(self, rules: Mapping[Key, KeyRule]) -> dict[Key, float]:
-        """The tokens that rate limits have left now, by the rules that hold now."""
+        """Return the tokens that rate limits have left now, by the rules that hold now."""
         return {
             key: Bucket(rule, left.level, micros(left.at)).level_at(self._now)
             for key, rule in rules.items()
@@ -234,7 +234,7 @@ class JobsAhead:
             self._plain[key] = self._bare.is_slot_enough(pool, shape)
         return self._plain[key]
 
-    def _known(self, run: OpenRun) -> Durations:
+    def _known_durations(self, run: OpenRun) -> Durations:
         job = self.scheduled.get(run.job_id)
         if job is not None:
             return job.durations
@@ -243,7 +243,7 @@ class JobsAhead:
         return durations_of(self._durations.get(run.job_id, ()), expect)
 
     def _gate(self, run: OpenRun) -> tuple[str, int | None]:
-        """The runs with which it counts, and how many of these may go at once."""
+        """Return the key of the runs that it counts with, and how many of these may go at once."""
         if run.blocked_on.startswith(_OF_A_BACKFILL):
             return run.blocked_on, 1
         job = self.scheduled.get(run.job_id)

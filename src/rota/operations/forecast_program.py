@@ -1,4 +1,4 @@
-"""The runs of the time ahead, made of what the store knows."""
+"""Program of a forecast: the runs of the time ahead, made from the store's data."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rota.domain.forecast.ahead import JobAhead, RunAhead, Setting
 from rota.domain.forecast.expansion import (
     CartAhead,
     Coming,
-    DueLine,
     DueRun,
+    DueSeries,
     Expanded,
     Following,
     Sequels,
+    drop_overlapping,
     expand,
     first_items,
-    let_go,
-    thinned,
+    split_released,
 )
 from rota.domain.forecast.placing import Program
 from rota.domain.gates import AFTER, after_key
@@ -47,9 +47,9 @@ _NOBODY = "(unknown)"  # the worker of a run for which none answers
 def waiting_runs(
     inputs: Inputs, jobs: JobsAhead
 ) -> tuple[list[RunAhead], dict[JobId, list[DueRun]]]:
-    """Runs that have no worker yet, as far as they go on by themselves.
+    """Return runs that have no worker yet, as far as they go on by themselves.
 
-    Apart from them, by job, those that others have to complete for. All are by age, as lines are.
+    Apart from them, by job, those that others have to complete for. All are by age, as in chains.
     """
     free: list[RunAhead] = []
     due: dict[JobId, list[DueRun]] = defaultdict(list)
@@ -64,13 +64,13 @@ def waiting_runs(
 
 
 def taken_runs(inputs: Inputs, jobs: JobsAhead) -> tuple[list[RunAhead], list[RunAhead]]:
-    """Runs of the workers that go on, and those of others."""
+    """Split live runs into those at workers that go on, and those at others."""
     workers = {worker.name for worker in jobs.workers}
     going: list[RunAhead] = []
     outside: list[RunAhead] = []
     for run in inputs.runs:
         if run.state is RunState.UNKNOWN:
-            outside.append(_doubtful(run, jobs))
+            outside.append(_unknown_run(run, jobs))
         elif run.began_at is not None:
             lot = going if run.session in workers else outside
             lot.append(_taken(run, run.began_at, inputs, jobs))
@@ -79,7 +79,7 @@ def taken_runs(inputs: Inputs, jobs: JobsAhead) -> tuple[list[RunAhead], list[Ru
 
 
 def _is_stuck(run: OpenRun) -> bool:
-    """Whether somebody has to do something before it goes on."""
+    """Return whether a person has to act before the run goes on."""
     return (
         run.state is RunState.UNKNOWN
         or run.blocked_on.startswith(_HELD_BY_SOMEBODY)
@@ -88,7 +88,7 @@ def _is_stuck(run: OpenRun) -> bool:
 
 
 def _comes_after(run: OpenRun, jobs: JobsAhead) -> bool:
-    """Whether other jobs have to complete before it goes on, or had to."""
+    """Return whether other jobs have to complete before the run goes on, or had to."""
     is_to_look = run.state is RunState.SCHEDULED and run.trigger is Trigger.SCHEDULE
     return run.blocked_on.startswith(AFTER) or (is_to_look and bool(jobs.upstreams(run.job_id)))
 
@@ -117,7 +117,7 @@ def _waiting(run: OpenRun, inputs: Inputs, jobs: JobsAhead) -> RunAhead:
 
 
 def _ready_at(run: OpenRun) -> datetime:
-    """When its time comes; of what waits for a key, the key decides."""
+    """Return when its time comes; for a run that waits for a key, the key decides."""
     if run.state is RunState.SCHEDULED:
         return run.eligible_at or run.release_at
     return run.release_at
@@ -132,14 +132,14 @@ def _taken(run: OpenRun, began_at: datetime, inputs: Inputs, jobs: JobsAhead) ->
 
 
 def _most_left(run: OpenRun, elapsed: float, inputs: Inputs) -> float:
-    """How long a run that has begun may still go on."""
+    """Return how long a run that has begun may still go on."""
     timeout = inf if run.timeout is None else run.timeout - elapsed
     deadline = inf if run.deadline_at is None else inputs.seconds_to(run.deadline_at)
     return max(min(timeout, deadline), 0.0)
 
 
-def _doubtful(run: OpenRun, jobs: JobsAhead) -> RunAhead:
-    """A run of which nobody knows whether it goes on keeps others away until somebody decides."""
+def _unknown_run(run: OpenRun, jobs: JobsAhead) -> RunAhead:
+    """Return an UNKNOWN run as one that blocks others until somebody resolves it."""
     keys = {key: n for key, n in run.keys.items() if kind_of(key) is KeyKind.EXCLUSIVE}
     return RunAhead(jobs.of_run(replace(run, keys=keys)), 0.0, 0.0, inf, 0.0, worker=_NOBODY)
 
@@ -158,12 +158,12 @@ class Scheduled:
 
 
 def coming_schedules(inputs: Inputs) -> dict[JobId, Coming]:
-    """Those of the jobs that come by themselves."""
+    """Return the schedules of the jobs that come by themselves."""
     return {job.id: found for job in inputs.jobs if (found := _coming(job, inputs))}
 
 
 def scheduled_runs(inputs: Inputs, jobs: JobsAhead, schedules: Mapping[JobId, Coming]) -> Scheduled:
-    """The runs that schedules will make, those of jobs that come after others apart."""
+    """Return the runs that schedules will make, with those of jobs that follow others apart."""
     known, now = {job.id: job for job in inputs.jobs}, micros(inputs.now)
     runs: list[RunAhead] = []
     due: dict[JobId, list[DueRun]] = {}
@@ -181,21 +181,21 @@ def scheduled_runs(inputs: Inputs, jobs: JobsAhead, schedules: Mapping[JobId, Co
 
 
 def _first_of(found: Scheduled) -> Scheduled:
-    """As many as are looked at."""
-    waiting = [each.run for line in found.due.values() for each in line]
+    """Cut the runs to as many as are looked at."""
+    waiting = [each.run for runs in found.due.values() for each in runs]
     if len(found.runs) + len(waiting) <= MOST_STARTS:
         return found
     times = sorted(run.ready_at for run in chain(found.runs, waiting))
     last = times[MOST_STARTS - 1]
     runs = [run for run in found.runs if run.ready_at <= last]
     due = {
-        job: [each for each in line if each.run.ready_at <= last] for job, line in found.due.items()
+        job: [each for each in runs if each.run.ready_at <= last] for job, runs in found.due.items()
     }
     return Scheduled(runs, due, is_cut=True)
 
 
 def _coming(job: ComingJob, inputs: Inputs) -> Coming | None:
-    """When a job comes by itself; None: it does not, or this release cannot read it."""
+    """Return when a job comes by itself; None: it does not, or this release cannot read it."""
     if "schedule" not in job.document:
         return None
     try:
@@ -211,8 +211,9 @@ def _coming(job: ComingJob, inputs: Inputs) -> Coming | None:
 
 
 def _cursor(job: ComingJob, table: Timetable, now: datetime) -> datetime | None:
-    """The first due time to come. Of those that are overdue the last is, as misfires usually go;
-    those inside a pause are not caught up."""
+    """Return the first due time to come. Of overdue ones it is the last, as misfires usually go;
+    those inside a pause are not caught up.
+    """
     if job.next_at is not None:
         overdue = job.next_at < now and not table.after_previous
         return (table.last_at_or_before(now) if overdue else None) or job.next_at
@@ -225,7 +226,7 @@ def _cursor(job: ComingJob, table: Timetable, now: datetime) -> datetime | None:
 
 def _runs(job: JobAhead, expanded: Expanded, overlap: Overlap, now: int) -> list[RunAhead]:
     usual = job.durations.usual
-    runs = _as_they_come(job, thinned(expanded, overlap, usual), now)
+    runs = _as_they_come(job, drop_overlapping(expanded, overlap, usual), now)
     if overlap is Overlap.CANCEL_PREVIOUS:
         for run, following in pairwise(runs):
             run.seconds = min(usual, following.ready_at - run.ready_at)
@@ -243,7 +244,7 @@ def _due_runs(
 
 
 def _dues_before(job: ComingJob, coming: Coming, expanded: Expanded) -> Iterator[int]:
-    """The due time before each; those that calendars ruled out have their answer, too."""
+    """Yield the due time before each; those that calendars ruled out have their answer, too."""
     before = micros(max(job.answered_to or job.created_at, job.created_at))
     is_overdue = job.next_at is not None and job.next_at < coming.cursor
     for due in expanded.due:
@@ -266,13 +267,13 @@ def _as_they_come(job: JobAhead, expanded: Expanded, now: int) -> list[RunAhead]
     return runs
 
 
-def due_lines(
+def due_series(
     inputs: Inputs,
     jobs: JobsAhead,
     waiting: Mapping[JobId, Sequence[DueRun]],
     coming: Mapping[JobId, Sequence[DueRun]],
-) -> dict[JobId, DueLine]:
-    """The lines of all jobs of which due runs wait, or will come."""
+) -> dict[JobId, DueSeries]:
+    """Collect the due runs of all jobs that follow others, both waiting and coming."""
     completed = {after_key(*job): inputs.seconds_to(at) for job, at in inputs.completions.items()}
     return {
         job: _line(jobs, job, [*waiting.get(job, ()), *coming.get(job, ())], completed)
@@ -282,10 +283,10 @@ def due_lines(
 
 def _line(
     jobs: JobsAhead, job: JobId, runs: list[DueRun], completed: Mapping[str, float]
-) -> DueLine:
+) -> DueSeries:
     rules, upstreams = jobs.rules.get(job), jobs.upstreams(job)
     within = rules.after_within if rules else None
-    return DueLine(
+    return DueSeries(
         upstreams=upstreams,
         overlap=rules.overlap if rules else Overlap.ALLOW,
         runs=sorted(runs, key=lambda due: due.since),
@@ -303,24 +304,24 @@ class Assembled:
 
 
 def assemble(inputs: Inputs) -> Assembled:
-    """What is to be placed, and on what. Takes a while where there are many jobs."""
+    """Assemble the program and its setting. Takes a while where there are many jobs."""
     jobs = JobsAhead(inputs)
     schedules = coming_schedules(inputs)
     carts = {cart.id: _cart(cart, jobs) for cart in inputs.carts}
     scheduled = scheduled_runs(inputs, jobs, schedules)
     waiting, due = waiting_runs(inputs, jobs)
-    released, lines = _lines(due_lines(inputs, jobs, due, scheduled.due))
+    released, series = _split_released(due_series(inputs, jobs, due, scheduled.due))
     coming = [*scheduled.runs, *waiting, *released]
     for cart in inputs.carts:
         if not cart.open and (opens_at := _opening(cart, inputs)) is not None:
             coming += first_items(carts[cart.id], opens_at)
     coming.sort(key=attrgetter("ready_at"))
-    sequels = replace(_sequels(inputs, jobs, schedules), lines=lines, carts=[*carts.values()])
+    sequels = replace(_sequels(inputs, jobs, schedules), due_series=series, carts=[*carts.values()])
     followed = partial(Following, sequels) if sequels.are_any else None
     going, outside = taken_runs(inputs, jobs)
     kinds = {run.job for run in (*going, *outside, *coming)}
     kinds |= {job for found in sequels.followers.values() for job in found}
-    kinds |= {due.run.job for line in lines.values() for due in line.runs}
+    kinds |= {due.run.job for each in series.values() for due in each.runs}
     return Assembled(
         program=Program(going, coming, followed, _links(inputs), outside),
         setting=jobs.setting(kinds),
@@ -343,7 +344,7 @@ def _cart(cart: OpenCart, jobs: JobsAhead) -> CartAhead:
 
 
 def _opening(cart: OpenCart, inputs: Inputs) -> float | None:
-    """When a cart without open items goes on; None: not by itself."""
+    """Return when a cart without open items goes on; None: not by itself."""
     at = cart.starts_at if cart.state is CartState.PLANNED else cart.look_at
     if at is None:
         return 0.0 if cart.state is not CartState.WAITING else None
@@ -369,16 +370,18 @@ def _due_again(table: Timetable, inputs: Inputs, ended: float) -> float | None:
     return None if due is None else inputs.seconds_to(table.release_at(due))
 
 
-def _lines(lines: Mapping[JobId, DueLine]) -> tuple[list[RunAhead], dict[JobId, DueLine]]:
-    """Without the runs that wait for nobody."""
-    left = {job: let_go(line) for job, line in lines.items()}
+def _split_released(
+    series: Mapping[JobId, DueSeries],
+) -> tuple[list[RunAhead], dict[JobId, DueSeries]]:
+    """Split off the runs that wait for no upstream."""
+    left = {job: split_released(each) for job, each in series.items()}
     return [run for runs, _ in left.values() for run in runs], {
         j: it for j, (_, it) in left.items()
     }
 
 
 def _links(inputs: Inputs) -> set[tuple[str, str]]:
-    """Pools in one of which runs come after those of the other."""
+    """Return pairs of pools where runs of one follow runs of the other."""
     pools: dict[str, set[str]] = defaultdict(set)  # of jobs, by the keys that others wait on
     for job in inputs.jobs:
         pools[after_key(job.project, job.name)].add(job.rules.pool)

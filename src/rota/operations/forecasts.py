@@ -1,4 +1,4 @@
-"""What is coming: when runs start, what they wait for, what runs out, where there is room."""
+"""Forecasts: when runs start, what they wait for, what runs out, where there is room."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ class UpcomingJob:
 
 
 async def make_forecast(engine: Engine, ahead: timedelta) -> Forecast:
-    """Look so far ahead, with what is known now. Locks nothing, and holds up no loop."""
+    """Make a forecast from what is known now. Takes no lock, and does not block the event loop."""
     until = await engine.store.now() + ahead
-    return await beside_the_loop(forecast_from, await read_inputs(engine, until))
+    return await run_in_thread(forecast_from, await read_inputs(engine, until))
 
 
 async def upcoming_jobs(
     engine: Engine, project: str, within: timedelta
 ) -> tuple[Forecast, list[UpcomingJob]]:
-    """The jobs of a project that are due in the time to come, by the first of their due times.
+    """Return the jobs of a project that are due within a time, by the first of their due times.
 
     At most 1,000 jobs with 100 due times each.
     """
@@ -89,8 +89,8 @@ async def upcoming_jobs(
     return forecast, [_upcoming(runs) for runs in by_job.values()][:_MOST_JOBS]
 
 
-async def beside_the_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do what takes long in a thread, without looking for garbage.
+async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run long work in a thread with the garbage collector off.
 
     So many small objects are made, none of them in a ring, that to look at them all again and again
     would take as long as to make them.
@@ -103,12 +103,12 @@ async def beside_the_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwarg
 
 
 async def latest_forecast(engine: Engine, ahead: timedelta) -> Forecast:
-    """A forecast that looks so far at least, and is fresh enough."""
-    return await engine.outlook.forecast.get(ahead, lambda ahead: make_forecast(engine, ahead))
+    """Return a forecast, cached if it is fresh enough, that looks at least so far ahead."""
+    return await engine.ahead.forecast.get(ahead, lambda ahead: make_forecast(engine, ahead))
 
 
 def forecast_from(inputs: Inputs) -> Forecast:
-    """The forecast that follows from what was read. Takes a while where there is much to come."""
+    """Compute the forecast from its inputs. Takes a while where there is much to come."""
     found = assemble(inputs)
     seconds = (inputs.until - inputs.now).total_seconds()
     placed = place(found.program, found.setting, seconds)
@@ -125,7 +125,7 @@ def _upcoming(runs: Sequence[RunAhead]) -> UpcomingJob:
 
 
 def _is_due(run: RunAhead, project: str, before: float) -> bool:
-    """Whether it is a due time to come, not a run that is there already or an item of a cart."""
+    """Return whether it is a coming due time, not a run that exists or an item of a cart."""
     return (
         run.due_at < before
         and run.id is None
@@ -143,7 +143,7 @@ _MINUTE, _HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What somebody wants to know of the time ahead."""
+    """Query about the time ahead."""
 
     project: str
     begin: datetime | None = None  # None: now
@@ -156,7 +156,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much of a measure is in use, over all projects."""
+    """Use of a measure, over all projects."""
 
     measure: Measure
     measures: Sequence[str]  # all that could be asked for
@@ -173,7 +173,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The answer: who of a project starts when, and on what."""
+    """Answer to a `Question`: who of a project starts when, and on what."""
 
     forecast: Forecast
     begin: datetime
@@ -188,7 +188,7 @@ class Outlook:
 
 
 async def look_ahead(engine: Engine, question: Question) -> Outlook:
-    """What is coming to a project, on the workers that it shares with all others."""
+    """Return what is coming to a project, on the workers that it shares with all others."""
     if question.job is not None:
         job = await find_job(engine, question.job, project=question.project)
         question = replace(question, job=job.name)
@@ -196,17 +196,17 @@ async def look_ahead(engine: Engine, question: Question) -> Outlook:
     begin, end = _window(question, now)
     forecast = await latest_forecast(engine, end - now)
     accuracy = await recent_accuracy(engine)
-    return await beside_the_loop(_outlook, forecast, question, (begin, end), accuracy)
+    return await run_in_thread(_outlook, forecast, question, (begin, end), accuracy)
 
 
 async def recent_accuracy(engine: Engine) -> Accuracy | None:
-    """How near the forecasts of the last day were; None: nothing of them has started."""
+    """Return how near the forecasts of the last day were; None: nothing of them has started."""
     since = await engine.store.now() - _COMPARED
     return accuracy_of(await engine.store.predicted_starts(since, _MOST_COMPARED))
 
 
 def _window(question: Question, now: datetime) -> tuple[datetime, datetime]:
-    """What to look at; `Invalid` if that is too far, or nothing."""
+    """Return the range to look at; `Invalid` if it is too far ahead, or empty."""
     begin = min(max(question.begin or now, now), now + LONGEST)
     length = question.end - begin if question.end else question.length
     if timedelta(0) < length <= now + LONGEST - begin:
@@ -298,22 +298,22 @@ _MOST = 2_000  # remembered of one forecast
 
 
 async def predict_starts(engine: Engine, ahead: timedelta, kept: timedelta) -> int:
-    """Remember when the next runs are thought to start and what runs out, and forget what is old.
+    """Store when the next runs are predicted to start and what runs out; delete old predictions.
 
-    What was first thought of a run stays. Of what comes because other runs end no id is known yet.
+    The first prediction of a run stays. Runs that follow from the end of others have no id yet.
     """
     forecast = await make_forecast(engine, ahead)
-    short = await beside_the_loop(saturations, forecast.runs, forecast.seconds)
-    engine.outlook.shortages.note(forecast.made_at, short)
-    starts = [*islice(_known(forecast), _MOST)]
+    short = await run_in_thread(saturations, forecast.runs, forecast.seconds)
+    engine.ahead.shortages.note(forecast.made_at, short)
+    starts = [*islice(_known_starts(forecast), _MOST)]
     if starts:
         await engine.store.save_predictions(starts)
     await engine.store.forget_predictions(forecast.made_at - kept)
     return len(starts)
 
 
-def _known(forecast: Forecast) -> Iterator[PredictedStart]:
-    """The coming starts of runs whose ids are known."""
+def _known_starts(forecast: Forecast) -> Iterator[PredictedStart]:
+    """Yield the predicted starts of runs whose ids are known."""
     for run in forecast.runs:
         run_id = _id_of(forecast, run)
         if run_id is not None and 0 < run.start_at < inf and not run.worker:
@@ -321,7 +321,7 @@ def _known(forecast: Forecast) -> Iterator[PredictedStart]:
 
 
 def _id_of(forecast: Forecast, run: RunAhead) -> RunId | None:
-    """That of a run which is there, or that of the due time which it will answer."""
+    """Return the id of an existing run, or of the run that a due time will have."""
     table = forecast.tables.get(run.job.id)
     if run.id is not None or run.job.cart is not None or table is None or table.after_previous:
         return run.id

@@ -32,7 +32,7 @@ class Standing(Generic[D]):
 
 @dataclass(frozen=True, slots=True)
 class DeclarationChange:
-    """What saving a declaration does."""
+    """Effect of saving a declaration."""
 
     name: str
     change: Change
@@ -41,7 +41,7 @@ class DeclarationChange:
 
 
 def in_words(declaration: Declaration) -> str:
-    """What it allows, in a line."""
+    """Describe what a declaration allows, in a line."""
     if not isinstance(declaration, Quota):
         return declaration_in_words(declaration)
     parts = [
@@ -55,14 +55,14 @@ def in_words(declaration: Declaration) -> str:
 async def list_standings(
     engine: Engine, kind: type[D], project: str, *, after: str, limit: int
 ) -> list[Standing[D]]:
-    """Declarations of one kind by name, those after a name."""
+    """List declarations of one kind by name, those after a name."""
     found = await _declared(engine, kind, project)
     names = [name for name in found if name > after]
     return await _standings(engine, kind, [found[name] for name in names[:limit]])
 
 
 async def find_standing(engine: Engine, kind: type[D], project: str, name: str) -> Standing[D]:
-    """The limit or resource of a name."""
+    """Find the limit or resource of a name."""
     found = await _declared(engine, kind, project)
     if name not in found:
         raise _unknown(kind, project, name, found)
@@ -71,14 +71,14 @@ async def find_standing(engine: Engine, kind: type[D], project: str, name: str) 
 
 
 async def find_quota(engine: Engine, project: str) -> Standing[Quota] | None:
-    """The quota of a project; None: it may have as much as it likes."""
+    """Find the quota of a project; None: it has no bound."""
     found = await _declared(engine, Quota, project)
     standings = await _standings(engine, Quota, list(found.values()))
     return standings[0] if standings else None
 
 
 async def plan_declaration(engine: Engine, new: Declaration) -> DeclarationChange:
-    """What saving it would change; nothing is changed."""
+    """Return what saving it would change; write nothing."""
     _refuse_names_of_workers(new)
     found = await _declared(engine, type(new), new.project)
     old = found.get(new.name)
@@ -86,7 +86,7 @@ async def plan_declaration(engine: Engine, new: Declaration) -> DeclarationChang
 
 
 def change_of(new: Declaration, old: Declaration | None) -> DeclarationChange:
-    """What replacing the old one, if there is one, changes."""
+    """Compare a declaration with the one it replaces, if there is one."""
     words = in_words(new)
     if old is None:
         return DeclarationChange(new.name, Change.NEW, words)
@@ -97,7 +97,7 @@ def change_of(new: Declaration, old: Declaration | None) -> DeclarationChange:
 
 
 async def save_declaration(engine: Engine, new: Declaration, *, actor: str) -> DeclarationChange:
-    """Create or replace it; what waits follows it at once."""
+    """Create or replace it; waiting runs follow it at once."""
     change = await plan_declaration(engine, new)
     if change.change is not Change.UNCHANGED:
         await engine.store.save_declarations([new], actor=actor)
@@ -107,7 +107,7 @@ async def save_declaration(engine: Engine, new: Declaration, *, actor: str) -> D
 async def delete_declaration(
     engine: Engine, kind: type[Declaration], project: str, name: str, *, actor: str
 ) -> None:
-    """Forget it, and let go who waited for it. `Conflict`: jobs use this resource."""
+    """Delete it, and release the runs that waited for it. `Conflict`: jobs use this resource."""
     was_there = await engine.store.delete_declaration(KINDS[kind], project, name, actor=actor)
     if not was_there:
         raise _unknown(kind, project, name, await _declared(engine, kind, project))
@@ -179,7 +179,7 @@ def _unknown(
 
 
 async def set_weight(engine: Engine, share: str, weight: float, *, actor: str) -> ShareWeight:
-    """From the next claim on; 1 is what everyone has that nobody said anything about."""
+    """Set the weight of a share from the next claim on; 1 is the default."""
     await engine.store.set_share_weight(share, weight, actor=actor)
     [saved] = [each for each in await engine.store.share_weights() if each.share == share]
     return saved

@@ -79,7 +79,7 @@ class SearchPage:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """One fetch: a chunk in the blob store, or the records kept beside the attempt."""
+    """One fetch: a chunk in the blob store, or the records stored beside the attempt."""
 
     first_line: int
     lines: int
@@ -89,7 +89,7 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """Where the output of an attempt lies, as far as it has arrived."""
+    """Extent of an attempt's output that has arrived so far."""
 
     pieces: Sequence[_Piece]
     is_complete: bool
@@ -108,7 +108,7 @@ class _Extent:
 async def store_chunks(
     engine: Engine, session: SessionId, chunks: Sequence[OutputChunk]
 ) -> ReportAnswer:
-    """Keep output of attempts that the session holds, or that ended there and left some behind.
+    """Store output of leased attempts, and what attempts that ended in the session left behind.
 
     The rest is refused, and so are attempts of which a chunk is not what a worker may send: it
     would only send it again. The same chunks sent twice are accepted twice and kept once.
@@ -120,6 +120,7 @@ async def store_chunks(
     chunks = [chunk for chunk in chunks if _fence(chunk) not in refused]
     stored = [(_fence(chunk), StoredChunk(chunk.meta, _key(session, chunk))) for chunk in chunks]
     data = {place.key: chunk.data for chunk, (_, place) in zip(chunks, stored, strict=True)}
+    # Bytes first, their index second: the index never names a blob that is not there.
     await _put_all(engine, data)
     # Blobs of chunks that are refused only now stay behind unnamed, and go when the run is pruned:
     # a refused repeat of what was accepted before shares its key.
@@ -131,10 +132,11 @@ async def store_chunks(
 
 
 async def _put_all(engine: Engine, data: Mapping[str, bytes]) -> None:
-    """Put blobs side by side. Nothing is under way any more when it returns or raises."""
+    """Put blobs concurrently. No put is under way any more when it returns or raises."""
     try:
         async with asyncio.timeout(_STORING.total_seconds()):
             puts = (engine.blobs.put(key, each) for key, each in data.items())
+            # Without `return_exceptions` the first failure returns while other puts go on.
             results = await asyncio.gather(*puts, return_exceptions=True)
     except TimeoutError as error:
         raise Unavailable("the blob store does not answer", code="blobs_unreachable") from error
@@ -145,7 +147,7 @@ async def _put_all(engine: Engine, data: Mapping[str, bytes]) -> None:
 async def read_window(
     engine: Engine, run: RunId, attempt: int, first_line: int = 0, limit: int = _WINDOW_LINES
 ) -> OutputWindow:
-    """Up to `limit` lines, fewer if they are very long. Fetches only the chunks they lie in."""
+    """Read up to `limit` lines, fewer if they are very long. Fetch only the chunks they lie in."""
     extent = await _extent(engine, run, attempt)
     return await _window(engine, extent, first_line, limit)
 
@@ -153,7 +155,7 @@ async def read_window(
 async def tail(
     engine: Engine, run: RunId, attempt: int, limit: int = _WINDOW_LINES
 ) -> OutputWindow:
-    """The last `limit` lines that have arrived."""
+    """Return the last `limit` lines that have arrived."""
     extent = await _extent(engine, run, attempt)
     return await _window(engine, extent, extent.total_lines - limit, limit)
 
@@ -166,7 +168,7 @@ async def search(
     first_line: int = 0,
     limit: int = _WINDOW_LINES,
 ) -> SearchPage:
-    """Lines that contain a plain text, from `first_line` on; a call does a bounded part of it.
+    """Find lines that contain a plain text, from `first_line` on; a call does a bounded part of it.
 
     A text that was torn apart (by a pause in the middle of a line, or past 64 KiB of one) is not
     found where the pieces meet.
@@ -187,7 +189,7 @@ async def search(
 
 
 async def raw(engine: Engine, run: RunId, attempt: int) -> AsyncGenerator[bytes, None]:
-    """What was printed, byte for byte, with Rota's remarks between, as far as it has arrived."""
+    """Yield the printed bytes, unchanged, with Rota's remarks, as far as they have arrived."""
     extent = await _extent(engine, run, attempt)
     for piece in extent.pieces:
         yield to_raw(await _load(engine, piece))
@@ -196,7 +198,7 @@ async def raw(engine: Engine, run: RunId, attempt: int) -> AsyncGenerator[bytes,
 async def follow(
     engine: Engine, run: RunId, attempt: int, from_line: int = 0
 ) -> AsyncGenerator[OutputWindow, None]:
-    """Windows as lines arrive, until the attempt has ended and all was given.
+    """Yield windows as lines arrive, until the attempt has ended and all of them were yielded.
 
     An empty window comes every few seconds of silence, as a sign of life. What an ended attempt
     left on its worker is not waited for longer than that.
@@ -217,12 +219,12 @@ async def follow(
 
 
 async def _closed(engine: Engine, session: SessionId, fences: frozenset[Fence]) -> frozenset[Fence]:
-    """Attempts whose output the session may not send: no blob is put for those."""
+    """Return attempts whose output the session may not send: no blob is put for those."""
     return fences - await engine.store.open_outputs(session, {fence.run for fence in fences})
 
 
 def _impossible(chunks: Sequence[OutputChunk]) -> frozenset[Fence]:
-    """Attempts with a chunk that no worker may send."""
+    """Return attempts with a chunk that no worker may send."""
     refused = [chunk for chunk in chunks if not _is_possible(chunk)]
     for chunk in refused:
         log.warning("output.refused", run=chunk.run, attempt=chunk.attempt, chunk=chunk.meta.number)
@@ -356,7 +358,7 @@ Followed = AttemptBegan | AttemptPrinted | Run | None  # Run: it has ended; None
 async def follow_run(
     engine: Engine, run: Run, attempt: int, from_line: int = 0
 ) -> AsyncGenerator[Followed, None]:
-    """The output from an attempt on, through all later ones, until the run is final or unknown."""
+    """Yield the output from an attempt on, and of all later ones, until the run is settled."""
     listener = engine.queue.listen(EVENTS)
     try:
         while True:
@@ -380,7 +382,7 @@ async def follow_run(
 
 
 async def follow_events(engine: Engine, after: int | None) -> AsyncGenerator[list[Event], None]:
-    """Events past a position in order, for ever; without one, those to come.
+    """Yield events past a position in order, without end; without a position, those to come.
 
     An empty list comes every few seconds of silence, as a sign of life.
     """

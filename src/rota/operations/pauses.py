@@ -1,4 +1,4 @@
-"""Keeping a job from firing, for a while or for one due time, with the ledger told."""
+"""Pauses: keep a job from firing, for a while or for one due time, and record it in the ledger."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rota.domain.job import Job
 from rota.domain.schedule import DueRange, pass_over
 from rota.domain.states import Cause, RunState
 from rota.operations.calendars import blackouts_of
-from rota.operations.definitions import despite_firing, find_job
+from rota.operations.definitions import find_job, retry_if_fired
 from rota.operations.engine import Engine
-from rota.operations.firing import after_firing, others_go_on, overdue_firing
+from rota.operations.firing import after_firing, overdue_firing, skip_unreadable
 from rota.operations.specs import timetable_of
-from rota.ports.records import ScheduleMove, Unanswered
+from rota.ports.records import Answered, ScheduleMove
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -31,12 +31,13 @@ class Moved:
     """A job after a change of its schedule's standing."""
 
     job: Job
-    answered: tuple[Unanswered, ...] = ()  # what the change wrote into the ledger
+    answered: tuple[Answered, ...] = ()  # what the change wrote into the ledger
 
 
 async def pause(engine: Engine, job: Job, *, actor: str, until: datetime | None = None) -> Moved:
-    """Nothing of the job starts until it is resumed, or until a time; due times meanwhile are
-    SKIPPED. Pausing again changes that time."""
+    """Stop all starts of the job until it is resumed, or until a time; due times meanwhile are
+    SKIPPED. Pausing again changes that time.
+    """
 
     def decide(job: Job, now: datetime) -> ScheduleMove | None:
         if until is not None and until <= now:
@@ -45,42 +46,44 @@ async def pause(engine: Engine, job: Job, *, actor: str, until: datetime | None 
             )
         if job.paused and job.paused_until == until:
             return None
-        return replace(_turn(job, replace(job, paused=True), "paused", now), paused_until=until)
+        return replace(
+            _change_hold(job, replace(job, paused=True), "paused", now), paused_until=until
+        )
 
     return await _move(engine, job, decide, actor)
 
 
 async def resume(engine: Engine, job: Job, *, actor: str) -> Moved:
-    """End a pause; what fell into it is recorded as skipped, not caught up."""
+    """End a pause; due times inside it are recorded as skipped, not caught up."""
     return await _move(engine, job, _resumed, actor)
 
 
 async def disable(engine: Engine, job: Job, *, actor: str) -> Moved:
-    """Switch a job off: no due times, no triggers. What runs goes on."""
+    """Disable a job: no due times, no triggers. Live runs go on."""
 
     def decide(job: Job, now: datetime) -> ScheduleMove | None:
         if not job.enabled:
             return None
-        return _turn(job, replace(job, enabled=False), "disabled", now)
+        return _change_hold(job, replace(job, enabled=False), "disabled", now)
 
     return await _move(engine, job, decide, actor)
 
 
 async def enable(engine: Engine, job: Job, *, actor: str) -> Moved:
-    """Switch a job on; what fell into the time it was off is skipped, not caught up."""
+    """Enable a job; due times while it was disabled are skipped, not caught up."""
 
     def decide(job: Job, now: datetime) -> ScheduleMove | None:
         if job.enabled:
             return None
-        return _turn(job, replace(job, enabled=True), "enabled", now)
+        return _change_hold(job, replace(job, enabled=True), "enabled", now)
 
     return await _move(engine, job, decide, actor)
 
 
 async def skip_next(engine: Engine, job: Job, *, actor: str) -> Moved:
-    """Leave out the next due time that would run; the ledger says so.
+    """Skip the next due time that would run, and record that in the ledger.
 
-    What calendars rule out before it gets its answer with it.
+    Due times before it that calendars rule out are answered with it.
     """
     names = job.document.get("calendars", ())
     blackouts = await blackouts_of(engine, job.project, names) if names else ()
@@ -97,17 +100,17 @@ async def skip_next(engine: Engine, job: Job, *, actor: str) -> Moved:
         ruled_out = [_skipped(it.stretch, it.cause) for it in skip.ruled_out]
         skipped = _skipped(DueRange(skip.due, skip.due, 1), Cause.SKIP_NEXT)
         return replace(
-            _stay(job, "skipped"), next_at=skip.next_at, unanswered=(*ruled_out, skipped)
+            _unmoved(job, "skipped"), next_at=skip.next_at, answered=(*ruled_out, skipped)
         )
 
     return await _move(engine, job, decide, actor)
 
 
 async def end_pauses(engine: Engine, limit: int) -> int:
-    """Resume jobs that were paused until now."""
+    """Resume jobs whose pause has reached its end."""
     jobs = await engine.store.ended_pauses(limit)
     for job in jobs:
-        with others_go_on(job.id), suppress(Conflict, NotFound):  # somebody else moved it
+        with skip_unreadable(job.id), suppress(Conflict, NotFound):  # somebody else moved it
             await _move(engine, job, _resumed_if_over, actor="scheduler")
     return len(jobs)
 
@@ -122,13 +125,13 @@ async def _move(engine: Engine, job: Job, decide: Decide, actor: str) -> Moved:
             return Moved(current)
         await engine.store.move_schedules([move], actor=actor)
         moved = await find_job(engine, job.id, project=job.project)
-        return Moved(moved, tuple(move.unanswered))
+        return Moved(moved, tuple(move.answered))
 
-    return await despite_firing(decide_and_move)
+    return await retry_if_fired(decide_and_move)
 
 
 async def _decided(engine: Engine, job: Job, decide: Decide) -> ScheduleMove | None:
-    """The move, after an answer to what was due before it: a hold is not the cause of that."""
+    """Decide the move after overdue times were answered: a hold is not the cause of those."""
     now = await engine.store.now()
     overdue = await overdue_firing(engine, job, now)
     stands = job if overdue is None else after_firing(job, overdue)
@@ -140,18 +143,18 @@ async def _decided(engine: Engine, job: Job, decide: Decide) -> ScheduleMove | N
 def _resumed(job: Job, now: datetime) -> ScheduleMove | None:
     if not job.paused:
         return None
-    move = _turn(job, replace(job, paused=False), "resumed", _end_of_pause(job, now))
+    move = _change_hold(job, replace(job, paused=False), "resumed", _end_of_pause(job, now))
     return replace(move, paused_until=None)
 
 
 def _resumed_if_over(job: Job, now: datetime) -> ScheduleMove | None:
-    """Somebody may have moved the end of the pause meanwhile."""
+    """Resume if the pause is over: somebody may have moved its end meanwhile."""
     is_over = job.paused_until is not None and job.paused_until <= now
     return _resumed(job, now) if is_over else None
 
 
-def _stay(job: Job, kind: str) -> ScheduleMove:
-    """A move that leaves everything as it is."""
+def _unmoved(job: Job, kind: str) -> ScheduleMove:
+    """Return a move that changes nothing."""
     return ScheduleMove(
         kind=kind,
         job_id=job.id,
@@ -165,28 +168,28 @@ def _stay(job: Job, kind: str) -> ScheduleMove:
     )
 
 
-def _turn(job: Job, after: Job, kind: str, end: datetime) -> ScheduleMove:
-    """The schedule with another hold, or with none.
+def _change_hold(job: Job, after: Job, kind: str, end: datetime) -> ScheduleMove:
+    """Return the move to another hold, or to none.
 
-    What fell into the hold before, until `end`, is answered where its cause is over.
+    Due times inside the previous hold, until `end`, are answered if its cause is over.
     """
-    cursor, unanswered = job.cursor, tuple[Unanswered, ...]()
+    cursor, answered = job.cursor, tuple[Answered, ...]()
     if job.hold_cause != after.hold_cause:
-        cursor, unanswered = _answered(job, end, must_read=not after.is_held)
+        cursor, answered = _answered(job, end, must_read=not after.is_held)
     return replace(
-        _stay(after, kind),
+        _unmoved(after, kind),
         next_at=None if after.is_held else cursor,
         held_from=cursor if after.is_held else None,
-        unanswered=unanswered,
+        answered=answered,
     )
 
 
 def _answered(
     job: Job, end: datetime, *, must_read: bool
-) -> tuple[datetime | None, tuple[Unanswered, ...]]:
-    """Where a schedule goes on after a hold, and what the hold left without a run.
+) -> tuple[datetime | None, tuple[Answered, ...]]:
+    """Return where a schedule goes on after a hold, and what the hold left without a run.
 
-    A job that this release cannot read can be held by another cause, but not let go.
+    A job that this release cannot read can be held by another cause, but not released.
     """
     if job.held_from is None:
         return job.cursor, ()
@@ -202,12 +205,12 @@ def _answered(
     return over.next_at, (_skipped(over.passed, job.hold_cause),)
 
 
-def _skipped(stretch: DueRange, cause: str) -> Unanswered:
-    return Unanswered(stretch.first, stretch.last, stretch.count, RunState.SKIPPED, cause)
+def _skipped(stretch: DueRange, cause: str) -> Answered:
+    return Answered(stretch.first, stretch.last, stretch.count, RunState.SKIPPED, cause)
 
 
 def _end_of_pause(job: Job, now: datetime) -> datetime:
-    """The last instant of a pause: a job paused until noon runs at noon."""
+    """Return the last instant of a pause: a job paused until noon runs at noon."""
     if job.paused_until is None:
         return now
     return min(now, job.paused_until - _MICROSECOND)

@@ -1,4 +1,4 @@
-"""The carts of a job file: what applying it does to templates. It never starts one."""
+"""Carts of a job file: the effect of applying it on templates. It never starts one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PlannedCarts:
 
 
 async def plan_carts(engine: Engine, file: JobFile, circumstances: Circumstances) -> PlannedCarts:
-    """What applying the file does to templates; `Invalid` with all that is wrong with them."""
+    """Plan what applying the file does to templates; `Invalid` with all that is wrong with them."""
     if not file.carts and not circumstances.prune:
         return PlannedCarts()
     await _check(engine, file, circumstances)
@@ -62,7 +62,7 @@ async def plan_carts(engine: Engine, file: JobFile, circumstances: Circumstances
 
 
 def words_of(template: CartTemplate, table: Timetable | None) -> str:
-    """What a cart of the template does, and when it starts by itself."""
+    """Describe what a cart of the template does, and when it starts by itself."""
     when = describe(table) if table else "on demand"
     return f"{template_in_words(template)} · {when}"
 
@@ -95,7 +95,7 @@ def _unread(index: int, entry: CartEntry) -> Iterator[Problem]:
 async def _other_jobs(
     engine: Engine, file: JobFile, left_out: Collection[str]
 ) -> dict[str, JobSpec | None]:
-    """Jobs of the store that carts name; None: one that this server cannot read."""
+    """Return jobs of the store that carts name; None: one that this server cannot read."""
     used = {each.name for entry in file.carts for each in entry.references}
     names = sorted(used - set(left_out))
     if not names:
@@ -112,16 +112,16 @@ async def _other_jobs(
 def _check_inputs(
     entries: Sequence[CartEntry], specs: Mapping[str, JobSpec], report: Report
 ) -> None:
-    """Those of items whose jobs are not in the file; the others were checked with it.
+    """Check inputs of items whose jobs are not in the file; the others were checked with it.
 
-    Told by their paths: nobody remembers the lines of a hundred thousand items.
+    Problems have paths, not lines: those of a hundred thousand items are not kept.
     """
     for index, entry in enumerate(entries):
         check_inputs_of_items(entry.template, specs, At(report, ("carts", index)))
 
 
 def _check_calendars(file: JobFile, circumstances: Circumstances, report: Report) -> None:
-    """Those that are known must leave a cart some time."""
+    """Check that the known calendars leave a cart some time."""
     for index, entry in enumerate(file.carts):
         names = entry.template.rules.calendars
         blackouts = circumstances.calendars.compiled(file.project, names)
@@ -130,7 +130,7 @@ def _check_calendars(file: JobFile, circumstances: Circumstances, report: Report
 
 
 async def _stored(engine: Engine, file: JobFile, *, prune: bool) -> dict[str, Template]:
-    """The templates that the file names; with `prune` those of its set too."""
+    """Return the templates that the file names; with `prune` those of its set too."""
     ours = {entry.template.name for entry in file.carts}
     found = await engine.store.templates(file.project, None if prune else sorted(ours))
     return {

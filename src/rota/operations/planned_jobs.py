@@ -1,4 +1,4 @@
-"""The jobs of a file, each beside the one that it replaces: what applying the file does to them.
+"""Jobs of a file, each beside the one that it replaces: the effect of applying the file on them.
 
 The projects and shares that jobs of a file name: an admin decides which there are.
 
@@ -31,55 +31,55 @@ from rota.operations.firing import after_firing, overdue_firing
 from rota.operations.planned_limits import Circumstances, PlannedLimits
 from rota.operations.previews import Prospect, prospect, schedule_notes
 from rota.operations.specs import timetable, timetable_of, words_of
-from rota.ports.records import Firing, JobQuery, NewJob, RemovedJob, Unanswered
+from rota.ports.records import Answered, Firing, JobQuery, NewJob, RemovedJob
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where the schedule of a saved job goes on."""
+class SchedulePosition:
+    """Position at which the schedule of a saved job goes on."""
 
     anchor: datetime
     next_at: datetime | None  # while the job is held: where it will go on
     restarts: bool = True  # the due times are others than before
     claimed_cursor: datetime | None = None  # where it stood, if that is what it moves on from
-    unanswered: tuple[Unanswered, ...] = ()
+    answered: tuple[Answered, ...] = ()
 
 
-def standing(spec: JobSpec, old: Job | None, now: datetime) -> Standing:
-    """Where saving a job leaves its schedule. What was overdue is answered apart from this."""
+def schedule_position(spec: JobSpec, old: Job | None, now: datetime) -> SchedulePosition:
+    """Return where saving a job leaves its schedule. Overdue times are answered separately."""
     if old is None:
-        return Standing(now, _next_after(spec, now, now))
+        return SchedulePosition(now, _next_after(spec, now, now))
     old_spec = _readable(old)
     if old_spec is not None and _times_of(old_spec) == _times_of(spec):
         return _kept(old, replace(old, enabled=spec.enabled), now)
-    return Standing(
+    return SchedulePosition(
         anchor=now,
         next_at=_next_after(spec, now, max(now, old.answered_to)),
         claimed_cursor=old.cursor,
-        unanswered=_left_open(old, now, Cause.SCHEDULE_CHANGED),
+        answered=_left_open(old, now, Cause.SCHEDULE_CHANGED),
     )
 
 
 def removed_job(job: Job, now: datetime) -> RemovedJob:
-    """A job that leaves, with what its schedule has not answered."""
-    unanswered = _left_open(job, now, Cause.DELETED)
-    return RemovedJob(job.id, job.schedule_version, job.cursor, unanswered)
+    """Return the removal of a job, with the due times that its schedule has not answered."""
+    answered = _left_open(job, now, Cause.DELETED)
+    return RemovedJob(job.id, job.schedule_version, job.cursor, answered)
 
 
-def _kept(old: Job, new: Job, now: datetime) -> Standing:
-    """The due times stay the same; only what the job file's `enabled` did may move the schedule."""
+def _kept(old: Job, new: Job, now: datetime) -> SchedulePosition:
+    """Keep the due times; only a change of the job file's `enabled` may move the schedule."""
     if old.cursor is None or old.hold_cause == new.hold_cause:
-        return Standing(old.anchor, old.cursor, restarts=False)
+        return SchedulePosition(old.anchor, old.cursor, restarts=False)
     table = timetable_of(old)
     if not old.is_held or table is None:
-        return Standing(old.anchor, old.cursor, False, old.cursor)
+        return SchedulePosition(old.anchor, old.cursor, False, old.cursor)
     over = pass_over(table, old.cursor, now)
-    unanswered = () if over.passed is None else (_skipped(old, over.passed),)
-    return Standing(old.anchor, over.next_at, False, old.cursor, unanswered)
+    answered = () if over.passed is None else (_skipped(old, over.passed),)
+    return SchedulePosition(old.anchor, over.next_at, False, old.cursor, answered)
 
 
-def _left_open(job: Job, now: datetime, cause: Cause) -> tuple[Unanswered, ...]:
-    """What has no answer yet: a hold was the reason, or nobody fired it in time."""
+def _left_open(job: Job, now: datetime, cause: Cause) -> tuple[Answered, ...]:
+    """Return the due times without a run: a hold was the reason, or nobody fired in time."""
     if job.cursor is None or job.cursor > now:
         return ()
     table = _readable_timetable(job)
@@ -88,11 +88,11 @@ def _left_open(job: Job, now: datetime, cause: Cause) -> tuple[Unanswered, ...]:
     passed = passed or DueRange(job.cursor, job.cursor, 1)
     if job.is_held:
         return (_skipped(job, passed),)
-    return (Unanswered(passed.first, passed.last, passed.count, RunState.MISSED, cause),)
+    return (Answered(passed.first, passed.last, passed.count, RunState.MISSED, cause),)
 
 
-def _skipped(job: Job, passed: DueRange) -> Unanswered:
-    return Unanswered(passed.first, passed.last, passed.count, RunState.SKIPPED, job.hold_cause)
+def _skipped(job: Job, passed: DueRange) -> Answered:
+    return Answered(passed.first, passed.last, passed.count, RunState.SKIPPED, job.hold_cause)
 
 
 def _readable(job: Job) -> JobSpec | None:
@@ -115,7 +115,7 @@ def _next_after(spec: JobSpec, anchor: datetime, after: datetime) -> datetime | 
 
 
 def _times_of(spec: JobSpec) -> object:
-    """What decides the due times: if it stays, a change of the job does not move the schedule."""
+    """Return what decides the due times: while it is equal, the schedule does not move."""
     schedule = spec.schedule
     if schedule is None:
         return None
@@ -176,7 +176,7 @@ async def plan_jobs(
     existing: Mapping[tuple[str, str], Job],
     circumstances: Circumstances,
 ) -> list[PlannedJob]:
-    """What applying the file does to each of its jobs; `existing` has those that it names."""
+    """Plan what applying the file does to each of its jobs; `existing` has those that it names."""
     now, limits = circumstances.now, circumstances.limits
     edits = [
         await _with_overdue(engine, _edit(file, index, existing, limits), now)
@@ -189,7 +189,7 @@ async def plan_jobs(
 
 
 def removal(job: Job, followers: Sequence[str]) -> PlannedChange:
-    """That the file dropped it; `followers` are jobs that still come after it."""
+    """Return the removal of a job that the file dropped; `followers` still follow it."""
     note = f"jobs that come after it will wait for it in vain: {', '.join(followers)}"
     notes = (note,) if followers else ()
     return PlannedChange(job.name, Change.REMOVED, job.id, "", None, notes=notes)
@@ -212,7 +212,7 @@ def _edit(
 
 
 async def _with_overdue(engine: Engine, edit: _Edit, now: datetime) -> _Edit:
-    """What the version before owes is answered by its own rules, not lost with them."""
+    """Answer overdue due times by the rules of the version before, so that none is lost."""
     if edit.old is None or edit.is_empty:
         return edit
     overdue = await overdue_firing(engine, edit.old, now)
@@ -233,21 +233,21 @@ def _change(edit: _Edit, now: datetime) -> tuple[PlannedChange, NewJob | None]:
     if old is not None and edit.is_empty:
         words = words_of(entry.spec, old.anchor)
         return PlannedChange(entry.name, Change.UNCHANGED, old.id, words, old.next_at), None
-    stands = standing(entry.spec, old, now)
-    new = _new_job(edit, stands)
+    position = schedule_position(entry.spec, old, now)
+    new = _new_job(edit, position)
     planned = PlannedChange(
         name=entry.name,
         change=Change.NEW if old is None else Change.CHANGED,
         job_id=None if old is None else old.id,
-        schedule=words_of(entry.spec, stands.anchor),
+        schedule=words_of(entry.spec, position.anchor),
         next_at=new.next_at,
         differences=tuple(_changes_of(edit)),
-        notes=_notes(entry.spec, stands, now),
+        notes=_notes(entry.spec, position, now),
     )
     return planned, new
 
 
-def _new_job(edit: _Edit, stands: Standing) -> NewJob:
+def _new_job(edit: _Edit, position: SchedulePosition) -> NewJob:
     spec, old = edit.entry.spec, edit.old
     is_held = not spec.enabled or (old is not None and old.paused)
     return NewJob(
@@ -258,31 +258,31 @@ def _new_job(edit: _Edit, stands: Standing) -> NewJob:
         digest=edit.digest,
         rules=rules_of(spec, edit.shared),
         set_name=edit.set_name,
-        next_at=None if is_held else stands.next_at,
-        held_from=stands.next_at if is_held else None,
-        anchor=stands.anchor,
+        next_at=None if is_held else position.next_at,
+        held_from=position.next_at if is_held else None,
+        anchor=position.anchor,
         enabled=spec.enabled,
         expected_version=old.version if old is not None else 0,
         expected_schedule_version=None if old is None else old.schedule_version,
         overdue=edit.overdue,
-        restarts=stands.restarts,
-        claimed_cursor=stands.claimed_cursor,
-        unanswered=stands.unanswered,
+        restarts=position.restarts,
+        claimed_cursor=position.claimed_cursor,
+        answered=position.answered,
         calendars=edit.entry.calendars,
     )
 
 
-def _notes(spec: JobSpec, stands: Standing, now: datetime) -> tuple[str, ...]:
-    table = timetable(spec, stands.anchor)
+def _notes(spec: JobSpec, position: SchedulePosition, now: datetime) -> tuple[str, ...]:
+    table = timetable(spec, position.anchor)
     if table is None or spec.schedule is None:
         return ()
-    return tuple(schedule_notes(spec.schedule, table, stands.next_at, now))
+    return tuple(schedule_notes(spec.schedule, table, position.next_at, now))
 
 
 def _prospect(
     spec: JobSpec, job: NewJob | Job | None, calendars: PlannedCalendars
 ) -> Prospect | None:
-    """What calendars will do to the job's next due times; None if it has no such."""
+    """Return what calendars will do to the job's next due times; None if it has no such."""
     blackouts = calendars.blackouts_of(spec)
     if job is None or not blackouts:
         return None
@@ -330,7 +330,7 @@ class _Known:
 
 
 async def plan_projects(engine: Engine, file: JobFile, *, is_admin: bool) -> tuple[str, ...]:
-    """The projects that are to be made; `Invalid` if that takes an admin and this is none.
+    """Return the projects to create; `Invalid` if that takes an admin and the caller is none.
 
     One that an admin has made, or given a weight, stays when its last job goes.
     """
@@ -351,7 +351,7 @@ async def plan_projects(engine: Engine, file: JobFile, *, is_admin: bool) -> tup
 async def plan_shares(
     engine: Engine, file: JobFile, jobs: Sequence[PlannedJob], *, is_admin: bool
 ) -> tuple[str, ...]:
-    """The shares that are to be made; `Invalid` if a new or changed job may not name its own."""
+    """Return the shares to create; `Invalid` if a new or changed job may not name its own."""
     named = [
         entry.share
         for entry, job in zip(file.jobs, jobs, strict=True)
@@ -371,7 +371,7 @@ async def plan_shares(
 
 
 def with_notes(file: JobFile, jobs: Sequence[PlannedJob], new: Collection[str]) -> list[PlannedJob]:
-    """The same, those that name a new project or share with a note about it."""
+    """Add a note to the jobs that name a new project or share."""
     return [
         _noted(job, _share_notes(entry.spec, new))
         for entry, job in zip(file.jobs, jobs, strict=True)
@@ -388,7 +388,7 @@ def _noted(job: PlannedJob, notes: tuple[str, ...]) -> PlannedJob:
 
 
 async def _projects(engine: Engine, file: JobFile, names: frozenset[str]) -> frozenset[str]:
-    """Which of these names are those of projects."""
+    """Return which of these names are those of projects."""
     ours = {file.project, *(entry.spec.project for entry in file.jobs)}
     return frozenset(ours | await _with_jobs(engine, names - ours))
 

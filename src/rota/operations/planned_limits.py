@@ -1,4 +1,4 @@
-"""The limits and resources of a job file: what applying it does, and who can have them."""
+"""Limits and resources of a job file: the effect of applying it, and which jobs can use them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _Followed = Mapping[str, Sequence[str]]  # what each of some jobs of the store f
 
 @dataclass(frozen=True, slots=True)
 class _Workers:
-    """What runs may ask of workers, as far as any are known."""
+    """Offers of the workers that are known, against which demands are checked."""
 
     sessions: Sequence[Session]
     largest: Mapping[str, Vector]  # by pool
@@ -58,7 +58,7 @@ async def check_uses(
     declared: Mapping[str, Sequence[Declaration]],
     removed: Collection[str],
 ) -> tuple[Problem, ...]:
-    """What a person should know; `Invalid` if a job cannot have what it uses.
+    """Return warnings for people; `Invalid` if a job cannot have what it uses.
 
     `declared` is what there will be, by project, and `removed` are jobs of the file's project
     that go with it.
@@ -83,7 +83,7 @@ async def check_uses(
 
 
 async def _sessions(engine: Engine, file: JobFile) -> list[Session]:
-    """The workers that are known, if any job asks something of them."""
+    """Return the known workers, if any job demands something of them."""
     is_asked = any(entry.needs or _takes_resources(entry) for entry in file.jobs)
     return await engine.store.sessions(alive_only=False) if is_asked else []
 
@@ -93,12 +93,12 @@ def _takes_resources(entry: JobEntry) -> bool:
 
 
 async def _pools(engine: Engine) -> set[str]:
-    """Those that have a worker now."""
+    """Return the pools that have a worker now."""
     return {session.pool for session in await engine.store.sessions(alive_only=True)}
 
 
 def _unserved(file: JobFile, pools: Collection[str]) -> Iterator[Problem]:
-    """Pools without a worker, each told where the first of its jobs names it."""
+    """Yield a warning for each pool without a worker, at the first of its jobs that names it."""
     first: dict[str, Written] = {}
     for entry in file.jobs:
         if entry.pool is not None:
@@ -111,7 +111,7 @@ def _unserved(file: JobFile, pools: Collection[str]) -> Iterator[Problem]:
 async def _followed(
     engine: Engine, project: str, jobs: _Jobs, removed: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Jobs of the store that those of the file follow, directly or not; and what each follows."""
+    """Return stored jobs that those of the file follow, directly or not; and what each follows."""
     found: dict[str, tuple[str, ...]] = {}
     asked = {*jobs, *removed}
     ahead = {name for entry in jobs.values() for name in entry.spec.after.jobs} - asked
@@ -125,7 +125,7 @@ async def _followed(
 
 
 async def _known_jobs(engine: Engine, project: str, jobs: _Jobs, others: _Followed) -> set[str]:
-    """Jobs that may be followed: where one is missing, also those that may be meant."""
+    """Return jobs that may be followed: where one is missing, also candidates for a hint."""
     known = {*jobs, *others}
     if {name for entry in jobs.values() for name in entry.spec.after.jobs} <= known:
         return known
@@ -150,7 +150,7 @@ def _problems(jobs: _Jobs, known: Known, others: _Followed, workers: _Workers) -
 
 
 def _warnings(entry: JobEntry, known: Known, crew: Sequence[Session]) -> Iterator[Problem]:
-    """What none of these workers of its pool could do for a job."""
+    """Yield warnings about demands of a job that no worker of its pool can meet."""
     pool, needs = entry.spec.pool, entry.needs
     offers = [session.resources for session in crew]
     if warning := too_large(entry.uses, known, pool, offers):
@@ -180,13 +180,13 @@ class PlannedLimits:
 
     @property
     def new(self) -> tuple[Declaration, ...]:
-        """What is to be saved."""
+        """Declarations to save."""
         return tuple(
             new for new, change in self.changes.items() if change.change is not Change.UNCHANGED
         )
 
     def newly_shared_in(self, project: str) -> frozenset[str]:
-        """Resources that are not shared yet."""
+        """Return resources that are not shared yet."""
         return frozenset(
             new.name
             for new, change in self.changes.items()
@@ -197,7 +197,7 @@ class PlannedLimits:
 async def plan_limits(
     engine: Engine, file: JobFile, *, removed: Collection[str] = ()
 ) -> PlannedLimits:
-    """What applying a file does to limits and resources; `Invalid` if its jobs cannot have theirs.
+    """Plan a file's effect on limits and resources; `Invalid` if its jobs cannot have theirs.
 
     `removed` are jobs of the file's project that go with it.
     """
@@ -221,7 +221,7 @@ async def refuse_over_quota(
     *,
     removed: Collection[str] = (),
 ) -> None:
-    """`Conflict` if a project would have more jobs than its quota; `existing` are not new."""
+    """Raise `Conflict` if a project would have more jobs than its quota; `existing` are not new."""
     for project, quota in limits.quotas.items():
         refs = {(entry.spec.project, entry.name) for entry in file.jobs}
         new = sum(ref[0] == project for ref in refs - set(existing))
@@ -241,7 +241,7 @@ async def refuse_over_quota(
 
 
 def _declared(file: JobFile, project: str, stored: Sequence[Declared]) -> list[Declaration]:
-    """Those of the store and then those of the file, which replace them."""
+    """Return declarations of the store, replaced and extended by those of the file."""
     ours = file.declarations if project == file.project else ()
     return [*(each.declaration for each in stored), *ours]
 
@@ -265,7 +265,7 @@ def _quotas(declared: Mapping[str, Sequence[Declaration]]) -> dict[str, Quota]:
 
 
 def _versions(file: JobFile, stored: Mapping[str, Sequence[Declared]]) -> Iterator[str]:
-    """Of what the file declares or uses."""
+    """Yield the versions of what the file declares or uses."""
     refs = {_ref(each) for each in file.declarations}
     refs |= {
         (entry.spec.project, Resource if isinstance(use, UsedResource) else Limit, use.name)

@@ -1,4 +1,4 @@
-"""Jobs looked at beforehand: when they come next, and what calendars and clocks do to that."""
+"""Previews of jobs: when they come next, and what calendars and clock changes do to that."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOTED = 5  # due times that a plan looks ahead
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """What calendars do to the next due times of a job."""
+    """Effect of calendars on the next due times of a job."""
 
     next_at: datetime | None  # the first that runs; None: none does in five years
     effects: tuple[CalendarEffect, ...]
@@ -34,7 +34,7 @@ class Prospect:
 
 
 def prospect(table: Timetable, blackouts: Sequence[Blackout], next_at: datetime) -> Prospect:
-    """What calendars make of the due times from a cursor on."""
+    """Return what calendars do to the due times from a cursor on."""
     due_times, following = due_times_from(table, next_at, _NOTED)
     effects = calendar_effects(blackouts, due_times, following)
     start = next_start(table, blackouts, next_at)
@@ -47,7 +47,7 @@ def prospect(table: Timetable, blackouts: Sequence[Blackout], next_at: datetime)
 def schedule_notes(
     schedule: Schedule, table: Timetable, next_at: datetime | None, now: datetime
 ) -> Iterator[str]:
-    """What a person should know of a schedule when it is saved."""
+    """Yield notes for people about a schedule when it is saved."""
     if next_at is None and not table.after_previous:
         yield "its schedule has no due time left: it will never run by itself"
     elif schedule.run_once and next_at is not None:
@@ -61,7 +61,7 @@ def schedule_notes(
 def due_times_from(
     table: Timetable, next_at: datetime, limit: int
 ) -> tuple[tuple[datetime, ...], datetime | None]:
-    """The due times from a cursor on, and the one after these, as far as they are known."""
+    """Return the due times from a cursor on, and the one after these, as far as they are known."""
     if table.run_once or table.after_previous:
         return (next_at,), None
     known = (next_at, *table.upcoming(next_at, limit))
@@ -80,8 +80,8 @@ _Calendars = Mapping[tuple[str, str], Calendar]  # by project and name
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    """When a job comes next."""
+class Upcoming:
+    """Next due times of a job, with calendars applied."""
 
     times: tuple[datetime, ...] = ()  # empty on demand, while held, or when it is over
     words: str = ""  # "" on demand
@@ -91,20 +91,20 @@ class Outlook:
     problem: str = ""  # why the job cannot fire: this server cannot read it, or a calendar
 
 
-async def outlook(engine: Engine, job: Job, count: int) -> Outlook:
-    """The next due times of a job, and what calendars and changes of clocks will do to them."""
+async def find_upcoming(engine: Engine, job: Job, count: int) -> Upcoming:
+    """Return the next due times of a job, and what calendars and clock changes will do to them."""
     try:
         spec = read_job(job.document)
         table = timetable(spec, job.anchor)
     except Invalid as error:
-        return Outlook(problem=_reasons(error))
+        return Upcoming(problem=_reasons(error))
     if table is None or spec.schedule is None:
-        return Outlook()
+        return Upcoming()
     blackouts, problem = await _blackouts(engine, job, spec.schedule.calendars)
     times, effects = _ahead(table, blackouts, job.next_at, count)
     now = await engine.store.now()
     ledger = await engine.store.ledger(job.id, now, _THE_END, count)
-    return Outlook(
+    return Upcoming(
         times=times,
         words=describe(table),
         clock_changes=clock_changes(table, now),
@@ -115,7 +115,7 @@ async def outlook(engine: Engine, job: Job, count: int) -> Outlook:
 
 
 async def next_starts(engine: Engine, jobs: Sequence[Job]) -> dict[JobId, datetime | None]:
-    """The next due time of each job that its calendars let run.
+    """Return the next due time of each job that its calendars let run.
 
     Where they cannot be read, nothing runs until they can: then it is the next due time.
     """
@@ -129,7 +129,7 @@ async def next_starts(engine: Engine, jobs: Sequence[Job]) -> dict[JobId, dateti
 async def _blackouts(
     engine: Engine, job: Job, names: Sequence[str]
 ) -> tuple[tuple[Blackout, ...], str]:
-    """The calendars of a job, or why they cannot be read."""
+    """Return the calendars of a job, or why they cannot be read."""
     if not names or job.next_at is None:
         return (), ""
     try:

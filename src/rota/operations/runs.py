@@ -1,4 +1,4 @@
-"""Runs as people and programs handle them: trigger, cancel, retry, resolve, hold, reprioritise."""
+"""Runs as people and programs use them: trigger, cancel, retry, resolve, hold, reprioritise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AMBIGUOUS_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class TriggerOptions:
-    """How a run is asked for."""
+    """Options of a triggered run."""
 
     inputs: Mapping[str, Any]
     at: datetime | None = None  # not before; None: now
@@ -38,7 +38,7 @@ class TriggerOptions:
 async def trigger(
     engine: Engine, job: Job, options: TriggerOptions, *, actor: str
 ) -> tuple[Run, bool]:
-    """A new run of a job, durable on return; and whether the idempotency key was a repeat."""
+    """Create a run of a job, durable on return; also return whether the key was a repeat."""
     require_runnable(engine, job)
     inputs = parse_inputs(engine.specs.of(job), options.inputs)
     now = await engine.store.now()
@@ -72,7 +72,7 @@ def _idempotency(job: Job, options: TriggerOptions, actor: str) -> Idempotency |
 
 
 async def retry(engine: Engine, run: Run, *, actor: str) -> Run:
-    """A new run like one that has ended, with the same inputs and the job's current version."""
+    """Create a run like one that has ended, with the same inputs and the job's current version."""
     if run.cart is not None:
         raise Conflict(
             f"run {run.id} is of cart {run.cart}, which decides when it runs again",
@@ -109,7 +109,7 @@ async def retry(engine: Engine, run: Run, *, actor: str) -> Run:
 
 
 async def cancel(engine: Engine, run: Run, *, actor: str) -> Run:
-    """Cancel a run that waits, or ask one that is live to stop. Final runs are a `Conflict`."""
+    """Cancel a run that waits, or ask a live one to stop. `Conflict` if it is final."""
     cancelled = await engine.store.cancel([run.id], actor=actor)
     after = await find_run(engine, run.id, project=run.project)
     if not cancelled and is_final(run.state):
@@ -124,13 +124,13 @@ async def cancel(engine: Engine, run: Run, *, actor: str) -> Run:
 
 
 async def resolve(engine: Engine, run: Run, state: RunState, *, actor: str) -> Run:
-    """A person says what became of an UNKNOWN run: COMPLETED, FAILED, or SCHEDULED to retry."""
+    """Resolve an UNKNOWN run as a person says: COMPLETED, FAILED, or SCHEDULED to retry."""
     await engine.store.resolve(run.id, state, actor=actor)
     return await find_run(engine, run.id, project=run.project)
 
 
 async def find_run(engine: Engine, run_id: str, *, project: str = "default") -> Run:
-    """A run by its id or a unique part of it (its beginning)."""
+    """Find a run by its id or a unique prefix of it."""
     found = await engine.store.runs(RunQuery(project=project, ids=[run_id]))
     if not found and run_id.startswith("r_"):
         query = RunQuery(project=project, id_prefix=run_id, limit=_AMBIGUOUS_SHOWN)
@@ -148,19 +148,19 @@ async def find_run(engine: Engine, run_id: str, *, project: str = "default") -> 
 
 
 async def hold(engine: Engine, run: Run, *, actor: str) -> Run:
-    """It goes nowhere until it is let go. `Conflict`: it does not wait."""
+    """Hold a waiting run until it is released. `Conflict`: it does not wait."""
     await engine.store.hold_run(run.id, actor=actor)
     return await find_run(engine, run.id, project=run.project)
 
 
 async def let_go(engine: Engine, run: Run, *, actor: str) -> Run:
-    """It waits again like any other. `Conflict`: nobody holds it."""
+    """Release a held run, so that it waits like any other. `Conflict`: nobody holds it."""
     await engine.store.let_go(run.id, actor=actor)
     return await find_run(engine, run.id, project=run.project)
 
 
 async def set_priority(engine: Engine, run: Run, priority: int, *, actor: str) -> Run:
-    """Let it stand in another line. `Conflict`: it does not wait."""
+    """Change the priority of a waiting run, and so its chain. `Conflict`: it does not wait."""
     if not LEAST_PRIORITY <= priority <= GREATEST_PRIORITY:
         raise Invalid(
             f"a priority is from {LEAST_PRIORITY} to {GREATEST_PRIORITY}, not {priority}",
@@ -215,7 +215,7 @@ def _refuse_missing_inputs(file: JobFile) -> None:
 
 
 def _starts_at_once(entry: JobEntry) -> bool:
-    """Those that a schedule or another job starts have to wait for it."""
+    """Return whether nothing else, a schedule or another job, starts the job."""
     spec = entry.spec
     return spec.enabled and spec.schedule is None and not spec.after.jobs
 
@@ -237,7 +237,7 @@ async def trigger_batch(
     actor: str,
     idempotency_key: str = "",
 ) -> tuple[tuple[RunId, ...], bool]:
-    """One run for each set of inputs, all or none; and whether the key was a repeat."""
+    """Create one run for each set of inputs, all or none; and say whether the key was a repeat."""
     require_runnable(engine, job)
     now, spec = await engine.store.now(), engine.specs.of(job)
 

@@ -1,4 +1,4 @@
-"""What if: the time ahead as it looks now, and as it would look after a change."""
+"""Simulations: the time ahead as it looks now, and as it would look after a change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rota.domain.simulation.report import Background, Known, Measures, Report, r
 from rota.operations.definitions import find_job
 from rota.operations.engine import Engine
 from rota.operations.forecast_inputs import Inputs, read_inputs
-from rota.operations.forecasts import beside_the_loop, forecast_from
+from rota.operations.forecasts import forecast_from, run_in_thread
 from rota.ports.forecasts import ComingJob
 from rota.ports.records import Session
 
@@ -29,7 +29,7 @@ OTHERS = "(other projects)"  # what a report calls jobs and shares that are not 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change that somebody thinks about."""
+    """Hypothetical change to simulate."""
 
     add_workers: Mapping[str, int] = field(default_factory=dict)  # how many, by pool
     moves: Mapping[str, str] = field(default_factory=dict)  # the schedule instead, by job
@@ -45,14 +45,14 @@ class Comparison:
 async def simulate_change(
     engine: Engine, project: str, change: Change, ahead: timedelta
 ) -> Comparison:
-    """Look ahead without and with a change; nothing is changed, and nothing is locked."""
+    """Look ahead without and with a change; write nothing and take no lock."""
     if not timedelta(0) < ahead <= LONGEST:
         problem = Problem("must be more than 0s, and at most 7 days", "for")
         raise Invalid("a simulation cannot look there", [problem])
     until = await engine.store.now() + ahead
     inputs = await read_inputs(engine, until)
     changed = await _changed(engine, project, inputs, change)
-    return await beside_the_loop(_compare, inputs, changed, project)
+    return await run_in_thread(_compare, inputs, changed, project)
 
 
 async def _changed(engine: Engine, project: str, inputs: Inputs, change: Change) -> Inputs:
@@ -71,7 +71,7 @@ async def _changed(engine: Engine, project: str, inputs: Inputs, change: Change)
 
 
 def _moved(job: Job, expression: str, inputs: Inputs) -> ComingJob:
-    """The job with another schedule from now on, even if it is held at present."""
+    """Return the job with another schedule from now on, even if it is held at present."""
     document = {**job.document, "schedule": expression}
     spec = read_job(document)
     assert spec.schedule is not None
@@ -100,7 +100,7 @@ def _moved(job: Job, expression: str, inputs: Inputs) -> ComingJob:
 
 
 def _added(inputs: Inputs, wanted: Mapping[str, int]) -> Iterator[Session]:
-    """More workers like the first of their pool."""
+    """Yield more workers like the first of their pool."""
     for pool, count in wanted.items():
         model = next((each for each in inputs.sessions if each.pool == pool), None)
         if model is None:
@@ -122,7 +122,7 @@ def _report(inputs: Inputs, project: str) -> Report:
     forecast = forecast_from(inputs)
     workers = forecast.setting.workers
     measures = Measures(workers, forecast.seconds)
-    replay(_known(forecast, project), measures)
+    replay(_known_starts(forecast, project), measures)
     objectives = {job.name: job.rules.start_within for job in inputs.jobs if job.project == project}
     return report_of(
         measures,
@@ -134,7 +134,7 @@ def _report(inputs: Inputs, project: str) -> Report:
     )
 
 
-def _known(forecast: Forecast, project: str) -> Iterator[Known]:
+def _known_starts(forecast: Forecast, project: str) -> Iterator[Known]:
     coming = (run for run in forecast.runs if run.ready_at < forecast.seconds)
     for number, run in enumerate(coming):
         is_key = run.waits_for not in ("", JOB_GATE, WORKER_GATE)

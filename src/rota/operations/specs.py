@@ -1,4 +1,4 @@
-"""The specs of job versions that were needed lately, and the due times that they give."""
+"""Specs of job versions that were used lately, and the due times that they give."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Ref = tuple[JobId, int]  # a job and its version
 
 
 class SpecBook:
-    """Remembers a bounded number of specs, those used last.
+    """Cache of a bounded number of specs, those used last.
 
     To read a definition costs more than to fire it: what the scheduler read while it looked ahead,
     the dispatcher need not read once the run is due.
@@ -40,18 +40,18 @@ class SpecBook:
             self._specs.popitem(last=False)
 
     def get(self, ref: Ref) -> JobSpec | None:
-        """None: it is not remembered."""
+        """Return a cached spec; None: it is not cached."""
         return self._specs.get(ref)
 
     def of(self, job: Job) -> JobSpec:
-        """The spec of a job as it is now. `Invalid` if this version of Rota cannot read it."""
+        """Return the spec of a job as it is now. `Invalid` if this release cannot read it."""
         ref = (job.id, job.version)
         spec = self._specs.get(ref) or read_job(job.document)
         self.remember(ref, spec)
         return spec
 
     async def find(self, store: Store, refs: Collection[Ref]) -> dict[Ref, JobSpec]:
-        """Those of these specs that this version of Rota can read."""
+        """Return those of these specs that this version of Rota can read."""
         found = {ref: self._specs[ref] for ref in refs if ref in self._specs}
         missing = [ref for ref in refs if ref not in found]
         documents = await store.documents(missing) if missing else {}
@@ -64,19 +64,19 @@ class SpecBook:
 
 
 def timetable(spec: JobSpec, anchor: datetime) -> Timetable | None:
-    """The due times of a job; None: on demand only."""
+    """Compile the due times of a job; None: on demand only."""
     if spec.schedule is None:
         return None
     return compile_schedule(spec.schedule, key=f"{spec.project}/{spec.name}", anchor=anchor)
 
 
 def timetable_of(job: Job) -> Timetable | None:
-    """Those of a job in the store. `Invalid` if this release cannot read it."""
+    """Compile the due times of a stored job. `Invalid` if this release cannot read it."""
     return timetable(read_job(job.document), job.anchor)
 
 
 def cart_timetable(project: str, template: CartTemplate, anchor: datetime) -> Timetable | None:
-    """When a template becomes a cart by itself; None: on demand only."""
+    """Compile when a template becomes a cart by itself; None: on demand only."""
     if template.schedule is None:
         return None
     key = f"{project}/cart/{template.name}"
@@ -84,14 +84,14 @@ def cart_timetable(project: str, template: CartTemplate, anchor: datetime) -> Ti
 
 
 def words_of(spec: JobSpec, anchor: datetime) -> str:
-    """When a job runs by itself, in words; "" on demand."""
+    """Describe when a job runs by itself, in words; "" on demand."""
     table = timetable(spec, anchor)
     after = f"after {', '.join(spec.after.jobs)}" if spec.after.jobs else ""
     return ", ".join(part for part in (describe(table) if table else "", after) if part)
 
 
 def words_if_readable(job: Job) -> str:
-    """The same of a job in the store; "" too if this release cannot read it."""
+    """Describe when a stored job runs by itself; "" also if this release cannot read it."""
     try:
         return words_of(read_job(job.document), job.anchor)
     except Invalid:
@@ -99,5 +99,5 @@ def words_if_readable(job: Job) -> str:
 
 
 def stamp(time: datetime) -> str:
-    """`2030-01-01 12:00:00 UTC`, of an instant in UTC."""
+    """Format an instant in UTC: `2030-01-01 12:00:00 UTC`."""
     return f"{time:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,4 +1,4 @@
-"""Who may call: tokens for programs and workers, login links and sessions for people."""
+"""Authentication: tokens for programs and workers, login links and sessions for people."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who makes a request, and what they may do."""
+    """Identity of whoever makes a request, and what they may do."""
 
     name: str
     role: Role
@@ -37,7 +37,7 @@ class Caller:
         return self.role is Role.ADMIN
 
     def require(self, role: Role) -> None:
-        """`Denied` unless the caller has at least this role."""
+        """Raise `Denied` unless the caller has at least this role."""
         if _RANK[self.role] < _RANK[role]:
             raise Denied(
                 f"this needs the role {role}, {self.name} is {self.role}",
@@ -47,14 +47,14 @@ class Caller:
 
 
 def digest(secret: str) -> str:
-    """What is stored of a secret. Secrets are random, so a fast hash is enough."""
+    """Return the stored form of a secret. Secrets are random, so a fast hash is enough."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 async def create_token(
     store: Store, *, name: str, role: Role, actor: str, lifetime: timedelta | None = None
 ) -> tuple[str, str]:
-    """A new API token as (id, secret); the secret is shown this once."""
+    """Create an API token and return (id, secret); the secret is shown this once."""
     return await _create(store, name, role, "api", actor, lifetime)
 
 
@@ -66,7 +66,7 @@ async def create_worker_token(
     actor: str,
     lifetime: timedelta | None = None,
 ) -> tuple[str, str]:
-    """A new credential as (id, secret) for the worker of this name, in this pool or in any."""
+    """Create a credential, as (id, secret), for the worker of this name, in this pool or in any."""
     for value, what in ((name, "worker"), (pool or name, "pool")):
         if not _NAME.fullmatch(value):
             raise Invalid(
@@ -77,13 +77,13 @@ async def create_worker_token(
 
 
 async def create_login_link_secret(store: Store, *, actor: str) -> str:
-    """The secret of a link that logs its first user in as an admin, once."""
+    """Create the secret of a link that logs its first user in as an admin, once."""
     _, secret = await _create(store, actor, Role.ADMIN, "login", actor, LOGIN_LIFETIME)
     return secret
 
 
 async def log_in(engine: Engine, secret: str) -> tuple[str, Caller]:
-    """Trade a one-time secret or an API token for a session secret."""
+    """Exchange a one-time secret or an API token for a session secret."""
     used = await engine.store.token_by_digest(digest(secret), uses_up_login=True)
     if used is None:
         used = await engine.store.token_by_digest(digest(secret))
@@ -103,7 +103,7 @@ async def log_out(engine: Engine, caller: Caller) -> None:
 
 
 async def authenticate(engine: Engine, secret: str) -> Caller:
-    """Who holds this secret. `Denied` says the same for unknown, expired and revoked ones."""
+    """Return the caller of a secret. `Denied` is the same for unknown, expired and revoked ones."""
     found = await engine.store.token_by_digest(digest(secret))
     if found is None or found[1] not in _CALLERS:
         raise invalid_token(secret)
@@ -112,7 +112,7 @@ async def authenticate(engine: Engine, secret: str) -> Caller:
 
 
 def invalid_token(secret: str) -> Denied:
-    """Tells nothing that whoever shows the secret cannot see in it."""
+    """Return the error for a bad secret; it reveals nothing that the secret does not show."""
     hint = "make one with rota token create, and set ROTA_TOKEN"
     if secret.startswith(WORKER_PREFIX):
         return Denied("this is a worker's token", code="unauthenticated", hint=hint)
@@ -120,7 +120,7 @@ def invalid_token(secret: str) -> Denied:
 
 
 async def authenticate_worker(engine: Engine, secret: str) -> WorkerIdentity:
-    """Which worker holds this secret. `Denied` says the same whatever is wrong with it."""
+    """Return the worker of a secret. `Denied` is the same whatever is wrong with it."""
     found = await engine.store.token_by_digest(digest(secret))
     if found is None or found[1] != "worker":
         raise Denied(

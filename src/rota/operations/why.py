@@ -5,7 +5,7 @@ it says only which gates these are.
 
 Queued runs of pools without workers: to whoever looks at them they are blocked.
 
-Nothing of this is stored: the first worker of a pool finds its runs in their lines, however many
+Nothing of this is stored: the first worker of a pool finds its runs in their chains, however many
 there are.
 """
 
@@ -58,7 +58,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class OrderOfService:
-    """A run's turn among all that wait for the same pool, with the numbers that decide it."""
+    """Turn of a run among all that wait for the same pool, with the numbers that decide it."""
 
     position: int  # runs that go first
     of_higher_priority: int  # of these
@@ -66,11 +66,11 @@ class OrderOfService:
     of_other_shares: int  # all others
     latest_turn: int  # it goes with one of so many starts of the pool, whatever comes
     share: str
-    tag: float  # F, of its line
-    virtual_time: float  # V, the least F of the lines of its priority that have runs
+    tag: float  # F, of its chain
+    virtual_time: float  # V, the least F of the chains of its priority that have runs
     cost: float  # what its start adds to F, before weights
     boost: float  # the head start by its priority
-    weight: float  # as it counts among the lines that have runs
+    weight: float  # as it counts among the chains that have runs
     entitled: float  # the part of the pool that its share may have
     used: float  # the part that its live attempts have
     reservation: Reserved | None = None  # of its pool
@@ -78,7 +78,7 @@ class OrderOfService:
 
 @dataclass(frozen=True, slots=True)
 class NotReason:
-    """What might be thought to hold a run, and does not."""
+    """Possible cause that was checked and does not hold the run."""
 
     name: str
     message: str
@@ -86,7 +86,7 @@ class NotReason:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where a run stands and what would move it on."""
+    """Answer to why a run waits: where it stands and what would move it on."""
 
     run: Run
     summary: str  # one sentence
@@ -106,12 +106,12 @@ WORKER = "worker"
 
 
 def gates_of(run: Run, keys: Collection[Key]) -> tuple[str, ...]:
-    """Those that there are for this run."""
+    """Return the gates that there are for this run."""
     return tuple(_gates(run, {GATES[kind_of(key)] for key in keys}))
 
 
 def passed_gates(run: Run, keys: Collection[Key], held: Iterable[str]) -> tuple[str, ...]:
-    """Those that it has behind it, if it stands at the gates in `held`."""
+    """Return the gates that a run has passed, if it stands at those in `held`."""
     gates = gates_of(run, keys)
     standing = {gate for gate in held if gate in gates}
     if run.state is not RunState.BLOCKED and not standing:
@@ -146,7 +146,7 @@ _LOOK = "rota worker list"
 
 
 def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
-    """Why no worker of its pool has taken a run of this shape, as they are now."""
+    """Return why no worker of its pool has taken a run of this shape, as they are now."""
     pool = run.pool
     present = [session for session in sessions if not session.stopping]
     crew = [session for session in present if session.pool == pool]
@@ -165,7 +165,7 @@ def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
 
 
 def no_worker(pool: str, served: Collection[str]) -> Reason:
-    """Why a run of an empty pool waits."""
+    """Return why a run of a pool without workers waits."""
     others = f" (workers serve {', '.join(sorted(served))})" if served else ""
     message = f"no worker serves pool {pool}{others}"
     return Reason(WORKER, message, key=f"no_worker:{pool}", action=_LOOK)
@@ -195,21 +195,21 @@ def _all_draining(workers: Sequence[str]) -> Reason:
 
 
 async def see_runs(engine: Engine, query: RunQuery) -> list[Run]:
-    """The runs of a query as people see them, also in what it says about states."""
+    """List the runs of a query in the states that people see; its filter uses these states, too."""
     served = await engine.store.served_pools()
     found = await engine.store.runs(replace(query, served=served))
     return [see(run, served) for run in found]
 
 
 async def see_run(engine: Engine, run: Run) -> Run:
-    """The same run as people see it."""
+    """Return a run in the state that people see."""
     if run.state is not RunState.QUEUED:
         return run
     return see(run, await engine.store.served_pools())
 
 
 def see(run: Run, served: Collection[str]) -> Run:
-    """A run as people see it while these pools have workers."""
+    """Return a run in the state that people see while these pools have workers."""
     state = seen_state(run.state, is_served=run.pool in served)
     if state is run.state:
         return run
@@ -219,7 +219,7 @@ def see(run: Run, served: Collection[str]) -> Run:
 async def holders_by_id(
     engine: Engine, project: str, runs: Collection[RunId]
 ) -> dict[RunId, Holder]:
-    """These runs of a project."""
+    """Return these runs of a project as holders, by id."""
     if not runs:
         return {}
     found = await engine.store.runs(RunQuery(project=project, ids=sorted(runs)))
@@ -227,7 +227,7 @@ async def holders_by_id(
 
 
 async def holders_of(engine: Engine, runs: Sequence[Run]) -> list[Holder]:
-    """The same of runs that are at hand."""
+    """Return runs that were read already as holders."""
     if not runs:
         return []
     store = engine.store
@@ -265,7 +265,7 @@ _EXPLAINERS: dict[str, Explainer] = {}  # by gate; a gate without one is told by
 
 
 def explains(*gates: str) -> Callable[[Explainer], Explainer]:
-    """Register what looks further into these gates, as they stand now."""
+    """Register an explainer, which looks further into these gates as they stand now."""
 
     def register(explainer: Explainer) -> Explainer:
         _EXPLAINERS.update(dict.fromkeys(gates, explainer))
@@ -276,7 +276,7 @@ def explains(*gates: str) -> Callable[[Explainer], Explainer]:
 
 @explains("overlap", "max_concurrency", "backfill")
 async def job_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) -> Obstacle:
-    """A gate that other runs of the job, or of the backfill, keep closed."""
+    """Explain a gate that other runs of the job, or of the backfill, keep closed."""
     of_backfill = run.backfill if reason.gate == "backfill" else None
     query = RunQuery(
         project=run.project,
@@ -292,7 +292,7 @@ async def job_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) -
 
 @explains("after")
 async def upstream_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) -> Obstacle:
-    """The gate of a job that has to complete first."""
+    """Explain the gate of a job that has to complete first."""
     name = reason.key.split("/", 1)[1]
     jobs = await engine.store.jobs(JobQuery(project=run.project, names=[name]))
     if not jobs:
@@ -312,12 +312,12 @@ _KINDS = tuple(f"{kind}:" for kind in KeyKind)
 
 
 def is_shared(reason: Reason) -> bool:
-    """Whether it is about a key that runs of many jobs share."""
+    """Return whether the reason is about a key that runs of many jobs share."""
     return reason.key.startswith(_KINDS)
 
 
 async def key_obstacles(engine: Engine, run: Run, place: Place) -> list[Obstacle]:
-    """The shared keys that a run waits for; those that it could have by now are left out."""
+    """Explain the shared keys that a run waits for; leave out those that it could have by now."""
     reasons = {reason.key: reason for reason in run.reasons if is_shared(reason)}
     if not reasons:
         return []
@@ -343,7 +343,7 @@ def _obstacle(
 
 
 def _present(reason: Reason, use: KeyUse, place: Place, now: datetime) -> Reason | None:
-    """The reason as it is by now; what a run was told of its turn stays. None: it is none."""
+    """Return the reason as it is by now; a stored turn stays. None: the key is free."""
     key, amount, at = reason.key, place.keys.get(reason.key, 1), micros(now)
     short = shortage(key, amount, use.state, at, claims=False)
     if short is None:
@@ -357,10 +357,10 @@ def _present(reason: Reason, use: KeyUse, place: Place, now: datetime) -> Reason
 
 
 def order_of_service(place: Place) -> OrderOfService:
-    """Who goes before it, found by the code that claims; of a blocked run: if it were queued."""
-    own = place.line
-    before = turns_before(own, place.in_line, place.cost, place.lines)
-    chains = {line.chain.id: line.chain for line in place.lines}
+    """Compute who goes before it, by the code that claims; of a blocked run: if it were queued."""
+    own = place.chain
+    before = turns_before(own, place.in_chain, place.cost, place.chains)
+    chains = {each.chain.id: each.chain for each in place.chains}
     higher = [id_ for id_, chain in chains.items() if chain.priority > own.priority]
     of_higher_priority = sum(before[id_] for id_ in higher)
     position = sum(before.values())
@@ -368,8 +368,8 @@ def order_of_service(place: Place) -> OrderOfService:
     return OrderOfService(
         position=position,
         of_higher_priority=of_higher_priority,
-        of_own_line=place.in_line,
-        of_other_shares=position - of_higher_priority - place.in_line,
+        of_own_line=place.in_chain,
+        of_other_shares=position - of_higher_priority - place.in_chain,
         latest_turn=latest_turn(place.older),
         share=place.share,
         tag=own.tag,
@@ -384,7 +384,7 @@ def order_of_service(place: Place) -> OrderOfService:
 
 
 def turn_reason(order: OrderOfService) -> Reason | None:
-    """Who goes before a queued run; None: nobody does."""
+    """Return who goes before a queued run; None: nobody does."""
     if not order.position:
         return None
     groups = (
@@ -399,7 +399,7 @@ def turn_reason(order: OrderOfService) -> Reason | None:
 
 
 def reservation_reason(run: RunId, reserved: Reserved | None) -> Reason | None:
-    """For whom a worker of the pool is kept free; None: for nobody."""
+    """Return for whom a worker of the pool is kept free; None: for nobody."""
     if reserved is None:
         return None
     whom = "it" if reserved.run == run else reserved.run
@@ -408,7 +408,7 @@ def reservation_reason(run: RunId, reserved: Reserved | None) -> Reason | None:
 
 
 def not_reasons(order: OrderOfService) -> Iterator[NotReason]:
-    """What of the order does not hold it."""
+    """Yield parts of the order that do not hold the run."""
     if not order.position:
         yield NotReason("priority", "first in queue")
     elif not order.of_higher_priority:
@@ -427,9 +427,9 @@ _PATIENCE = timedelta(seconds=1)  # an answer without an estimate is better than
 
 
 async def likely_start(engine: Engine, run: Run) -> datetime | None:
-    """By the forecast; None: it is not known, or takes too long to find out."""
+    """Return the start by the forecast; None: unknown, or it takes too long to find out."""
     make = partial(make_forecast, engine)
-    forecast = await engine.outlook.forecast.get_within(_PATIENCE, _AHEAD, make)
+    forecast = await engine.ahead.forecast.get_within(_PATIENCE, _AHEAD, make)
     if forecast is None:
         return None
     known = _known_time(run)
@@ -441,7 +441,7 @@ async def likely_start(engine: Engine, run: Run) -> datetime | None:
 
 
 def _known_time(run: Run) -> datetime | None:
-    """The instant for which it waits; None: it waits for something else, perhaps besides."""
+    """Return the instant that the run waits for; None: it waits for something else, too."""
     if run.state is RunState.SCHEDULED:
         return run.eligible_at
     times = [reason.eligible_at for reason in run.reasons]
@@ -470,7 +470,7 @@ async def why(engine: Engine, run: Run) -> Explanation:
 
 
 def in_short(run: Run) -> str | None:
-    """What holds a run that waits, in a few words and without a look at others."""
+    """Return what holds a waiting run, in a few words and without reading other runs."""
     match run.state:
         case RunState.SCHEDULED | RunState.BLOCKED | RunState.QUEUED if run.reasons:
             return run.reasons[0].message
@@ -491,7 +491,7 @@ async def _waits(engine: Engine, run: Run) -> Explanation:
         return Explanation(run, f"{run.state.lower()}: it goes on this very moment")
     order, seen = order_of_service(place), await see_run(engine, run)
     if run.state is RunState.QUEUED:
-        obstacles = await _to_a_worker(engine, seen, place, order)
+        obstacles = await _queue_obstacles(engine, seen, place, order)
     else:
         obstacles = await _at_gates(engine, run, place)
     message = obstacles[0].reason.message if obstacles else "it goes on in a moment"
@@ -519,20 +519,20 @@ async def _at_gates(engine: Engine, run: Run, place: Place) -> list[Obstacle]:
 
 
 async def _comes_later(engine: Engine, run: Run) -> bool:
-    """Whether a run that is held would have to wait for its time even if it were let go."""
+    """Return whether a held run would have to wait for its time even if it were released."""
     return run.eligible_at is not None and run.eligible_at > await engine.store.now()
 
 
 async def _obstacle_of(engine: Engine, run: Run, place: Place, reason: Reason) -> Obstacle:
-    """One gate that keeps the run, as it stands now."""
+    """Explain one gate that the run waits at, as it stands now."""
     explainer = _EXPLAINERS.get(reason.gate)
     return await explainer(engine, run, place, reason) if explainer else Obstacle(reason)
 
 
-async def _to_a_worker(
+async def _queue_obstacles(
     engine: Engine, run: Run, place: Place, order: OrderOfService
 ) -> list[Obstacle]:
-    """What a queued run waits for."""
+    """Explain what a queued run waits for."""
     sessions = await engine.store.sessions(alive_only=True)
     reasons = (
         run.reasons[0] if run.reasons else worker_reason(run, place.shape, sessions),
@@ -553,7 +553,7 @@ def _since(run: Run) -> datetime:
 
 
 def _time_words(run: Run) -> str:
-    """Until when it waits; a spread or jitter moves the release, never the due time."""
+    """Return until when it waits; a spread or jitter moves the release, never the due time."""
     if run.eligible_at is None:
         return "it is due"
     release = stamp(run.eligible_at)

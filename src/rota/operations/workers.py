@@ -1,4 +1,4 @@
-"""What Rota does for workers, and how the cluster and its jobs fare."""
+"""Operations of workers, and the status of the cluster and its jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer,
 async def register(
     engine: Engine, hello: Hello, lease: timedelta, server: str = ""
 ) -> tuple[Session, Welcome]:
-    """A worker arrives at a server, or comes back to the session it had."""
+    """Register a worker at a server, or resume the session it had."""
     if hello.resumes:
         resumed = await engine.store.resume(hello, server)
         if resumed is not None:
@@ -43,17 +43,17 @@ async def claim(
     stream: int = 1,
     runs: Sequence[str] = (),
 ) -> Claimed:
-    """Runs for a worker with room: those named, then others in order of service."""
+    """Claim runs for a worker with room: those named, then others in order of service."""
     return await engine.store.claim(session, slots, stream, runs)
 
 
 async def any_queued(engine: Engine, runs: Sequence[str]) -> bool:
-    """Whether one of these runs still waits for a worker."""
+    """Return whether one of these runs is still queued."""
     return await engine.store.any_queued(runs)
 
 
 async def start(engine: Engine, session: SessionId, starts: Sequence[Start]) -> StartAnswer:
-    """PROCESSING, durable on return."""
+    """Move runs to PROCESSING, durable on return."""
     return await engine.store.start(session, starts)
 
 
@@ -72,7 +72,7 @@ async def finish(
 
 
 def _bounded(outcome: Outcome) -> Outcome:
-    """Outputs that some part could not carry are left out: a worker is not trusted with that."""
+    """Drop outputs that some part could not carry: a worker is not trusted to check that."""
     if outcome.outputs is None or not (complaint := why_not_portable(outcome.outputs)):
         return outcome
     message = outcome.message or f"its outputs were not kept: {complaint}"
@@ -80,22 +80,22 @@ def _bounded(outcome: Outcome) -> Outcome:
 
 
 async def renew(engine: Engine, session: SessionId, *, stopping: bool) -> Renewal:
-    """Prolong a worker's lease."""
+    """Renew a worker's lease."""
     return await engine.store.renew(session, stopping=stopping)
 
 
 async def lose(engine: Engine, session: SessionId, fences: Sequence[Fence]) -> None:
-    """Attempts that their live worker turned out not to know."""
+    """End attempts as lost that their live worker does not know."""
     await engine.store.lose(session, fences)
 
 
 async def leave(engine: Engine, session: SessionId) -> None:
-    """A worker says goodbye."""
+    """End the session of a worker that stops."""
     await engine.store.end_session(session)
 
 
 async def drain(engine: Engine, worker: str, *, actor: str) -> None:
-    """Let a worker finish what it holds and give it nothing new, also after a restart."""
+    """Let a worker finish what it has leased and give it nothing new, also after a restart."""
     await engine.store.drain_worker(worker, actor=actor)
 
 
@@ -131,7 +131,7 @@ class ClusterStatus:
     queues: tuple[PoolQueue, ...]
 
     def shards_of(self) -> Mapping[str, int]:
-        """How many each live server fires."""
+        """Number of shards that each live server fires."""
         live = {server.id for server in self.servers if server.is_live(self.now)}
         owned: dict[str, int] = {}
         for shard in self.shards:
@@ -141,7 +141,7 @@ class ClusterStatus:
 
 
 async def cluster_status(engine: Engine) -> ClusterStatus:
-    """A look at the whole; its parts are moments apart."""
+    """Return the status of the whole cluster; its parts are read moments apart."""
     store = engine.store
     now = await store.now()
     due = await store.due_schedules(now, 1, range(SHARD_COUNT))
@@ -165,12 +165,12 @@ log = structlog.get_logger()
 
 
 async def lateness(engine: Engine, job: Job) -> Lateness | None:
-    """How late the runs started that started last; None: none has."""
+    """Return how late the latest runs started; None: none has started."""
     return lateness_of(await engine.store.start_delays(job.id, _RUNS))
 
 
 async def watch_congestion(engine: Engine) -> int:
-    """Tell once when a job is stuck, and once when nothing of it is held back any more."""
+    """Record once that a job is stuck, and once that none of its runs is held back any more."""
     now = await engine.store.now()
     found = await engine.store.congested_jobs()
     stuck = {job: seen for job, seen in found.items() if is_stuck(seen, now)}

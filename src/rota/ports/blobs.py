@@ -10,7 +10,7 @@ from rota.domain.errors import Invalid
 
 
 class Blobs(Protocol):
-    """Immutable once written: a key is put once, and a put is whole or not at all.
+    """Store of immutable bytes: a key is put once, and a put is whole or not at all.
 
     `put` returns after the bytes survive a crash of this process and of the machine. Keys are
     `/`-separated segments of letters, digits, `.`, `_` and `-`. Failures of the world are
@@ -22,7 +22,7 @@ class Blobs(Protocol):
     async def get(self, key: str) -> bytes: ...
 
     def list(self, prefix: str) -> AsyncIterator[str]:
-        """Keys below a prefix, in order."""
+        """Yield keys below a prefix, in order."""
         ...
 
     async def delete(self, prefix: str) -> int:
@@ -37,7 +37,7 @@ _MAX_KEY = 1000
 
 
 def segments_of(key: str) -> list[str]:
-    """The parts of a key. `Invalid` unless each is harmless in any file system and any URL."""
+    """Split a key. `Invalid` unless each part is harmless in any file system and any URL."""
     segments = key.split("/")
     if len(key) > _MAX_KEY or not all(_SEGMENT.fullmatch(segment) for segment in segments):
         raise Invalid(

@@ -1,4 +1,4 @@
-"""What the store is given and gives back about carts."""
+"""Values that the store takes and returns about carts, and its verbs."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Wave:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """How far a cart is, however many waves it has."""
+    """Progress of a cart, however many waves it has."""
 
     items: Mapping[ItemState, int]
     in_wave: Mapping[ItemState, int]  # of the current wave, or the first
@@ -143,7 +143,7 @@ class ItemQuery:
 
 @dataclass(frozen=True, slots=True)
 class CartLook:
-    """A cart that may have to do something now."""
+    """Cart that may have to do something now."""
 
     id: CartId
     project: str
@@ -229,7 +229,7 @@ class ResumeCart:
 
 @dataclass(frozen=True, slots=True)
 class CancelCart:
-    stops_running: bool = True  # False: what workers hold goes on to its end
+    stops_running: bool = True  # False: leased attempts go on to their end
     expected_version: int | None = None  # None: whichever
 
 
@@ -241,7 +241,7 @@ class ApproveCart:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which of the items that have ended are meant; all conditions hold together."""
+    """Filter of the items that have ended; all conditions hold together."""
 
     states: Collection[ItemState]
     from_wave: int | None = None
@@ -278,7 +278,7 @@ Command: TypeAlias = PauseCart | ResumeCart | CancelCart | ApproveCart | RetryIt
 
 @dataclass(frozen=True, slots=True)
 class Commanded:
-    """What came of a command."""
+    """Result of a command."""
 
     cart: Cart
     has_changed: bool  # False: it was so already
@@ -286,12 +286,12 @@ class Commanded:
 
 
 class CartStore(Protocol):
-    """Carts are filled first and submitted then: what is not submitted never does anything."""
+    """Store of carts: filled first, submitted then; a cart that is not submitted does nothing."""
 
     async def create_cart(self, cart: NewCart) -> None: ...
 
     async def add_items(self, cart: CartId, first: int, items: Sequence[NewItem]) -> None:
-        """The items from number `first` on. `Conflict` if the cart has a key already."""
+        """Add items from number `first` on. `Conflict` if the cart has a key already."""
         ...
 
     async def submit_cart(
@@ -300,7 +300,7 @@ class CartStore(Protocol):
         idempotency: Idempotency | None = None,
         due: DueTemplate | None = None,
     ) -> CartId:
-        """Let it begin. `Conflict` if one of its name is live, or if items are missing.
+        """Submit a cart. `Conflict` if one of its name is live, or if items are missing.
 
         Returns the cart of the first answer if the key was seen before; this one is discarded.
         With `due` it answers a due time of its template; `Conflict` if somebody has done so.
@@ -308,19 +308,19 @@ class CartStore(Protocol):
         ...
 
     async def templates(self, project: str, names: Sequence[str] | None = None) -> list[Template]:
-        """Those of a project by name; with `names`, those of them that there are."""
+        """List the templates of a project by name; with `names`, those of them that exist."""
         ...
 
     async def due_templates(self, shards: Collection[int], limit: int) -> list[Template]:
-        """Templates of these shards that are to become carts now."""
+        """List templates of these shards that are to become carts now."""
         ...
 
     async def pass_template(self, due: DueTemplate, missed: MissedCarts) -> None:
-        """Answer due times without a cart; what has moved on is left alone."""
+        """Answer due times without a cart; a template that has moved on is left alone."""
         ...
 
     async def discard_cart(self, cart: CartId) -> None:
-        """Forget a cart that was not submitted."""
+        """Delete a cart that was not submitted."""
         ...
 
     async def carts(self, query: CartQuery, /) -> list[Cart]: ...
@@ -330,43 +330,43 @@ class CartStore(Protocol):
     async def versions_of_items(
         self, cart: CartId, selection: Selection
     ) -> list[tuple[JobId, int]]:
-        """The jobs of these items, each with every version that one of them is to run."""
+        """List the jobs of these items, each with every version that one of them is to run."""
         ...
 
     async def waves(self, cart: CartId, after: int, limit: int) -> list[Wave]:
-        """The next ones after this number."""
+        """List the next waves after this number."""
         ...
 
     async def overview(self, cart: Cart, waves: int) -> Overview:
-        """With what is left in up to so many waves."""
+        """Return the progress of a cart, with what is left in up to so many waves."""
         ...
 
     async def failure_groups(self, cart: CartId, limit: int) -> list[FailureGroup]:
-        """The causes of failures, the most frequent first."""
+        """List the causes of failures, the most frequent first."""
         ...
 
     async def cells(self, cart: CartId) -> list[str]:
-        """The state of each item by number, that of its run as shown while it is open."""
+        """Return the state of each item by number; of an open one, that of its run as shown."""
         ...
 
     async def command_cart(self, cart: CartId, command: Command, *, actor: str) -> Commanded:
-        """What a person asks for, judged under the cart's lock. `Conflict`, `Denied`."""
+        """Apply a person's command, decided under the cart's lock. Raises `Conflict`, `Denied`."""
         ...
 
     async def carts_to_advance(self, shards: Collection[int], limit: int) -> list[CartLook]: ...
 
     async def advance_cart(self, cart: CartId, closed_until: datetime | None) -> Advanced:
-        """Do what can be done now. `closed_until`: its calendars keep waves closed until then."""
+        """Apply the steps that are due. Calendars keep waves closed until `closed_until`."""
         ...
 
     async def next_cart_look(self) -> datetime | None:
-        """When the next cart may go on by itself; None: none will."""
+        """Return when the next cart may go on by itself; None: none will."""
         ...
 
     async def next_template_due(self) -> datetime | None:
-        """When the next template becomes a cart by itself; None: none will."""
+        """Return when the next template becomes a cart by itself; None: none will."""
         ...
 
     async def forget_loading_carts(self, before: datetime) -> int:
-        """Discard carts that began before, and were never submitted."""
+        """Delete carts that began before this time and were never submitted."""
         ...

@@ -1,4 +1,4 @@
-"""Time as the rest of Rota may see it."""
+"""Clock of a node."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class Clock(Protocol):
     """A node's clock. It paces loops; the store's clock alone decides what is due or expired."""
 
     def now(self) -> datetime:
-        """Wall time, aware UTC: for logs and estimates, never for decisions."""
+        """Return wall time, aware UTC: for logs and estimates, never for decisions."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only grow, also while the machine sleeps."""
+        """Return seconds that only grow, also while the machine sleeps."""
         ...
 
     async def sleep(self, duration: timedelta) -> None:

@@ -1,4 +1,4 @@
-"""Executing attempts. The failure of the work is a value, never an exception."""
+"""Execution of attempts. The failure of the work is a value, never an exception."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rota.ports.work import Fence, Outcome, Work
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """An attempt this worker holds and may execute."""
+    """Attempt that this worker has leased and may execute."""
 
     work: Work
     spec: JobSpec
 
     def seconds_allowed(self, store_micros: int) -> float | None:
-        """How long it may run: its timeout, or what is left to its deadline. None: for ever."""
+        """Return how long it may run: its timeout, or until its deadline. None: for ever."""
         limits = [] if self.spec.timeout is None else [self.spec.timeout.total_seconds()]
         if self.work.deadline_at is not None:
             limits.append(max(self.work.deadline_at - store_micros, 0) / 1e6)
@@ -28,40 +28,40 @@ class Assignment:
 
 
 class OutputSink(Protocol):
-    """Takes what an attempt prints."""
+    """Receiver of what an attempt prints."""
 
     @property
     def is_full(self) -> bool:
-        """Whether the source should not be read until `drained` returns."""
+        """Return whether the source should not be read until `drained` returns."""
         ...
 
     def feed(self, stream: Stream, step: int, data: bytes) -> None:
-        """Steps count from 0."""
+        """Record output of a step. Steps count from 0."""
         ...
 
     async def drained(self) -> None: ...
 
 
 class Desk(Protocol):
-    """What an executor may ask of its worker. Nothing here blocks."""
+    """Services of a worker to its executors. Nothing here blocks."""
 
     def store_micros(self) -> int:
-        """The store's time, estimated, in microseconds: the stamp of starts and ends."""
+        """Return the store's time, estimated, in microseconds: the stamp of starts and ends."""
         ...
 
     def output(self, fence: Fence) -> OutputSink:
-        """Where to put what an attempt prints; made at the first call."""
+        """Return the sink for what an attempt prints; it is created at the first call."""
         ...
 
     def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None: ...
 
     def ended(self, outcomes: Sequence[Outcome]) -> None:
-        """Attempts that are over, every process of theirs gone. Output fields are left empty."""
+        """Report attempts that are over, all their processes gone. Output fields are empty."""
         ...
 
 
 class Executor(Protocol):
-    """One job type. Attempts end only by being reported to the desk's `ended`, each once."""
+    """Executor of one job type. Attempts end only by a call of the desk's `ended`, each once."""
 
     def start(self, assignments: Sequence[Assignment]) -> None:
         """Begin to execute; never blocks."""
@@ -78,7 +78,7 @@ class Executor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a process ended, with everything it started gone too."""
+    """End of a process, with everything it started gone too."""
 
     status: int | None  # exit code; None: it died by `signal` or never started
     signal: int | None
@@ -88,19 +88,19 @@ class Exit:
 
 
 class Process(Protocol):
-    """A process tree under the guardian."""
+    """Process tree under the guardian."""
 
     ended: asyncio.Future[Exit]
 
     def signal(self, number: int) -> None:
-        """To every process of the tree."""
+        """Send a signal to every process of the tree."""
         ...
 
     def kill(self) -> None: ...
 
 
 class Spawner(Protocol):
-    """Starts processes as children of the guardian, so that they die with the lease."""
+    """Starter of processes as children of the guardian, so that they die with the lease."""
 
     def spawn(
         self,

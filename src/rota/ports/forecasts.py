@@ -1,4 +1,4 @@
-"""What the store is given and gives back about what is coming."""
+"""Values that the store takes and returns about forecasts and the order of service."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rota.domain.forecast.forecast import Outcome
 from rota.domain.ids import CartId, JobId, RunId, SessionId
 from rota.domain.job import RunRules
 from rota.domain.keys import Demands, Key
-from rota.domain.order import Chain, QueuedLine
+from rota.domain.order import Chain, QueuedChain
 from rota.domain.run import Trigger
 from rota.domain.states import RunState
 
 
 @dataclass(frozen=True, slots=True)
 class ComingJob:
-    """A job that starts by itself in the time ahead, or that others are followed by."""
+    """Job that starts by itself in the time ahead, or that others follow."""
 
     id: JobId
     project: str
@@ -86,7 +86,7 @@ class OpenCart:
 
 @dataclass(frozen=True, slots=True)
 class TokensLeft:
-    """How full the bucket of a rate limit was, and when."""
+    """Level of the bucket of a rate limit, and when it had that."""
 
     level: float
     at: datetime
@@ -102,45 +102,45 @@ class ForecastStore(Protocol):
     """Part of `rota.ports.store.Store`. Reads take no locks; a forecast decides nothing."""
 
     async def coming_jobs(self, before: datetime, limit: int) -> list[ComingJob]:
-        """Jobs of all projects that come by themselves before then, the next ones first."""
+        """List jobs of all projects that come by themselves before then, the next ones first."""
         ...
 
     async def open_runs(self, limit: int) -> list[OpenRun]:
-        """Of all projects, the oldest first."""
+        """List runs of all projects that are not final, the oldest first."""
         ...
 
     async def open_carts(self, limit: int) -> list[OpenCart]:
-        """Of all projects, the oldest first; at most so many waves in all."""
+        """List live carts of all projects, the oldest first; at most so many waves in all."""
         ...
 
     async def latest_durations(
         self, jobs: Collection[JobId], runs: int
     ) -> dict[JobId, list[float]]:
-        """Seconds that each of the latest runs took which completed, by job; at most so many."""
+        """Return seconds that the latest completed runs of each job took; at most so many a job."""
         ...
 
     async def tokens_left(self, limit: int) -> dict[Key, TokensLeft]:
-        """Of the rate limits that somebody took of last."""
+        """Return the tokens of the rate limits that were used last."""
         ...
 
     async def completions(self, limit: int) -> dict[tuple[str, str], datetime]:
-        """When jobs that others follow last completed, the latest first; by project and name."""
+        """Return when followed jobs last completed, the latest first; by project and name."""
         ...
 
     async def save_predictions(self, starts: Sequence[PredictedStart]) -> None:
-        """What is remembered of a run stays as it was first."""
+        """Store predictions; the first one of a run stays."""
         ...
 
     async def forget_predictions(self, before: datetime) -> None: ...
 
     async def predicted_starts(self, since: datetime, limit: int) -> list[Outcome]:
-        """Predictions since then of runs that have started, the newest first."""
+        """List predictions since then of runs that have started, the newest first."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ShareWeight:
-    """How much of a pool a share gets, against others: 1 where nobody said anything."""
+    """Weight of a share against others: 1 where nobody set one."""
 
     share: str  # a project, a user in it (project/user), or the key that jobs name
     weight: float
@@ -149,19 +149,19 @@ class ShareWeight:
 
 
 @dataclass(frozen=True, slots=True)
-class LineState:
-    """A line of runs as the order of service sees it."""
+class ChainState:
+    """State of a chain as the order of service sees it."""
 
     share: str
     priority: int
     tag: float  # F
-    weight: float  # as it counts among the active lines of the pool
+    weight: float  # as it counts among the active chains of the pool
     is_active: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A worker that is kept free for the best-ranked run that does not fit anywhere now."""
+    """Worker that is kept free for the best-ranked run that does not fit anywhere now."""
 
     run: RunId
     worker: str
@@ -170,14 +170,14 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a run waits, and all that decides who goes before it."""
+    """Position of a waiting run, and all that decides who goes before it."""
 
     share: str
     shape: str
-    cost: float  # what its line will be charged for it, in pool-seconds, before weights
-    line: Chain  # its own, active or not
-    lines: tuple[QueuedLine, ...]  # of its pool, those with runs
-    in_line: int  # runs that go before it in its own line
+    cost: float  # what its chain will be charged for it, in pool-seconds, before weights
+    chain: Chain  # its own, active or not
+    chains: tuple[QueuedChain, ...]  # of its pool, those with runs
+    in_chain: int  # runs that go before it in its own chain
     older: int  # queued runs of its pool that are older
     used: float  # the part of the pool that live attempts of its share take
     keys: Demands = field(default_factory=dict)
@@ -186,17 +186,17 @@ class Place:
     reservation: Reserved | None = None  # of its pool
 
 
-class LineStore(Protocol):
+class ChainStore(Protocol):
     """Part of `rota.ports.store.Store`."""
 
     async def share_weights(self) -> list[ShareWeight]: ...
 
     async def set_share_weight(self, share: str, weight: float, *, actor: str) -> None: ...
 
-    async def lines(self, pool: str) -> list[LineState]:
-        """The lines of a pool, as the next claim will see them."""
+    async def chains_of_pool(self, pool: str) -> list[ChainState]:
+        """List the chains of a pool, as the next claim will see them."""
         ...
 
     async def place_of(self, run: RunId) -> Place | None:
-        """None: it does not wait."""
+        """Return the place of a run; None: it does not wait."""
         ...

@@ -1,4 +1,4 @@
-"""The way from firing to an idle worker of the same server.
+"""Idle workers: the way from firing to an idle worker of the same server.
 
 Scheduler and dispatcher do not know one another. The dispatcher enters a worker here while it waits
 for work; whoever fires may take its turn, so that a run that is due is claimed for it in the very
@@ -17,27 +17,27 @@ from rota.ports.work import Work
 
 
 class IdleWorker(Protocol):
-    """A connected worker, as whoever has work for it sees it."""
+    """Connected worker that may be given work."""
 
     @property
     def pool(self) -> str: ...
 
     @property
     def room(self) -> Room | None:
-        """None: it takes nothing at the moment."""
+        """Return its free room; None: it takes nothing at the moment."""
         ...
 
     def claiming(self) -> AbstractContextManager[None]:
-        """From before a claim for it until it was given what that brought."""
+        """Mark a claim for it, from before the claim until its result was given to it."""
         ...
 
     async def give(self, claimed: Sequence[Work], room: Room) -> None:
-        """What was claimed for the room it had."""
+        """Give it the runs that were claimed for its room."""
         ...
 
 
 class Turn:
-    """The chance of a worker to get work, from before it is claimed; perhaps there is no worker."""
+    """Chance of a worker to get work, taken before the claim; perhaps there is no worker."""
 
     def __init__(self, worker: IdleWorker | None) -> None:
         self._worker = worker
@@ -52,19 +52,19 @@ class Turn:
 
 
 class IdleWorkers(Protocol):
-    """The workers of this process that wait for work; each gets its turn."""
+    """Workers of this process that wait for work; each gets its turn."""
 
     def waiting(self, worker: IdleWorker) -> AbstractContextManager[None]:
-        """While it waits, and whether or not it is given something meanwhile."""
+        """Register a worker while it waits, whether or not it is given something meanwhile."""
         ...
 
     def next_of(self, pool: str) -> Turn:
-        """Whose turn it is in a pool."""
+        """Return the next turn in a pool."""
         ...
 
 
 class NobodyIdle:
-    """For processes without workers: whatever is due is queued."""
+    """Implementation for processes without workers: due runs are queued."""
 
     def waiting(self, worker: IdleWorker) -> AbstractContextManager[None]:
         return nullcontext()

@@ -25,7 +25,7 @@ MAX_NAMED = 1_000  # runs that one hint names; of more it only says that there i
 
 
 def output(run: str) -> str:
-    """The topic of a run that printed something."""
+    """Return the topic of a run that printed something."""
     return f"output.{run}"
 
 
@@ -33,7 +33,7 @@ class Listener(Protocol):
     """One subscription. Closing it twice is harmless."""
 
     async def wait(self, timeout: timedelta) -> frozenset[str]:
-        """Payloads announced since the last wait; empty when the time passed without any."""
+        """Return payloads announced since the last wait; empty when the time passed without any."""
         ...
 
     def close(self) -> None: ...
@@ -41,41 +41,41 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A pool has work."""
+    """Notice that a pool has work."""
 
     runs: tuple[str, ...] = ()  # which runs; empty: there is work, claim in order
     is_sole: bool = False  # nobody else was given it
 
 
 class Taker(Protocol):
-    """Takes tickets of one pool. Closing it twice is harmless."""
+    """Consumer of tickets of one pool. Closing it twice is harmless."""
 
     async def take(self, timeout: timedelta) -> Ticket | None:
-        """What was offered since the last take, as one ticket; None when the time passed."""
+        """Return all that was offered since the last take, as one ticket; None at the timeout."""
         ...
 
     def done(self, ticket: Ticket) -> None:
-        """The ticket is of no more use to anybody; never blocks, never fails."""
+        """Acknowledge a ticket; never blocks, never fails."""
         ...
 
     def pass_on(self, ticket: Ticket) -> None:
-        """Others may have more use of it; never blocks, never fails."""
+        """Return a ticket for other takers; never blocks, never fails."""
         ...
 
     def close(self) -> None: ...
 
 
 class Queue(Protocol):
-    """May lose, repeat, delay or reorder anything: whoever listens or takes also polls, slowly."""
+    """Carrier of hints. It may lose, repeat, delay or reorder anything: listeners also poll."""
 
     def announce(self, topic: str, payload: str = "") -> None:
-        """Tell whoever listens, soon; never blocks, never fails."""
+        """Notify listeners of a topic, soon; never blocks, never fails."""
         ...
 
     def listen(self, *topics: str) -> Listener: ...
 
     def offer(self, pool: str, runs: Sequence[str] = ()) -> None:
-        """These runs may be claimed (none named: some may); never blocks, never fails.
+        """Offer runs to claim (none named: some of the pool); never blocks, never fails.
 
         A ticket goes to one taker where the queue can do that, else to all.
         """
@@ -84,7 +84,7 @@ class Queue(Protocol):
     def takes(self, pool: str) -> Taker: ...
 
     def is_watched(self, topic: str) -> bool:
-        """Whether anybody listens, as far as this node knows."""
+        """Return whether anybody listens, as far as this node knows."""
         ...
 
     async def close(self) -> None: ...
@@ -92,7 +92,7 @@ class Queue(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wakes:
-    """Whom a transaction of the store concerns, to be told once it is committed."""
+    """Notifications of a store's transaction, to be published after its commit."""
 
     # Pools that have work, and the runs that were queued there; none named: they are many.
     pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Wakes:
 
 
 def publish(queue: Queue, wakes: Wakes) -> None:
-    """Tell others what a committed transaction concerns. Losing this only costs time."""
+    """Publish the notifications of a committed transaction. Losing them only costs time."""
     for pool, runs in wakes.pools.items():
         queue.offer(pool, runs)
     for session in wakes.sessions:

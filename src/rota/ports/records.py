@@ -1,4 +1,4 @@
-"""What the store is given and what it gives back: plain values, one a concept."""
+"""Values that the store takes and returns, one a concept."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NewJob:
     # else means: stale. While neither this nor `restarts` is set, the schedule of an existing job
     # stays where it is.
     claimed_cursor: datetime | None = None
-    unanswered: Sequence[Unanswered] = ()  # due times that the old schedule left without a run
+    answered: Sequence[Answered] = ()  # due times that the old schedule left without a run
     calendars: Sequence[str] = ()  # names of those that its schedule uses
 
 
@@ -52,13 +52,13 @@ class RemovedJob:
 
     id: JobId
     expected_schedule_version: int | None = None  # how the schedule was seen; None: never mind
-    claimed_cursor: datetime | None = None  # where it stood, if `unanswered` begins there
-    unanswered: Sequence[Unanswered] = ()  # due times that its schedule leaves without a run
+    claimed_cursor: datetime | None = None  # where it stood, if `answered` begins there
+    answered: Sequence[Answered] = ()  # due times that its schedule leaves without a run
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleMove:
-    """A pause, resume, enable, disable or skip of a job, with its effect on the schedule."""
+    """Pause, resume, enable, disable or skip of a job, with its effect on the schedule."""
 
     kind: str  # paused, resumed, enabled, disabled, skipped
     job_id: JobId
@@ -69,13 +69,13 @@ class ScheduleMove:
     next_at: datetime | None
     held_from: datetime | None
     paused_until: datetime | None = None  # when the pause ends by itself; None: never
-    unanswered: Sequence[Unanswered] = ()  # due times that the hold left without a run
+    answered: Sequence[Answered] = ()  # due times that the hold left without a run
     overdue: Firing | None = None  # what the schedule owed before it moves; answered first
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
-    """A stretch of due times that got no run, as one row of the fire ledger."""
+class Answered:
+    """Neighbouring due times that got their answer without a run: one row of the fire ledger."""
 
     first: datetime
     last: datetime
@@ -107,14 +107,14 @@ class PlannedRun:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """One step of one schedule: what became due, and where the schedule goes from here."""
+    """Step of one schedule: what became due, and where the schedule goes from here."""
 
     job_id: JobId
     job_version: int
     schedule_version: int
     claimed_next_at: datetime  # the due time that was read; anything else means: stale
     runs: Sequence[PlannedRun]
-    unanswered: Sequence[Unanswered]
+    answered: Sequence[Answered]
     next_at: datetime | None
     finishes_job: bool = False  # a `run_once` that has now fired
     waits: bool = False  # the due time after this one depends on the end of its run
@@ -158,7 +158,7 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True)
 class Idempotency:
-    """A caller's key: the same key and body give the same answer, another body is refused."""
+    """Caller's key: the same key and body give the same answer, another body is refused."""
 
     key: str
     digest: str
@@ -166,7 +166,7 @@ class Idempotency:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Free slots of a worker, in the words of the server it is connected to."""
+    """Free slots of a worker, as the server that it is connected to knows them."""
 
     session: SessionId
     slots: int
@@ -232,20 +232,20 @@ class Session:
     stopping: bool
     server: str = ""  # the one it talks to; "": not told
     stream: int = 1  # how often it connected: what another server claims for it is stale
-    draining: bool = False  # somebody asked it to finish what it holds and take nothing new
-    held: int = 0  # attempts it holds now
+    draining: bool = False  # somebody asked it to finish what it has leased and take nothing new
+    held: int = 0  # attempts that are leased to it now
     resources: Mapping[str, int] = field(default_factory=dict)  # thousandths it offers
-    used: Mapping[str, int] = field(default_factory=dict)  # of these, by the attempts it holds
+    used: Mapping[str, int] = field(default_factory=dict)  # of these, by its leased attempts
 
     @property
     def capacity(self) -> Mapping[str, int]:
-        """All that its worker has, the slots too."""
+        """Capacity of its worker, the slots too."""
         return capacity_of(self.slots, self.resources)
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """How often a live session was renewed."""
+    """Number of renewals of a live session."""
 
     session: SessionId
     beats: int
@@ -257,7 +257,7 @@ class Renewal:
     alive: bool
     now: datetime
     cancel: tuple[Fence, ...] = ()
-    held: tuple[Fence, ...] = ()  # what the store believes the session holds
+    held: tuple[Fence, ...] = ()  # attempts that the store has leased to the session
     stream: int = 0  # the connection that the store knows of
     draining: bool = False
 
@@ -278,15 +278,15 @@ class NewServer:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """The right of a server to fire: its shards, and the epoch in which it took each."""
+    """Right of a server to fire: its shards, and the epoch in which it took each."""
 
     server: ServerId
     epochs: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """What a server holds after it has renewed its lease."""
+class OwnedShards:
+    """Shards that a server owns after it has renewed its lease."""
 
     alive: bool  # False: the lease had ended, and the rest says nothing
     now: datetime
@@ -364,7 +364,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """A look at the whole, for metrics and health."""
+    """Counts over the whole store, for metrics and health."""
 
     runs: Mapping[tuple[str, str], int]  # (state, pool) of what is not final
     oldest_queued_at: Mapping[str, datetime]  # by pool
@@ -433,11 +433,11 @@ class TokenStore(Protocol):
     async def token_by_digest(
         self, digest: str, *, uses_up_login: bool = False
     ) -> tuple[Token, str] | None:
-        """A valid token and its kind; None if unknown, expired, revoked or used up."""
+        """Find a valid token and its kind; None if unknown, expired, revoked or used up."""
         ...
 
     async def tokens(self, kind: str = "api") -> list[Token]:
-        """Tokens of a kind, newest first."""
+        """List tokens of a kind, newest first."""
         ...
 
     async def revoke_token(self, token_id: str, *, actor: str) -> bool: ...

@@ -1,4 +1,4 @@
-"""The durable truth, in domain verbs. Every verb is a batch and one transaction.
+"""Store: the durable truth, in domain verbs. Every verb is a batch and one transaction.
 
 Promises, kept by every adapter and proven by the conformance suite:
 
@@ -7,8 +7,8 @@ Promises, kept by every adapter and proven by the conformance suite:
   caller saw; what was stale is left out of the answer and never fails its neighbours.
 - *One clock*: due times, leases and expiries are compared with the store's own clock.
 - *Recorded*: a transition and its event are written together.
-- *Told*: whom a write concerns is notified after its commit, also if the caller was cancelled while
-  it waited: a write that has begun goes on without it.
+- *Notified*: listeners that a write concerns are notified after its commit, also if the caller was
+  cancelled while it waited: a write that has begun goes on without it.
 
 Errors: `Invalid`, `NotFound`, `Conflict` for the caller; `Unavailable` when the store cannot be
 reached or cannot write. After `Unavailable` from a write its effect is unknown.
@@ -30,7 +30,7 @@ from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.ports.carts import NO_TEMPLATES, CartStore, TemplateChanges
-from rota.ports.forecasts import ForecastStore, LineStore
+from rota.ports.forecasts import ChainStore, ForecastStore
 from rota.ports.records import (
     Claimed,
     Counts,
@@ -41,7 +41,6 @@ from rota.ports.records import (
     Fired,
     Firing,
     Heartbeat,
-    Holding,
     Idempotency,
     JobQuery,
     LedgerEntry,
@@ -49,6 +48,7 @@ from rota.ports.records import (
     NewJob,
     NewRun,
     NewServer,
+    OwnedShards,
     Ownership,
     Rearmed,
     RemovedJob,
@@ -69,7 +69,7 @@ from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A declaration as it stands."""
+    """Declaration as it stands."""
 
     declaration: Declaration
     updated_by: str
@@ -78,7 +78,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class KeyUse:
-    """How a key stands and who has it."""
+    """State of a key, and the runs that have it."""
 
     state: KeyState
     holders: tuple[RunId, ...] = ()  # live runs, the oldest first; at most 10
@@ -87,53 +87,53 @@ class KeyUse:
 
 @dataclass(frozen=True, slots=True)
 class ProjectCounts:
-    """What a project has, of what its quota bounds by refusing more."""
+    """Counts of a project that its quota bounds by refusing more."""
 
     jobs: int
     waiting: int  # runs, of all who asked for them
 
 
 class LimitStore(Protocol):
-    """Part of `rota.ports.store.Store`."""
+    """Limits and keys, a part of `rota.ports.store.Store`."""
 
     async def declarations(
         self, project: str | None = None, kind: KeyKind | None = None
     ) -> list[Declared]:
-        """By kind, project and name; all projects without one."""
+        """List declarations by kind, project and name; without a project, those of all."""
         ...
 
     async def save_declarations(self, new: Sequence[Declaration], *, actor: str) -> None:
-        """Create or replace; acts at once on what waits."""
+        """Create or replace declarations; they act at once on waiting runs."""
         ...
 
     async def delete_declaration(
         self, kind: KeyKind, project: str, name: str, *, actor: str
     ) -> bool:
-        """Whether there was one. A resource that a job uses is refused (Conflict)."""
+        """Delete a declaration; return whether it existed. `Conflict`: a job uses this resource."""
         ...
 
     async def key_uses(self, keys: Collection[Key]) -> Mapping[Key, KeyUse]:
-        """How these keys stand. Those without a rule are left out."""
+        """Return the states of these keys. Those without a rule are left out."""
         ...
 
     async def project_counts(self, project: str) -> ProjectCounts: ...
 
     async def release_keys(self, limit: int) -> int:
-        """Let runs go that waited for a shared key, as far as there is room; forget old holds.
+        """Release runs that waited for a shared key, as far as there is room; drop stale uses.
 
         Returns how many went or wait for something else now.
         """
         ...
 
     async def forget_keys(self, limit: int) -> int:
-        """Forget keys that stand as if nobody had ever used them; returns how many.
+        """Delete keys whose state is as if nobody had ever used them; return how many.
 
         `limit` is how many are looked at in one transaction.
         """
         ...
 
     async def next_key_at(self) -> datetime | None:
-        """When the next run that waits for tokens may go; None: none waits.
+        """Return when the next run that waits for tokens may go; None: none waits.
 
         Those that could not go by the latest `release_keys`, although it was time, are left out.
         """
@@ -141,22 +141,22 @@ class LimitStore(Protocol):
 
 
 class WaitingStore(Protocol):
-    """Part of `rota.ports.store.Store`."""
+    """Waiting runs, a part of `rota.ports.store.Store`."""
 
     async def hold_run(self, run: RunId, *, actor: str) -> None:
-        """A waiting run goes nowhere until it is let go. Conflict: it does not wait."""
+        """Hold a waiting run until `let_go`. Conflict: it does not wait."""
         ...
 
     async def let_go(self, run: RunId, *, actor: str) -> None:
-        """The end of such a hold. Conflict: nobody holds it."""
+        """End a person's hold. Conflict: nobody holds it."""
         ...
 
     async def set_priority(self, run: RunId, priority: int, *, actor: str) -> None:
-        """Of a run that waits. Conflict: it does not."""
+        """Change the priority of a waiting run. Conflict: it does not wait."""
         ...
 
     async def follow_ends(self, limit: int) -> int:
-        """Answer up to `limit` completed runs that others follow, each once; returns how many.
+        """Process up to `limit` completed runs that other jobs follow, each once; return how many.
 
         Jobs without a schedule get a run; due runs that waited pass the gates again.
         """
@@ -165,11 +165,12 @@ class WaitingStore(Protocol):
     async def followers(
         self, project: str, upstreams: Collection[str]
     ) -> dict[str, tuple[str, ...]]:
-        """The jobs that follow these, in order; by the name of the one that they follow."""
+        """Return the jobs that follow these, in order; by the name of the job that they follow."""
         ...
 
     async def release_fitting(self, limit: int) -> int:
-        """Runs that no worker could ever take pass the gates again, if one has come that can.
+        """Pass runs that no worker could ever take through the gates again, if one has come that
+        can.
 
         Returns how many, at most `limit` of those that ask for the same.
         """
@@ -204,21 +205,21 @@ class JobStore(Protocol):
     async def jobs(self, query: JobQuery, /) -> list[Job]: ...
 
     async def names_of_jobs(self, project: str, like: str, limit: int) -> list[str]:
-        """Names of jobs, those with the same first letter as `like` before the others."""
+        """List names of jobs, those with the same first letter as `like` before the others."""
         ...
 
     async def deleted_job(self, project: str, name_or_id: str) -> Job | None:
-        """The job of this name or id that was deleted last; its history outlives it."""
+        """Find the job of this name or id that was deleted last; its history outlives it."""
         ...
 
     async def documents(
         self, refs: Sequence[tuple[JobId, int]]
     ) -> dict[tuple[JobId, int], Mapping[str, Any]]:
-        """Job documents by (job, version); never changes for a version."""
+        """Return job documents by (job, version); a version's document never changes."""
         ...
 
     async def start_delays(self, job: JobId, limit: int) -> list[float]:
-        """Seconds from release to start of a job's runs that started last, newest first."""
+        """Return seconds from release to start of a job's latest started runs, newest first."""
         ...
 
     async def ledger(
@@ -230,7 +231,7 @@ class JobStore(Protocol):
         *,
         newest_first: bool = False,
     ) -> list[LedgerEntry]:
-        """Answers to due times of since ≤ due ≤ until by their first due time.
+        """List answers to due times of since ≤ due ≤ until by their first due time.
 
         A stretch that reaches into the range from before it belongs to it.
         """
@@ -241,7 +242,7 @@ class CalendarStore(Protocol):
     async def calendars(
         self, project: str, names: Sequence[str] | None = None
     ) -> list[StoredCalendar]:
-        """The calendars of a project by name; with `names`, those of them that there are."""
+        """List the calendars of a project by name; with `names`, those of them that exist."""
         ...
 
     async def save_calendars(self, new: Sequence[NewCalendar], *, actor: str) -> None:
@@ -254,7 +255,7 @@ class CalendarStore(Protocol):
     async def delete_calendar(
         self, project: str, name: str, *, expected_version: int, actor: str
     ) -> None:
-        """`Conflict` if a job uses it, or if it is not as expected."""
+        """Delete a calendar. `Conflict` if a job uses it, or if it is not as expected."""
         ...
 
 
@@ -262,7 +263,7 @@ class ScheduleStore(Protocol):
     async def due_schedules(
         self, before: datetime, limit: int, shards: Collection[int]
     ) -> list[DueSchedule]:
-        """Schedules of these shards with a due time before the given one, by due time."""
+        """List schedules of these shards with a due time before the given one, by due time."""
         ...
 
     async def fire(
@@ -281,24 +282,23 @@ class ScheduleStore(Protocol):
         ...
 
     async def ended_waits(self, limit: int) -> list[EndedWait]:
-        """Schedules that waited for the end of a run that has ended."""
+        """List schedules that waited for the end of a run that has ended."""
         ...
 
     async def rearm(self, rearmed: Sequence[Rearmed]) -> None:
-        """Give such schedules their next due time, held if the job is; what moved meanwhile is
-        left alone."""
+        """Give such schedules their next due time, held if the job is; skip those that moved."""
         ...
 
     async def ended_pauses(self, limit: int) -> list[Job]:
-        """Jobs that are paused until a time that has come."""
+        """List jobs whose pause has reached its end."""
         ...
 
     async def next_pause_end(self) -> datetime | None:
-        """When the next pause ends by itself; None: none does."""
+        """Return when the next pause ends by itself; None: none does."""
         ...
 
     async def congested_jobs(self) -> dict[JobId, Congestion]:
-        """Jobs whose scheduled runs wait for one another, or have been active for long."""
+        """Return jobs whose scheduled runs wait for one another, or have been active for long."""
         ...
 
     async def mark_stuck(
@@ -311,15 +311,15 @@ class ScheduleStore(Protocol):
         ...
 
     async def next_eligible_at(self) -> datetime | None:
-        """When the next SCHEDULED run may be released; None: there is none."""
+        """Return when the next SCHEDULED run may be released; None: there is none."""
         ...
 
     async def release_eligible(self, limit: int) -> int:
-        """Pass SCHEDULED runs whose time has come through the gates; returns how many."""
+        """Pass SCHEDULED runs whose time has come through the gates; return how many."""
         ...
 
     async def release_forgotten(self, limit: int) -> int:
-        """The sweep: release what a lost wake-up forgot, end what passed its deadline.
+        """Release runs that a lost wake-up left waiting, and end runs that passed their deadline.
 
         Returns how many.
         """
@@ -330,11 +330,11 @@ class RunStore(Protocol):
     async def submit(
         self, runs: Sequence[NewRun], idempotency: Idempotency | None = None
     ) -> Submitted:
-        """Insert runs, all or none; or answer as the first time if the key was seen before."""
+        """Insert runs, all or none; or return the first answer if the key was seen before."""
         ...
 
     async def submit_one(self, run: NewRun, idempotency: Idempotency | None = None) -> SubmittedRun:
-        """The same for one run. Many such calls at the same time cost little more than one."""
+        """Insert one run. Many such calls at the same time cost little more than one."""
         ...
 
     async def submit_backfill(
@@ -344,7 +344,8 @@ class RunStore(Protocol):
         ...
 
     async def due_runs(self, job: JobId, due: Sequence[datetime]) -> list[DueRun]:
-        """The runs that a job has for these due times, of its schedule and of backfills, by age.
+        """List the runs that a job has for these due times, of its schedule and of backfills, by
+        age.
 
         `due` is in order.
         """
@@ -353,7 +354,7 @@ class RunStore(Protocol):
     async def claim(
         self, session: SessionId, slots: int, stream: int = 1, runs: Sequence[str] = ()
     ) -> Claimed:
-        """Give up to `slots` queued runs to a session, each a new attempt.
+        """Lease up to `slots` queued runs to a session, each as a new attempt.
 
         `runs` go first, as far as they are queued and fit, then others in order of service. For its
         first second a run is left to the worker with room where it leaves least over.
@@ -362,7 +363,7 @@ class RunStore(Protocol):
         ...
 
     async def any_queued(self, runs: Sequence[str]) -> bool:
-        """Whether one of these runs still waits for a worker."""
+        """Return whether one of these runs is still queued."""
         ...
 
     async def start(self, session: SessionId, starts: Sequence[Start]) -> StartAnswer: ...
@@ -370,20 +371,20 @@ class RunStore(Protocol):
     async def finish(
         self, session: SessionId, outcomes: Sequence[Outcome], *, claim: int = 0, stream: int = 1
     ) -> Finished:
-        """End attempts. What comes too late is kept as a late result, a repeat is accepted.
+        """End attempts. A report that is too late is kept as a late result, a repeat is accepted.
 
-        What somebody else holds up for long is neither accepted nor fenced: report it again.
+        An attempt whose rows stay locked by others is neither accepted nor fenced: report it again.
         With `claim`, up to that many runs are given to the session in the same transaction, none
         if the stream is stale.
         """
         ...
 
     async def cancel(self, runs: Sequence[RunId], *, actor: str) -> frozenset[RunId]:
-        """Cancel what waits, ask what is live to stop. Returns the runs that were not final."""
+        """Cancel waiting runs, ask live ones to stop. Return the runs that were not final."""
         ...
 
     async def resolve(self, run: RunId, state: RunState, *, actor: str) -> None:
-        """End the doubt about an UNKNOWN run: COMPLETED, FAILED, or SCHEDULED (try again)."""
+        """Resolve an UNKNOWN run: COMPLETED, FAILED, or SCHEDULED (try again)."""
         ...
 
     async def record_progress(self, session: SessionId, items: Sequence[Progress]) -> None: ...
@@ -397,13 +398,13 @@ class RunStore(Protocol):
 
 class OutputStore(Protocol):
     async def open_outputs(self, session: SessionId, runs: Collection[str]) -> frozenset[Fence]:
-        """Attempts at these runs whose output the session may still send."""
+        """Return attempts at these runs whose output the session may still send."""
         ...
 
     async def add_chunks(
         self, session: SessionId, chunks: Sequence[tuple[Fence, StoredChunk]]
     ) -> tuple[Fence, ...]:
-        """Record stored chunks. Returns the fences that were refused."""
+        """Record stored chunks. Return the fences that were refused."""
         ...
 
     async def chunks(self, run: RunId, attempt: int) -> list[StoredChunk]: ...
@@ -413,12 +414,13 @@ class OutputStore(Protocol):
 
 class SessionStore(Protocol):
     async def register(self, hello: Hello, lease: timedelta, server: str = "") -> Session:
-        """A worker arrives at a server, in a session of its own."""
+        """Register a worker at a server, in a session of its own."""
         ...
 
     async def resume(self, hello: Hello, server: str = "") -> Session | None:
-        """A worker comes back to a live session, perhaps at another server: its stream grows by
-        one and its lease is prolonged. None if the session is over, or another worker's."""
+        """Resume the live session of a worker, perhaps at another server: its stream grows by
+        one and its lease is renewed. None if the session is over, or another worker's.
+        """
         ...
 
     async def renew(self, session: SessionId, *, stopping: bool) -> Renewal: ...
@@ -429,31 +431,31 @@ class SessionStore(Protocol):
         ...
 
     async def lose(self, session: SessionId, fences: Sequence[Fence]) -> None:
-        """Attempts that the store believes held, but their live worker does not know."""
+        """End attempts as lost that are leased, but unknown to their live worker."""
         ...
 
     async def end_session(self, session: SessionId) -> None:
-        """The worker said goodbye: whatever it still held is lost now."""
+        """End the session of a worker that stops: all that it still has leased is lost now."""
         ...
 
     async def cancels(self, session: SessionId) -> tuple[Fence, ...]:
-        """Attempts of a session that somebody asked to stop."""
+        """List attempts of a session that somebody asked to stop."""
         ...
 
     async def sessions(self, *, alive_only: bool) -> list[Session]:
-        """For people to read: the newest thousand."""
+        """List sessions for people to read: the newest thousand."""
         ...
 
     async def served_pools(self) -> frozenset[str]:
-        """The pools that have workers which do not stop."""
+        """Return the pools that have workers which do not stop."""
         ...
 
     async def heartbeats(self) -> list[Heartbeat]:
-        """Of all live sessions."""
+        """List the heartbeats of all live sessions."""
         ...
 
     async def forget_sessions(self, limit: int) -> int:
-        """Forget presences that ended months ago; returns how many, at most `limit`.
+        """Delete sessions that ended months ago; return how many, at most `limit`.
 
         And what runs asked for that lost theirs again and again, once the last of them has ended.
         """
@@ -470,11 +472,11 @@ class SessionStore(Protocol):
 
 class ServerStore(Protocol):
     async def join(self, server: NewServer) -> None:
-        """A server arrives, or comes back; if it is alone, all earlier ones are over."""
+        """Register a server, new or back; if it is alone, all earlier ones are over."""
         ...
 
-    async def keep_shards(self, server: ServerId, *, stopping: bool) -> Holding:
-        """Renew a server's lease, take what falls to it, and give up what falls to others.
+    async def keep_shards(self, server: ServerId, *, stopping: bool) -> OwnedShards:
+        """Renew a server's lease, take the shards assigned to it, and give up those of others.
 
         A lease that has ended cannot be renewed: such a server joins anew. Two servers that
         believe to own a shard are harmless: it grows an epoch older each time that it is taken,
@@ -483,15 +485,15 @@ class ServerStore(Protocol):
         ...
 
     async def leave_cluster(self, server: ServerId) -> None:
-        """A server says goodbye: its shards are free."""
+        """Remove a server that stops: its shards are free."""
         ...
 
     async def servers(self) -> list[Server]:
-        """Servers of the last day, those that are over too, the newest first."""
+        """List servers of the last day, those that are over too, the newest first."""
         ...
 
     async def shards(self) -> list[Shard]:
-        """All shards, by number."""
+        """List all shards, by number."""
         ...
 
 
@@ -507,22 +509,22 @@ class Store(
     TokenStore,
     ForecastStore,
     LimitStore,
-    LineStore,
+    ChainStore,
     WaitingStore,
     Protocol,
 ):
-    """All of it. Components ask for the part they need."""
+    """Whole store. Components ask for the part they need."""
 
     async def now(self) -> datetime:
-        """The store's clock: the only one that decides."""
+        """Return the time of the store's clock: the only one that decides."""
         ...
 
     async def events(self, after: int, limit: int, *, ids: Sequence[str] = ()) -> list[Event]:
-        """Events past a position, in order, none skipped; `ids` keeps those that name one."""
+        """List events past a position, in order, none skipped; `ids` keeps those that name one."""
         ...
 
     async def names(self, ids: Sequence[str]) -> dict[str, str]:
-        """How people call what ids of runs, jobs, carts and sessions stand for.
+        """Return the names that people use for these ids of runs, jobs, carts and sessions.
 
         A run has the name of its job, a session that of its worker. Unknown ids are left out.
         """

@@ -1,4 +1,4 @@
-"""What travels between server and worker. Every message is a batch; one run is a batch of one."""
+"""Messages between server and worker. Every message is a batch; one run is a batch of one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Millis = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT // 1_000)]
 
 
 class Fence(msgspec.Struct, frozen=True, array_like=True):
-    """The right to write about a run: valid only while the store knows this very attempt."""
+    """Right to write about a run: valid only while the store knows this very attempt."""
 
     run: str
     attempt: Number
@@ -86,7 +86,7 @@ Order = Dispatch | Cancel | Watch  # what a server sends a worker unasked
 
 
 class StepOutcome(msgspec.Struct, frozen=True, array_like=True):
-    """How one step went; `result` is completed, failed, timed_out, cancelled or skipped."""
+    """End of one step; `result` is completed, failed, timed_out, cancelled or skipped."""
 
     name: str
     result: str
@@ -97,7 +97,7 @@ class StepOutcome(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
-    """The end of an attempt. Sent until acknowledged; the same one twice is harmless."""
+    """End of an attempt. Sent until acknowledged; the same one twice is harmless."""
 
     run: str
     attempt: Number
@@ -118,7 +118,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChunkMeta(msgspec.Struct, frozen=True, array_like=True):
-    """Where a chunk of output lies in the whole."""
+    """Position of a chunk in the whole output."""
 
     number: Number
     first_line: Total
@@ -136,7 +136,7 @@ class OutputChunk(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Start(msgspec.Struct, frozen=True, array_like=True):
-    """An attempt that begins (a permit is asked before it does) or has begun."""
+    """Attempt that begins (a permit is asked before it does) or has begun."""
 
     run: str
     attempt: Number
@@ -152,7 +152,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """What a worker offers."""
+    """Offer of a worker that registers."""
 
     worker: str
     pool: str
@@ -169,7 +169,7 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class Welcome(msgspec.Struct, frozen=True):
-    """What the server grants."""
+    """Answer of the server to a worker that registers."""
 
     session: str
     lease_seconds: float
@@ -178,7 +178,7 @@ class Welcome(msgspec.Struct, frozen=True):
 
 
 class Beat(msgspec.Struct, frozen=True):
-    """A renewal. `held` are all attempts the worker knows it holds."""
+    """Renewal of a session. `held` are all attempts the worker knows it has leased."""
 
     held: tuple[Fence, ...] = ()
     stopping: bool = False  # finish what runs, send nothing new
@@ -190,19 +190,19 @@ class BeatAnswer(msgspec.Struct, frozen=True):
     alive: bool  # False: the session is over, stop everything and register anew
     store_now: int = 0  # microseconds
     cancel: tuple[Fence, ...] = ()
-    unknown: tuple[Fence, ...] = ()  # held by the worker, but not its by the store: kill
+    unknown: tuple[Fence, ...] = ()  # the worker believes them leased, the store does not: kill
     draining: bool = False  # it gets nothing new until somebody says otherwise
 
 
 class ReportAnswer(msgspec.Struct, frozen=True):
-    """What is in neither has to be sent again, a little later."""
+    """Answer to reports. What is in neither list has to be sent again, a little later."""
 
     accepted: tuple[Fence, ...] = ()
     fenced: tuple[Fence, ...] = ()  # refused; what once was its own is kept aside as a late result
 
 
 class StartAnswer(msgspec.Struct, frozen=True):
-    """Only what was granted may be executed."""
+    """Answer to starts. Only what was granted may be executed."""
 
     granted: tuple[Fence, ...] = ()
     cancelled: tuple[Fence, ...] = ()
@@ -211,14 +211,14 @@ class StartAnswer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class WorkerIdentity:
-    """Who a worker's credential says it is."""
+    """Identity of a worker by its credential."""
 
     name: str
     pool: str | None  # the only one it may serve; None: any
 
 
 class WorkerLink(Protocol):
-    """One worker's connection. A broken connection is `Unavailable`; the worker connects anew.
+    """Connection of one worker. A broken one is `Unavailable`; the worker connects anew.
 
     Requests are answered in any order; each waits at most a few seconds.
     """
@@ -236,22 +236,22 @@ class WorkerLink(Protocol):
     async def output(self, chunks: Sequence[OutputChunk]) -> ReportAnswer: ...
 
     async def progress(self, items: Sequence[Progress]) -> None:
-        """A hint: may be lost."""
+        """Send progress: a hint, which may be lost."""
         ...
 
     async def receive(self) -> Order:
-        """What the server sends next."""
+        """Return the next order of the server."""
         ...
 
     async def leave(self) -> None:
-        """Say goodbye: the worker holds nothing any more."""
+        """End the session: the worker has nothing leased any more."""
         ...
 
     async def close(self) -> None: ...
 
 
 class WorkerDesk(Protocol):
-    """The server's side of the same conversation, one method a verb."""
+    """Server's side of the `WorkerLink`, one method a verb."""
 
     async def register(self, hello: Hello) -> Welcome: ...
 
@@ -266,13 +266,13 @@ class WorkerDesk(Protocol):
     async def progress(self, session: str, items: Sequence[Progress]) -> None: ...
 
     async def next_order(self, session: str, stream: int) -> Order:
-        """What that connection of the session is sent next. `NotFound` once there is a newer."""
+        """Return the next order for this connection. `NotFound` once there is a newer one."""
         ...
 
     async def leave(self, session: str) -> None: ...
 
     async def disconnected(self, session: str, stream: int) -> None:
-        """That connection is gone; a newer one of the session is not touched."""
+        """Close a connection; a newer one of the session is not touched."""
         ...
 
 
@@ -297,13 +297,13 @@ RPC_STATUS: Mapping[str, str] = {
 
 
 def rpc_status_of(error: RotaError) -> str:
-    """The status of an error's own code, else that of its class."""
+    """Return the status of an error's own code, else that of its class."""
     codes = (code for code in codes_of(error) if code in RPC_STATUS)
     return RPC_STATUS[next(codes, "internal")]
 
 
 def bearer_in(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
-    """The secret of `authorization: Bearer SECRET`; "" if there is none."""
+    """Return the secret of `authorization: Bearer SECRET`; "" if there is none."""
     for key, value in metadata or ():
         if key == "authorization" and isinstance(value, str):
             scheme, _, secret = value.partition(" ")

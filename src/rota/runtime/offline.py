@@ -31,8 +31,8 @@ from rota.domain.simulation.report import (
     Use,
     Waits,
     report_document,
+    report_to_nobody,
     simulate_workload,
-    untold,
 )
 from rota.domain.simulation.workload import Period
 from rota.domain.simulation.workload_file import read_workload
@@ -227,8 +227,8 @@ class Simulation:
     seed: int = 1  # the same seed finds the same
 
 
-def simulate_text(text: str, simulation: Simulation, tell: Tell = untold) -> Report:
-    """Simulate the workload of a file; raise `Invalid` with its problems.
+def simulate_text(text: str, simulation: Simulation, tell: Tell = report_to_nobody) -> Report:
+    """Simulate the workload of a file; `Invalid` says what is wrong with it.
 
     `tell` is called now and then with the share that is done, from 0 to 1.
     """

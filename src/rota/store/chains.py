@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
-from rota.domain.order import Chain, PoolTags, activation_tag, group_of, line_id, share_of
+from rota.domain.order import Chain, PoolTags, activation_tag, chain_id, group_of, share_of
 from rota.store.script import Many, Row, Script, lock, query
 
 
@@ -24,7 +24,7 @@ class ChainKey:
 
     @cached_property
     def id(self) -> str:
-        return line_id(self.pool, self.priority, self.share)
+        return chain_id(self.pool, self.priority, self.share)
 
 
 @lru_cache(maxsize=10_000)

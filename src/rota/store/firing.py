@@ -65,7 +65,7 @@ def _answer(tx: Tx, current: Sequence[_Current]) -> Script[int]:
     drafts = yield from _unknown(current)
     yield from insert_drafts(tx, drafts, actor="scheduler")
     yield Many("advance_schedule", [_advance(each) for each in current])
-    yield from insert_unanswered((firing.job_id, firing.unanswered) for firing in firings)
+    yield from insert_unanswered((firing.job_id, firing.answered) for firing in firings)
     finished = [firing.job_id for firing in firings if firing.finishes_job]
     if finished:
         yield query("finish_jobs", ids=finished, now=tx.now)
@@ -122,9 +122,9 @@ def _answered(before: int, firing: Firing) -> list[int]:
     With the latest one `before`; 0: there was none.
     """
     times = [micros(run.due_at) for run in firing.runs]
-    if len(times) == 1 and before < times[0] and not firing.unanswered:
+    if len(times) == 1 and before < times[0] and not firing.answered:
         return [before, times[0]]
-    return sorted({before, *times, *(micros(it.last) for it in firing.unanswered)})
+    return sorted({before, *times, *(micros(it.last) for it in firing.answered)})
 
 
 def _latest_before(due_at: int, times: Sequence[int]) -> int | None:

@@ -110,7 +110,7 @@ def _save(now: int, job: NewJob, actor: str) -> Script[None]:
         except StaleTransition as error:
             raise _changed_meanwhile(job.name) from error
     yield from _require_cursor(job.id, job.claimed_cursor)
-    yield from insert_unanswered([(job.id, job.unanswered)])
+    yield from insert_unanswered([(job.id, job.answered)])
     version = job.expected_version + 1
     document, rules = to_json(job.document), to_json(job.rules)
     yield Many("insert_job_version", [(job.id, version, document, job.digest, rules, actor, now)])
@@ -120,7 +120,7 @@ def _save(now: int, job: NewJob, actor: str) -> Script[None]:
         optional_micros(job.next_at),
         micros(job.anchor),
         optional_micros(job.held_from),
-        answered_to(job.unanswered),
+        answered_to(job.answered),
         int(job.restarts or job.claimed_cursor is not None),
         int(job.restarts),
     )
@@ -159,7 +159,7 @@ def _remove(tx: Tx, removed: Sequence[RemovedJob], actor: str) -> Script[None]:
     """Delete jobs. Runs that a pause blocks, or that wait for other jobs, end with them."""
     for job in removed:
         yield from _require_cursor(job.id, job.claimed_cursor)
-    yield from insert_unanswered((job.id, job.unanswered) for job in removed)
+    yield from insert_unanswered((job.id, job.answered) for job in removed)
     ids = [job.id for job in removed]
     paused = yield query("waiting_runs_of_paused_jobs", ids=ids)
     following = yield query("waiters_of_jobs", jobs=ids)
@@ -185,7 +185,7 @@ def move(tx: Tx, moves: Sequence[ScheduleMove], *, actor: str) -> Script[None]:
         if item.overdue is not None:
             yield from answer_overdue(tx, item.overdue)
         yield from _move(tx.now, item, actor)
-    yield from insert_unanswered((item.job_id, item.unanswered) for item in moves)
+    yield from insert_unanswered((item.job_id, item.answered) for item in moves)
     for kind in sorted({item.kind for item in moves}):
         ids = [item.job_id for item in moves if item.kind == kind]
         yield tx.record(f"job.{kind}", ids, actor=actor)
@@ -200,7 +200,7 @@ def _move(now: int, item: ScheduleMove, actor: str) -> Script[None]:
     values = (
         optional_micros(item.next_at),
         optional_micros(item.held_from),
-        answered_to(item.unanswered),
+        answered_to(item.answered),
         item.job_id,
         item.expected_schedule_version,
         optional_micros(item.expected_next_at),

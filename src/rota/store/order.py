@@ -10,7 +10,7 @@ from rota.domain.ids import RunId, instant
 from rota.domain.key_gates import BOOST
 from rota.domain.order import (
     Chain,
-    QueuedLine,
+    QueuedChain,
     activation_tag,
     cost_of,
     entitled,
@@ -20,7 +20,7 @@ from rota.domain.order import (
 )
 from rota.domain.resources import Vector, dominant_share
 from rota.domain.shape import demand_of
-from rota.ports.forecasts import LineState, Place, Reserved, ShareWeight
+from rota.ports.forecasts import ChainState, Place, Reserved, ShareWeight
 from rota.store.chains import chain_from
 from rota.store.keys import rank_in
 from rota.store.rows import from_json
@@ -54,13 +54,13 @@ def add_shares(tx: Tx, shares: Sequence[str], actor: str) -> Script[None]:
             yield tx.record("share.weighted", [share], actor=actor, weight=1.0)
 
 
-def chains_of_pool(pool: str) -> Script[list[LineState]]:
+def chains_of_pool(pool: str) -> Script[list[ChainState]]:
     """The active ones with the weights that count among them, the others with their own."""
     rows = yield query("chains_of_pool", pool=pool)
     active = entitled([chain_from(row) for row in rows if row["active"]])
     weights = {chain.id: chain.weight for chain in active}
     return [
-        LineState(
+        ChainState(
             share=row["share"],
             priority=row["priority"],
             tag=row["tag"],
@@ -78,15 +78,15 @@ def place_of(now: int, run: RunId) -> Script[Place | None]:
         return None
     [row] = rows
     pool = yield from _pool(row)
-    own, lines = yield from _chains(row, pool)
+    own, chains = yield from _chains(row, pool)
     queued = pool.queued
     return Place(
         share=share_of(row["chain"]),
         shape=row["shape"],
         cost=cost_of(row["expected"], pool.share_of(row["shape"])),
-        line=own,
-        lines=lines,
-        in_line=sum(each["older"] for each in queued if each["chain"] == row["chain"]),
+        chain=own,
+        chains=chains,
+        in_chain=sum(each["older"] for each in queued if each["chain"] == row["chain"]),
         older=sum(each["older"] for each in queued),
         used=pool.used_by(share_of(row["chain"])),
         keys=from_json(row["keys"]) or {},
@@ -133,7 +133,7 @@ def _pool(row: Row) -> Script[_Pool]:
     return _Pool(chains, queued, going, from_json(state["totals"]) or {})
 
 
-def _chains(row: Row, pool: _Pool) -> Script[tuple[Chain, tuple[QueuedLine, ...]]]:
+def _chains(row: Row, pool: _Pool) -> Script[tuple[Chain, tuple[QueuedChain, ...]]]:
     """The chain of a run and the others with runs, with the weights that count among them."""
     active = [chain_from(each) for each in pool.chains if each["active"]]
     if row["chain"] not in {chain.id for chain in active}:
@@ -145,8 +145,8 @@ def _chains(row: Row, pool: _Pool) -> Script[tuple[Chain, tuple[QueuedLine, ...]
     return own, tuple(_queued(chain, *costs[chain.id]) for chain in others)
 
 
-def _queued(chain: Chain, runs: int, cost: float) -> QueuedLine:
-    return QueuedLine(chain, runs, cost / runs)
+def _queued(chain: Chain, runs: int, cost: float) -> QueuedChain:
+    return QueuedChain(chain, runs, cost / runs)
 
 
 def _starting(row: Row, known: Iterable[Row], active: list[Chain]) -> Script[Chain]:

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, Chain, allot, cost_of, oldest_slots
 from rota.domain.resources import ONE_SLOT, Vector, dominant_share, fits, minus, tighter_fit
-from rota.domain.shape import Held, Placement, Reservation, Verdict, demand_of, unmet
+from rota.domain.shape import Occupied, Placement, Reservation, Verdict, demand_of, unmet
 from rota.store.memory import Look, capacity_in, times
 from rota.store.rows import from_json, to_json
 from rota.store.script import Query, Row, Rows, Script, query
@@ -144,7 +144,7 @@ def _placement(now: int, leased: Rows, found: Standing) -> Placement:
         (_latest_end if row["seq"] in beside else _ends_at)(row["began_at"], row) for row in leased
     ]
     demands = [demand_of(row["shape"]).on(found.capacity) for row in leased]
-    takers = [Held(demand, end) for demand, end in zip(demands, ends, strict=True)]
+    takers = [Occupied(demand, end) for demand, end in zip(demands, ends, strict=True)]
     return Placement(found.capacity, now, takers, found.here)
 
 

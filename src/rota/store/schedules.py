@@ -10,7 +10,7 @@ from rota.domain.ids import JobId, RunId, instant, micros
 from rota.domain.job import Job
 from rota.domain.lateness import LONGEST_WAIT, Congestion
 from rota.domain.states import Cause, RunState, seen_state
-from rota.ports.records import DueSchedule, EndedWait, LedgerEntry, Rearmed, Unanswered
+from rota.ports.records import Answered, DueSchedule, EndedWait, LedgerEntry, Rearmed
 from rota.store.backfills import with_backfills
 from rota.store.gates import LockGates
 from rota.store.rows import job_from, optional_instant, optional_micros
@@ -38,12 +38,12 @@ def rearm(tx: Tx, rearmed: Sequence[Rearmed], locking: LockGates) -> Script[None
     tx.effects.times = True
 
 
-def answered_to(unanswered: Sequence[Unanswered]) -> int:
+def answered_to(answered: Sequence[Answered]) -> int:
     """The latest due time of these stretches; 0: there is none."""
-    return max((micros(stretch.last) for stretch in unanswered), default=0)
+    return max((micros(stretch.last) for stretch in answered), default=0)
 
 
-def insert_unanswered(stretches: Iterable[tuple[JobId, Sequence[Unanswered]]]) -> Script[None]:
+def insert_unanswered(stretches: Iterable[tuple[JobId, Sequence[Answered]]]) -> Script[None]:
     """Record due times that got no run."""
     rows = [
         (
@@ -55,8 +55,8 @@ def insert_unanswered(stretches: Iterable[tuple[JobId, Sequence[Unanswered]]]) -
             micros(s.last),
             s.count,
         )
-        for job, unanswered in stretches
-        for s in unanswered
+        for job, answered in stretches
+        for s in answered
     ]
     if rows:
         yield Many("insert_unanswered", rows)

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from rota.domain.ids import ServerId, instant
 from rota.domain.shards import Server, Shard, rebalance
-from rota.ports.records import Holding, NewServer, Ownership
+from rota.ports.records import NewServer, OwnedShards, Ownership
 from rota.store.rows import server_from, shard_from, to_json
 from rota.store.script import Script, query
 from rota.store.tx import Tx
@@ -41,18 +41,18 @@ def join(tx: Tx, server: NewServer) -> Script[None]:
     yield tx.record("server.joined", [server.id], actor=server.name)
 
 
-def keep(tx: Tx, server: ServerId, *, stopping: bool) -> Script[Holding]:
+def keep(tx: Tx, server: ServerId, *, stopping: bool) -> Script[OwnedShards]:
     """Renew the lease, take what falls to this server, give up what falls to others."""
     renewed = yield query("renew_server", id=server, now=tx.now, stopping=int(stopping))
     if not renewed:
-        return Holding(alive=False, now=instant(tx.now))
+        return OwnedShards(alive=False, now=instant(tx.now))
     servers = [server_from(row) for row in (yield query("live_servers", now=tx.now))]
     known = yield from shards()
     move = rebalance(server, servers, known, instant(tx.now))
     given = yield from _give(server, move.give)
     owned = {s.number: s.epoch for s in known if s.owner == server and s.number not in given}
     owned |= yield from _take(tx, server, move.take, _ended_owners(known, servers))
-    return Holding(True, instant(tx.now), owned, tuple(servers), given)
+    return OwnedShards(True, instant(tx.now), owned, tuple(servers), given)
 
 
 def _give(me: ServerId, numbers: Collection[int]) -> Script[tuple[int, ...]]:

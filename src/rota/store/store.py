@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TypeAlias, TypeVar
 
-from rota.domain.errors import Conflict, HeldTooLong
+from rota.domain.errors import Conflict, LockedTooLong
 from rota.domain.ids import CartId, SessionId, instant, micros
 from rota.domain.job import Job
 from rota.domain.keys import Key
@@ -178,7 +178,7 @@ class SqlStore(Handle):
         """Wait a second for gates; then go on without the jobs whose gates others have locked."""
         try:
             return await self.write(lambda tx: make(tx, locking), Urgency.FIRE)
-        except HeldTooLong:
+        except LockedTooLong:
             return await self.write(lambda tx: make(tx, lock_free_gates), Urgency.FIRE)
 
     # --- runs
@@ -221,7 +221,7 @@ class SqlStore(Handle):
             return await self.write(
                 lambda tx: ends.finish(tx, session, outcomes, wish), Urgency.FINISH
             )
-        except HeldTooLong:
+        except LockedTooLong:
             return await self.write(
                 lambda tx: ends.finish_free(tx, session, outcomes), Urgency.FINISH
             )
@@ -238,7 +238,7 @@ class SqlStore(Handle):
             return 0
         try:
             return await self._follow(limit, lock_gates)
-        except HeldTooLong:
+        except LockedTooLong:
             return await self._follow(limit, lock_free_gates)
 
     async def _follow(self, limit: int, locking: LockGates) -> int:
@@ -255,11 +255,11 @@ class SqlStore(Handle):
             return await self._runs_by_id.ask(query.project, query)
         return await self._driver.read(lambda _: runs.find(query))
 
-    # --- lines
+    # --- chains
 
     share_weights = read(order.share_weights)
     set_share_weight = write(order.set_weight)
-    lines = read(order.chains_of_pool)
+    chains_of_pool = read(order.chains_of_pool)
     place_of = read_at(order.place_of)
 
     # --- shared keys
@@ -406,7 +406,7 @@ class SqlStore(Handle):
 
     async def _note_use(self, token: Token, now: datetime) -> None:
         if token.last_used_at is None or now - token.last_used_at > _NOTE_USE_EVERY:
-            with suppress(HeldTooLong):
+            with suppress(LockedTooLong):
                 await self.write(lambda tx: tokens.note_use(tx, token.id), Urgency.GLANCE)
 
     async def _find_token(self, digests: Sequence[str]) -> list[FoundToken | None]:

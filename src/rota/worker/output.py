@@ -70,7 +70,7 @@ class AttemptOutput:
         """
         if self._outbox.is_refused or self._outbox.is_stalled:
             return False
-        return self._outbox.pending_bytes + self._recorder.held_bytes > self._pacing.full_bytes
+        return self._outbox.pending_bytes + self._recorder.buffered_bytes > self._pacing.full_bytes
 
     @property
     def due_at(self) -> float | None:
@@ -134,4 +134,4 @@ class AttemptOutput:
 
     def _post(self, *, force: bool) -> None:
         self._outbox.add(self._recorder.take_chunks(force=force))
-        self._unposted_since = self._times.monotonic() if self._recorder.held_bytes else None
+        self._unposted_since = self._times.monotonic() if self._recorder.buffered_bytes else None

@@ -10,7 +10,7 @@ import pytest
 from rota.domain.errors import Conflict
 from rota.domain.job import Job
 from rota.domain.states import RunState
-from rota.ports.records import Rearmed, RemovedJob, RunQuery, ScheduleMove, Unanswered
+from rota.ports.records import Answered, Rearmed, RemovedJob, RunQuery, ScheduleMove
 from testkit.builders import MINUTE, Scene, firing_of, new_job
 
 pytestmark = pytest.mark.anyio
@@ -20,18 +20,18 @@ async def due_job(scene: Scene) -> Job:
     return await scene.show_job(await scene.job(next_at=scene.clock.instant))
 
 
-def missed(first: datetime, count: int, cause: str = "downtime") -> Unanswered:
+def missed(first: datetime, count: int, cause: str = "downtime") -> Answered:
     """As many due times, a minute apart."""
-    return Unanswered(first, first + (count - 1) * MINUTE, count, RunState.MISSED, cause)
+    return Answered(first, first + (count - 1) * MINUTE, count, RunState.MISSED, cause)
 
 
-def going_on(stretch: Unanswered, by: int) -> Unanswered:
+def going_on(stretch: Answered, by: int) -> Answered:
     """Three more, so many due times after the end of a stretch."""
     first = stretch.last + by * MINUTE
     return replace(missed(first, 3), previous=first - MINUTE)
 
 
-def skip(job: Job, *unanswered: Unanswered, next_at: datetime | None = None) -> ScheduleMove:
+def skip(job: Job, *answered: Answered, next_at: datetime | None = None) -> ScheduleMove:
     return ScheduleMove(
         kind="skipped",
         job_id=job.id,
@@ -41,7 +41,7 @@ def skip(job: Job, *unanswered: Unanswered, next_at: datetime | None = None) -> 
         paused=False,
         next_at=next_at,
         held_from=None,
-        unanswered=unanswered,
+        answered=answered,
     )
 
 
@@ -50,7 +50,7 @@ class TestWhatIsAnswered:
         job = await due_job(scene)
         now = scene.clock.instant
 
-        await scene.fire_all([firing_of(job, now, unanswered=[missed(now + MINUTE, 3)])])
+        await scene.fire_all([firing_of(job, now, answered=[missed(now + MINUTE, 3)])])
 
         assert (await scene.show_job(job.id)).answered_to == now + 3 * MINUTE
 
@@ -76,7 +76,7 @@ class TestWhatIsAnswered:
 
 
 class TestStretchesThatMeet:
-    async def ledger(self, scene: Scene, *stretches: Unanswered) -> list[tuple[int, str]]:
+    async def ledger(self, scene: Scene, *stretches: Answered) -> list[tuple[int, str]]:
         """What is left of stretches that are recorded one after another."""
         job = await due_job(scene)
         start = scene.clock.instant

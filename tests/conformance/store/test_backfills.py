@@ -11,7 +11,7 @@ from rota.domain.ids import JobId, RunId, micros, new_backfill_id, new_run_id
 from rota.domain.run import AttemptResult, Run, Trigger
 from rota.domain.spec import Late, Overlap, Retry
 from rota.domain.states import RunState
-from rota.ports.records import Idempotency, NewRun, RemovedJob, RunQuery, Unanswered
+from rota.ports.records import Answered, Idempotency, NewRun, RemovedJob, RunQuery
 from testkit.builders import MINUTE, Scene, firing_of
 
 pytestmark = pytest.mark.anyio
@@ -431,9 +431,9 @@ class TestHistory:
     ) -> None:
         due = past(scene, 4)
         job_id = await scene.job(next_at=due[1])
-        missed = Unanswered(due[1], due[2], 2, RunState.MISSED, "downtime")
+        missed = Answered(due[1], due[2], 2, RunState.MISSED, "downtime")
         job = await scene.show_job(job_id)
-        await scene.fire_all([firing_of(job, runs=(), unanswered=[missed])])
+        await scene.fire_all([firing_of(job, runs=(), answered=[missed])])
         made = await scene.backfill(job_id, due)
 
         parts = [
@@ -459,9 +459,9 @@ class TestHistory:
     ) -> None:
         due = past(scene, 12)
         job_id = await scene.job(next_at=due[0])
-        missed = Unanswered(due[0], due[-1], 12, RunState.MISSED, "downtime")
+        missed = Answered(due[0], due[-1], 12, RunState.MISSED, "downtime")
         job = await scene.show_job(job_id)
-        await scene.fire_all([firing_of(job, runs=(), unanswered=[missed])])
+        await scene.fire_all([firing_of(job, runs=(), answered=[missed])])
         made = await scene.backfill(job_id, due)
 
         [entry] = await scene.store.ledger(job_id, due[0], scene.clock.instant, 10)

@@ -8,7 +8,7 @@ from rota.domain.calendars import Calendar, Holidays, Inside
 from rota.domain.errors import Conflict
 from rota.domain.states import RunState
 from rota.ports.queue import Wakes
-from rota.ports.records import JobQuery, LedgerEntry, NewCalendar, RemovedJob, Unanswered
+from rota.ports.records import Answered, JobQuery, LedgerEntry, NewCalendar, RemovedJob
 from testkit.builders import MINUTE, Scene, firing_of, new_calendar, new_job
 
 pytestmark = pytest.mark.anyio
@@ -169,8 +169,8 @@ async def test_due_times_ruled_out_one_after_the_other_are_one_entry(scene: Scen
 
     for _ in range(3):
         now = scene.clock.instant
-        skipped = Unanswered(now, now, 1, RunState.SKIPPED, "calendar nights", now - MINUTE)
-        await scene.fire(job_id, runs=[], unanswered=[skipped])
+        skipped = Answered(now, now, 1, RunState.SKIPPED, "calendar nights", now - MINUTE)
+        await scene.fire(job_id, runs=[], answered=[skipped])
         scene.advance(MINUTE)
 
     [entry] = await ledger(scene, "job")
@@ -191,11 +191,11 @@ async def test_an_entry_goes_on_only_where_nothing_else_happened(
 ) -> None:
     job_id = await scene.job(next_at=scene.clock.instant)
     now = scene.clock.instant
-    skipped = Unanswered(now, now, 1, RunState.SKIPPED, "calendar nights", None)
-    await scene.fire(job_id, runs=[], unanswered=[skipped])
+    skipped = Answered(now, now, 1, RunState.SKIPPED, "calendar nights", None)
+    await scene.fire(job_id, runs=[], answered=[skipped])
     now = scene.advance(MINUTE)
 
-    later = Unanswered(now, now, 1, state, cause, now - previous)
-    await scene.fire(job_id, runs=[], unanswered=[later])
+    later = Answered(now, now, 1, state, cause, now - previous)
+    await scene.fire(job_id, runs=[], answered=[later])
 
     assert [entry.count for entry in await ledger(scene, "job")] == [1, 1]

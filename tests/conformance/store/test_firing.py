@@ -10,7 +10,7 @@ from rota.domain.job import Job
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
 from rota.ports.queue import Wakes
-from rota.ports.records import PlannedRun, RemovedJob, RunQuery, Unanswered
+from rota.ports.records import Answered, PlannedRun, RemovedJob, RunQuery
 from testkit.builders import ALL_SHARDS, MINUTE, Scene, firing_of
 
 pytestmark = pytest.mark.anyio
@@ -145,11 +145,11 @@ async def test_a_new_schedule_lets_a_finished_job_fire_again(scene: Scene) -> No
 async def test_due_times_without_a_run_are_kept_as_a_stretch(scene: Scene) -> None:
     job = await due_job(scene)
     now = scene.clock.instant
-    missed = Unanswered(now, now + 9 * MINUTE, 10, RunState.MISSED, "downtime")
+    missed = Answered(now, now + 9 * MINUTE, 10, RunState.MISSED, "downtime")
     scene.advance(10 * MINUTE)
     ran = PlannedRun(now + 10 * MINUTE, now + 10 * MINUTE)
 
-    await scene.fire_all([firing_of(job, runs=[ran], unanswered=[missed])])
+    await scene.fire_all([firing_of(job, runs=[ran], answered=[missed])])
 
     ledger = await scene.store.ledger(job.id, now, now + 20 * MINUTE, 10)
     assert [(entry.state, entry.cause, entry.count) for entry in ledger] == [

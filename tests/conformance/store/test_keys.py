@@ -411,7 +411,7 @@ async def test_a_line_is_of_who_asked_or_of_who_made_the_job(scene: Scene) -> No
     await scene.scheduled_run(job)
     await scene.trigger(await scene.job("shared", share="night"))
 
-    lines = await scene.store.lines("default")
+    lines = await scene.store.chains_of_pool("default")
 
     assert {line.share for line in lines} == {"default/user", "default/editor", "night"}
 

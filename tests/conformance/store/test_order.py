@@ -25,7 +25,7 @@ async def place(scene: Scene, run: RunId) -> Place:
 
 async def position(scene: Scene, run: RunId) -> int:
     found = await place(scene, run)
-    return sum(turns_before(found.line, found.in_line, found.cost, found.lines).values())
+    return sum(turns_before(found.chain, found.in_chain, found.cost, found.chains).values())
 
 
 async def of_share(scene: Scene, share: str, **fields: Any) -> JobId:
@@ -95,9 +95,9 @@ async def test_a_line_that_has_no_runs_is_placed_as_if_it_began(scene: Scene) ->
 
     found = await place(scene, held)
 
-    [other] = found.lines
+    [other] = found.chains
     assert other.chain.tag > 0
-    assert (found.line.tag, found.line.weight) == (other.chain.tag, 3.0)
+    assert (found.chain.tag, found.chain.weight) == (other.chain.tag, 3.0)
 
 
 async def test_a_place_tells_which_worker_is_kept_free_for_whom(scene: Scene) -> None:

@@ -83,7 +83,7 @@ def as_firing(due: DueSchedule) -> Firing:
         schedule_version=due.schedule_version,
         claimed_next_at=due.next_at,
         runs=[PlannedRun(due.next_at, due.next_at)],
-        unanswered=(),
+        answered=(),
         next_at=due.next_at + MINUTE,
     )
 

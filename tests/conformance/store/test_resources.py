@@ -167,5 +167,5 @@ async def test_a_session_that_ended_offers_nothing_to_the_pool(scene: Scene) -> 
 
     await scene.claim(staying)
 
-    [line] = await scene.store.lines("default")
+    [line] = await scene.store.chains_of_pool("default")
     assert line.tag == pytest.approx(60 / 4)  # a quarter of what is left, for a minute

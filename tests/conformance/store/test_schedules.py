@@ -12,7 +12,7 @@ from rota.domain.ids import JobId
 from rota.domain.job import Job
 from rota.domain.states import RunState
 from rota.ports.queue import Wakes
-from rota.ports.records import NewJob, Rearmed, RunQuery, ScheduleMove, Unanswered
+from rota.ports.records import Answered, NewJob, Rearmed, RunQuery, ScheduleMove
 from testkit.builders import MINUTE, Scene, new_job
 
 pytestmark = pytest.mark.anyio
@@ -304,10 +304,10 @@ class TestMovesOfAScheduleThatFired:
     def change(self, scene: Scene, job: Job) -> NewJob:
         """A new version with another schedule, made while the job was due."""
         assert job.next_at is not None
-        missed = Unanswered(job.next_at, job.next_at, 1, RunState.MISSED, "schedule changed")
+        missed = Answered(job.next_at, job.next_at, 1, RunState.MISSED, "schedule changed")
         return replace(
             new_job(job.name, scene.clock.instant, job_id=job.id, expected_version=job.version),
             next_at=scene.clock.instant + HOUR,
             claimed_cursor=job.next_at,
-            unanswered=(missed,),
+            answered=(missed,),
         )

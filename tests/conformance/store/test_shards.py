@@ -9,7 +9,7 @@ import pytest
 
 from rota.domain.ids import SHARD_COUNT, JobId, ServerId, shard_of
 from rota.domain.job import Job
-from rota.ports.records import Fired, Holding, Ownership, RunQuery
+from rota.ports.records import Fired, OwnedShards, Ownership, RunQuery
 from testkit.builders import ALL_SHARDS, MINUTE, Scene, firing_of, new_server
 from tests.conformance.store.conftest import every_way
 
@@ -20,12 +20,12 @@ DAY = timedelta(days=1)
 ONE, TWO = ServerId("s_one"), ServerId("s_two")
 
 
-async def join(scene: Scene, server: str = ONE, **fields: Any) -> Holding:
+async def join(scene: Scene, server: str = ONE, **fields: Any) -> OwnedShards:
     await scene.store.join(new_server(server, lease=LEASE, **fields))
     return await keep(scene, server)
 
 
-async def keep(scene: Scene, server: str = ONE, *, stopping: bool = False) -> Holding:
+async def keep(scene: Scene, server: str = ONE, *, stopping: bool = False) -> OwnedShards:
     return await scene.store.keep_shards(ServerId(server), stopping=stopping)
 
 

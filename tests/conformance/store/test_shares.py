@@ -53,7 +53,7 @@ async def test_users_divide_what_their_project_gets(scene: Scene) -> None:
     await weigh(scene, "etl/ann", 3)
     jobs = await backlog(scene, "etl/ann", "etl/bob", "web/eve")
 
-    lines = {line.share: line.weight for line in await scene.store.lines("default")}
+    lines = {line.share: line.weight for line in await scene.store.chains_of_pool("default")}
     served = await serve(scene, await scene.worker(slots=1), 60)
 
     assert lines == {"etl/ann": 1.5, "etl/bob": 0.5, "web/eve": 1.0}
@@ -99,12 +99,12 @@ async def test_what_a_run_really_took_is_charged_in_the_end(scene: Scene) -> Non
     await backlog(scene, "ann")
     worker = await scene.worker(slots=4)
     [work] = await scene.claim(worker, 1)
-    [before] = await scene.store.lines("default")
+    [before] = await scene.store.chains_of_pool("default")
 
     await weigh(scene, "ann", 8)  # does not change what this one costs
     await scene.finish(worker, [work])  # at once
 
-    [after] = await scene.store.lines("default")
+    [after] = await scene.store.chains_of_pool("default")
     assert before.tag == pytest.approx(1 / 4 / 2)  # a second of a slot was expected
     assert after.tag == pytest.approx(0.001 / 4 / 2)
 
@@ -116,9 +116,9 @@ async def test_each_of_those_that_are_claimed_together_has_its_own_price(scene: 
     await backlog(scene, "bob", "eve", resources={"memory": 1 * UNIT})
 
     works = await scene.claim(worker, 3)
-    claimed = {line.share: line.tag for line in await scene.store.lines("default")}
+    claimed = {line.share: line.tag for line in await scene.store.chains_of_pool("default")}
     await scene.finish(worker, works)  # at once
-    ended = {line.share: line.tag for line in await scene.store.lines("default")}
+    ended = {line.share: line.tag for line in await scene.store.chains_of_pool("default")}
 
     prices = {"ann": 4 / 8, "bob": 1 / 8, "eve": 1 / 8 / 2}  # of a second
     assert claimed == pytest.approx(prices)

@@ -6,8 +6,8 @@ import pytest
 from rota.domain.errors import (
     Conflict,
     Denied,
-    HeldTooLong,
     Invalid,
+    LockedTooLong,
     NotFound,
     RotaError,
     StaleTransition,
@@ -29,7 +29,7 @@ from rota.ports.work import RPC_STATUS, bearer_in, rpc_status_of
         (Denied("…"), "PERMISSION_DENIED"),
         (Denied("…", code="unauthenticated"), "UNAUTHENTICATED"),
         (Unavailable("…"), "UNAVAILABLE"),
-        (HeldTooLong("…"), "UNAVAILABLE"),
+        (LockedTooLong("…"), "UNAVAILABLE"),
         (RotaError("…"), "INTERNAL"),
     ],
 )

@@ -1,4 +1,4 @@
-"""When calendars keep jobs from running, holidays too, and what that does to due times."""
+"""Blackouts: when calendars keep jobs from running, holidays too, and the effect on due times."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class HolidaySet:
     holidays: Holidays
 
     def stretches(self, zone: Zone, within: Stretch) -> Iterator[Stretch]:
-        """At least those that touch `within`."""
+        """Yield at least the stretches that touch `within`."""
         for year in _years(within):
             yield from whole_days(zone, _days_of(self.holidays, year))
 
 
 def holiday_problems(holidays: Holidays) -> list[Problem]:
-    """What keeps the holidays from being known; paths are relative to the calendar."""
+    """List what keeps the holidays from being known; paths are relative to the calendar."""
     package = _package()
     if package is None:
         message = "holidays need a package that is not installed"
@@ -101,7 +101,7 @@ _MAX_BLOCKS = 64  # kept per calendar: more than a search up to the horizon pass
 
 
 class Blackout:
-    """A calendar, compiled.
+    """Compiled calendar.
 
     Its windows are found block by block and kept as edges, the ascending seconds at which it
     begins, ends, begins, …: an instant is inside where an odd number of them lies behind it.
@@ -127,7 +127,7 @@ class Blackout:
         return bisect_right(self._edges(second), second) % 2 == 1
 
     def end_from(self, second: int, limit: int) -> int | None:
-        """The first second outside that is not earlier; None: not before the limit."""
+        """Return the first second outside that is not earlier; None: not before the limit."""
         while second < limit:
             found = self._edges(second)
             index = bisect_right(found, second)
@@ -138,7 +138,7 @@ class Blackout:
         return None
 
     def begin_from(self, second: int, limit: int) -> int | None:
-        """The first second inside that is not earlier; None: not before the limit."""
+        """Return the first second inside that is not earlier; None: not before the limit."""
         while second < limit:
             found = self._edges(second)
             index = bisect_right(found, second)
@@ -150,7 +150,7 @@ class Blackout:
         return None
 
     def begin_of(self, second: int) -> int:
-        """Where the stretch around a second inside begins."""
+        """Return where the stretch around a second inside begins."""
         while (index := bisect_right(found := self._edges(second), second)) % 2 == 1:
             second = found[index - 1] - 1
         return second + 1
@@ -171,14 +171,14 @@ class Blackout:
 
 @dataclass(frozen=True, slots=True)
 class BlackoutWindow:
-    """When nothing may start; windows of a calendar that touch are one."""
+    """Window in which nothing may start; windows of a calendar that touch are one."""
 
     begins: datetime
     ends: datetime  # the first instant outside
 
 
 def end_of_blackout(blackouts: Sequence[Blackout], time: datetime) -> datetime | None:
-    """The first instant at or after `time` that is outside all of them; None: not in five years."""
+    """Return the first instant from `time` on outside all of them; None: not in five years."""
     begin = second = micros(time) // SECOND_MICROS
     limit = min(second + LONGEST, LAST_SECOND)
     while True:
@@ -193,7 +193,7 @@ def end_of_blackout(blackouts: Sequence[Blackout], time: datetime) -> datetime |
 
 
 def next_windows(blackout: Blackout, since: datetime, limit: int) -> tuple[BlackoutWindow, ...]:
-    """The stretches that end after `since`, in order; those that begin within five years."""
+    """List the stretches that end after `since`, in order; those that begin within five years."""
     return tuple(islice(_times(blackout, micros(since) // SECOND_MICROS), limit))
 
 
@@ -210,24 +210,24 @@ def _times(blackout: Blackout, second: int) -> Iterator[BlackoutWindow]:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """No calendar minds."""
+    """Answer that no calendar objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedBy:
-    """The due time does not run."""
+    """Answer that the due time does not run."""
 
     name: str  # of the calendar
 
     @property
     def cause(self) -> str:
-        """What the ledger records."""
+        """Cause that the ledger records."""
         return f"calendar {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasedAt:
-    """The run waits until no calendar of the job minds any more."""
+    """Answer that the run waits until no calendar of the job objects any more."""
 
     at: datetime
     name: str  # of the calendar that makes it wait; the first, if several do
@@ -239,9 +239,9 @@ _ALLOWED = Allowed()
 
 
 def blackout_answer(blackouts: Sequence[Blackout], due: datetime) -> BlackoutAnswer:
-    """The answer to one due time. A calendar that skips wins over one that lets runs wait.
+    """Decide about one due time. A calendar that skips wins over one that lets runs wait.
 
-    Together, calendars may leave no free instant for five years: then waiting is in vain, and the
+    Together, calendars may leave no free instant for five years: then waiting is useless, and the
     due time is skipped.
     """
     closed = [blackout for blackout in blackouts if blackout.is_inside(due)]

@@ -1,4 +1,4 @@
-"""Turns a calendar as written into its blackout, or all that is wrong with it; and into words."""
+"""Compiler of calendars: from the written form to a blackout, or all its problems; and to words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ANY_TIME = datetime(2026, 1, 1, tzinfo=UTC)  # what recurs without an end does 
 
 @lru_cache(maxsize=256)
 def compile_calendar(calendar: Calendar) -> Blackout:
-    """The blackout of a calendar; `Invalid` with every problem found, by path inside it.
+    """Compile a calendar; `Invalid` with every problem found, by path inside it.
 
     Equal calendars share one blackout, so asking again is cheap.
     """
@@ -95,7 +95,7 @@ def _window(text: str, zone: Zone) -> Window:
 
 
 def _suspects(blackout: Blackout) -> Iterator[datetime]:
-    """Any blackout too long begins, or goes on, at one of these."""
+    """Yield instants such that any blackout too long begins, or goes on, at one of these."""
     yield _ANY_TIME
     for window in blackout.windows:
         if isinstance(window, Absolute) and (stretch := window.stretch(blackout.zone)):
@@ -109,7 +109,7 @@ _INSIDE = {
 
 
 def in_words(blackout: Blackout) -> str:
-    """The whole calendar: `all day on Saturday and Sunday, UTC: due times inside are skipped`."""
+    """Describe a calendar: `all day on Saturday and Sunday, UTC: due times inside are skipped`."""
     calendar = blackout.calendar
     return f"{'; '.join(_parts(blackout))}, {calendar.timezone}: {_INSIDE[calendar.inside]}"
 

@@ -1,4 +1,4 @@
-"""Reads one entry of `windows`: days with a span of the day, or an absolute stretch."""
+"""Grammar of one entry of `windows`: days with a span of the day, or an absolute stretch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LONGEST_DATE = len("2026-12-24")
 
 
 class Moment(NamedTuple):
-    """Seconds since 1970, on local clocks unless the time was written with an offset."""
+    """Number of seconds since 1970, on local clocks unless the time was written with an offset."""
 
     first: int
     end: int  # the next midnight for a date, else equal to `first`
@@ -41,7 +41,7 @@ class Moment(NamedTuple):
 
 
 def parse_moment(text: str) -> Moment:
-    """Reads ISO 8601; a ValueError says what is wrong."""
+    """Parse ISO 8601; a ValueError says what is wrong."""
     try:
         written = datetime.fromisoformat(text)
     except ValueError as error:
@@ -69,7 +69,7 @@ _FORMS = 'write "Sat,Sun 00:00-06:00", "daily 12:00-13:00", "day 1,15,L", "Dec 2
 
 
 def _numbered(names: str, first: int) -> dict[str, int]:
-    """Numbers by name, whole and in three letters."""
+    """Map names to numbers, whole and in three letters."""
     whole = {name: value for value, name in enumerate(names.split(), first)}
     return {name[:3]: value for name, value in whole.items()} | whole
 
@@ -84,7 +84,7 @@ _EVERY_WEEKDAY = Weekdays(tuple(range(7)))
 
 
 def parse_window(text: str) -> Window:
-    """The window an entry stands for; a ValueError says what is wrong."""
+    """Parse the window of an entry; a ValueError says what is wrong."""
     if len(text) > MAX_LENGTH:
         raise ValueError(f"{len(text)} characters, at most {MAX_LENGTH} are read")
     normal = " ".join(upper(text).split())
@@ -127,7 +127,7 @@ def _recurring(text: str) -> Recurring:
 
 
 def _close_up(text: str) -> str:
-    """`Sat, Sun 00:00 - 06:00` without the blanks around its commas and dashes."""
+    """Remove the blanks around commas and dashes of `Sat, Sun 00:00 - 06:00`."""
     return _JOINT.sub(r"\1", text)
 
 

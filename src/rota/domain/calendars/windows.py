@@ -19,7 +19,7 @@ from rota.domain.schedule.zones import LAST_SECOND, Zone
 
 
 class Inside(StrEnum):
-    """What becomes of a due time inside a blackout."""
+    """Treatment of a due time inside a blackout."""
 
     SKIP = "skip"
     RUN_AFTER = "run_after"
@@ -54,7 +54,7 @@ class Stretch(NamedTuple):
 
 
 def on_clocks(zone: Zone, local: Stretch) -> Stretch | None:
-    """From the first to the last moment at which clocks show a time of the span; None: never.
+    """Return the first to the last moment at which clocks show a time of the span; None: never.
 
     One window stays one stretch: it begins after a gap that swallows its beginning, and where
     clocks go back it ends only when its end is reached for the last time.
@@ -66,7 +66,7 @@ def on_clocks(zone: Zone, local: Stretch) -> Stretch | None:
 
 
 def edges(stretches: Iterable[Stretch], within: Stretch) -> tuple[int, ...]:
-    """The union, cut to `within`, as ascending seconds: in, out, in, out …"""
+    """Return the union, cut to `within`, as ascending seconds: in, out, in, out …"""
     found: list[int] = []
     for first, end in sorted(stretches):
         first, end = max(first, within.first), min(end, within.end)
@@ -92,7 +92,7 @@ def _pieces(zone: Zone, local: Stretch) -> Iterator[Stretch]:
 
 @dataclass(frozen=True, slots=True)
 class DaySpan:
-    """Times of a day, in seconds from its midnight."""
+    """Span of a day, in seconds from its midnight."""
 
     first: int = 0
     end: int = DAY_SECONDS  # exclusive; beyond midnight: it ends on the next day
@@ -113,7 +113,7 @@ class Recurring:
     span: DaySpan = WHOLE_DAY
 
     def stretches(self, zone: Zone, within: Stretch) -> Iterator[Stretch]:
-        """At least those that touch `within`."""
+        """Yield at least the stretches that touch `within`."""
         days = dates_of(self.days)
         last = ordinal_of(within.end + CLOCK_MARGIN)
         # The day before may reach over midnight.
@@ -132,11 +132,11 @@ class Absolute:
     is_local: bool
 
     def stretch(self, zone: Zone) -> Stretch | None:
-        """When it is; None: the zone's clocks leave it out."""
+        """Return the stretch in UTC; None: the zone's clocks leave it out."""
         return on_clocks(zone, self.written) if self.is_local else self.written
 
     def stretches(self, zone: Zone, within: Stretch) -> Iterator[Stretch]:
-        """The one stretch, if it can touch `within`."""
+        """Yield the one stretch, if it can touch `within`."""
         is_near = within.first - CLOCK_MARGIN < self.written.end
         if (
             is_near
@@ -156,6 +156,6 @@ def whole_days(zone: Zone, ordinals: Iterable[int]) -> Iterator[Stretch]:
 
 
 def ordinal_of(second: int) -> int:
-    """The date (`date.toordinal`) of a second, never past the calendar's ends."""
+    """Return the date (`date.toordinal`) of a second, never past the calendar's ends."""
     ordinal = EPOCH_DAY + second // DAY_SECONDS
     return min(max(ordinal, 1), date.max.toordinal())

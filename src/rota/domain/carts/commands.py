@@ -1,4 +1,4 @@
-"""What people may ask of a cart, and when it is refused.
+"""Commands of people to a cart, and when they are refused.
 
 Each function looks at the facts under the cart's lock and raises if the request cannot be granted.
 Asking for what is so already is no mistake: two people who press the same button both succeed.
@@ -39,7 +39,7 @@ _WAIT_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Approver:
-    """Whoever says yes to the next wave."""
+    """Person who approves the next wave."""
 
     name: str
     roles: Collection[str]  # its own, and those that it includes
@@ -49,16 +49,16 @@ NOBODY = Approver("", frozenset())
 
 
 def pause(facts: CartFacts) -> bool:
-    """Whether it has to be paused; False: it is already, for whatever reason."""
+    """Return whether it has to be paused; False: it is already, for whatever reason."""
     _refuse_final(facts, "paused")
     _refuse_ending(facts, "paused")
     return facts.state is not CartState.PAUSED
 
 
 def resume(facts: CartFacts) -> CartState:
-    """The state in which it goes on. `facts` have the allowance as raised by this request.
+    """Return the state in which it goes on. `facts` have the allowance as raised by this request.
 
-    What is in flight is unaffected.
+    Items in flight are unaffected.
     """
     _refuse_final(facts, "resumed")
     _refuse_ending(facts, "resumed")
@@ -70,19 +70,19 @@ def resume(facts: CartFacts) -> CartState:
 
 
 def is_check_void(facts: CartFacts) -> bool:
-    """Whether a cart that goes on needs another check: this one has ended, and not well."""
+    """Return whether a cart that goes on needs another check: this one ended, and not well."""
     check = facts.check
     return check is not None and is_final(check) and check is not RunState.COMPLETED
 
 
 def cancel(facts: CartFacts) -> bool:
-    """Whether its ending has to be set; False: it is coming to an early end already."""
+    """Return whether its ending has to be set; False: it is coming to an early end already."""
     _refuse_final(facts, "cancelled")
     return not facts.is_ending
 
 
 def approve(facts: CartFacts, by: Approver, submitter: str, wave: int | None = None) -> None:
-    """Refused unless the next wave waits for just this person's word.
+    """Refuse unless the next wave waits for the approval of just this person.
 
     With a number it has to be that wave: to say yes twice lets no further one pass.
     """
@@ -103,7 +103,7 @@ def approve(facts: CartFacts, by: Approver, submitter: str, wave: int | None = N
 
 
 def retry(facts: CartFacts, selected: int) -> CartState:
-    """The state in which it goes on once `selected` final items are PENDING again.
+    """Return the state in which it goes on once `selected` final items are PENDING again.
 
     A cart that is paused stays so. One that was final loses its ending and its current wave: its
     calendars are asked before it goes on.
@@ -119,19 +119,19 @@ def retry(facts: CartFacts, selected: int) -> CartState:
 
 
 def edit(facts: CartFacts) -> None:
-    """Refused once it is over, or coming to an early end."""
+    """Refuse an edit once the cart is over, or coming to an early end."""
     _refuse_final(facts, "edited")
     _refuse_ending(facts, "edited")
 
 
 def edit_between(facts: CartFacts, between: Between, by: Approver, submitter: str) -> None:
-    """Whoever could not approve the next wave cannot change who has to."""
+    """Refuse to change who has to approve the next wave by somebody who could not approve it."""
     if facts.rules.between.approve not in ("", between.approve):
         _require_approver(facts, by, submitter)
 
 
 def edit_wave(facts: CartFacts, wave: int) -> None:
-    """Refused unless the items of this wave may still be changed."""
+    """Refuse unless the items of this wave may still be changed."""
     if wave <= facts.wave:
         raise Conflict(
             f"wave {wave} has been opened already, as has every wave up to {facts.wave}",
@@ -142,7 +142,7 @@ def edit_wave(facts: CartFacts, wave: int) -> None:
 
 
 def in_words(facts: CartFacts) -> str:
-    """What it is doing, as the end of a sentence: `it waits for approval`."""
+    """Describe what it is doing, as the end of a sentence: `it waits for approval`."""
     match facts.state:
         case CartState.PLANNED:
             return "its time has not come"

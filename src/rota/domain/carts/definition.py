@@ -1,8 +1,6 @@
-"""How a cart is to go: its order, what may fail, what stands between its waves.
+"""Rules of a cart: its order, what may fail, what stands between its waves.
 
 And templates: carts as applied, the rules and items that each submission begins with.
-
-A cart as applied: the rules and items that each submission of it begins with.
 
 Instances come from `rota.domain.jobfile` only; whoever holds one may trust every field.
 """
@@ -27,7 +25,7 @@ _SHARE = re.compile(r"(?P<value>[0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?P<percent>%?)",
 
 
 class Order(StrEnum):
-    """Where the order numbers of the items come from."""
+    """Origin of the order numbers of the items."""
 
     SERIAL = "serial"  # each item has its own
     PARALLEL = "parallel"  # all have the same
@@ -36,14 +34,14 @@ class Order(StrEnum):
 
 
 class Scope(StrEnum):
-    """Whose failures are counted together."""
+    """Scope in which failures are counted together."""
 
     CART = "cart"
     WAVE = "wave"
 
 
 class OnBreach(StrEnum):
-    """What happens when more items failed than may."""
+    """Reaction when more items failed than may."""
 
     PAUSE = "pause"
     CANCEL = "cancel"
@@ -52,7 +50,7 @@ class OnBreach(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """So many items, or so many of a hundred."""
+    """Number of items, or a percentage of them."""
 
     value: int | Decimal  # exact; a count is an int
     is_percent: bool = False
@@ -68,13 +66,13 @@ class Share:
         return value * total / 100 if self.is_percent else value
 
     def __str__(self) -> str:
-        """As `parse_share` reads it back: `5`, `2.5%`."""
+        """Format it as `parse_share` reads it back: `5`, `2.5%`."""
         return f"{self.value:f}%" if self.is_percent else str(self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """How many items may fail, and what happens when one more does."""
+    """Allowance of failed items, and the reaction when one more fails."""
 
     allow: Share = Share(0)
     scope: Scope = Scope.CART
@@ -84,7 +82,7 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """What stands between two waves, in the order in which it is passed."""
+    """Gates between two waves, in the order in which they are passed."""
 
     wait: timedelta = timedelta(0)  # from the end of the last item before
     check: str = ""  # job whose run has to complete; "": none
@@ -93,7 +91,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class CartRules:
-    """All that decides which item of a cart may start, and when."""
+    """Rules that decide which item of a cart may start, and when."""
 
     order: Order = Order.SERIAL
     group_sizes: tuple[Share, ...] = ()  # of GROUPS: a ramp, whose last value repeats
@@ -103,7 +101,7 @@ class CartRules:
     calendars: tuple[str, ...] = ()  # names of those in whose windows no wave is opened
 
     def to_document(self) -> dict[str, Any]:
-        """JSON, by the words of the job file; `from_document` reads it back unchanged."""
+        """Convert to JSON, in the words of the job file; `from_document` reads it back."""
         failures, between = self.failures, self.between
         return {
             "order": self.order.value,
@@ -125,7 +123,7 @@ class CartRules:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> CartRules:
-        """The inverse of `to_document`."""
+        """Read back what `to_document` wrote."""
         failures, between = document["failures"], document["between"]
         return cls(
             order=Order(document["order"]),
@@ -143,7 +141,7 @@ class CartRules:
 
 
 def parse_share(text: str) -> Share:
-    """A count like `5`, or a percentage like `2.5%`; a ValueError says what is wrong."""
+    """Parse a count like `5`, or a percentage like `2.5%`; a ValueError says what is wrong."""
     match = _SHARE.fullmatch(text.strip())
     if not match:
         raise ValueError(f'"{text}" is neither a number of items nor a percentage: write 5 or 10%')
@@ -179,13 +177,13 @@ class ItemsFile:
 
     @property
     def is_csv(self) -> bool:
-        """Whether it is a table, whose items cannot name their own jobs."""
+        """Return whether it is a table, whose items cannot name their own jobs."""
         return self.path.endswith(".csv")
 
 
 @dataclass(frozen=True, slots=True)
 class LiveWorkers:
-    """An item for each live worker that has the labels."""
+    """Source of one item for each live worker that has the labels."""
 
     labels: Mapping[str, str]  # empty: all workers
 
@@ -207,14 +205,14 @@ class CartTemplate:
     priority: int | None = None  # None: that of each job
 
     def with_items(self, items: tuple[CartItem, ...]) -> CartTemplate:
-        """The template with its items found; numbers of their own make the order explicit."""
+        """Set the items that were found; numbers of their own make the order explicit."""
         is_numbered = any(item.order is not None for item in items)
         order = Order.EXPLICIT if is_numbered else self.rules.order
         return replace(self, items=items, rules=replace(self.rules, order=order))
 
 
 def template_in_words(template: CartTemplate) -> str:
-    """`500 items in groups of 1, 5, 20, … · up to 2% may fail`, without its times."""
+    """Describe it without its times: `500 items in groups of 1, 5, 20, … · up to 2% may fail`."""
     return f"{_items(template)} {_order(template)} · {_failures(template.rules.failures)}"
 
 

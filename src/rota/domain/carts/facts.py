@@ -1,4 +1,4 @@
-"""What is known of a cart at one moment, read under its lock: all that a decision may rest on.
+"""Facts about a cart at one moment, read under its lock: the whole basis of a decision.
 
 With what follows from it: the failure budget, the progress, and failures that are alike.
 """
@@ -16,7 +16,7 @@ from rota.domain.states import RunState
 
 
 class CartState(StrEnum):
-    """Beside each: what moves a cart out of it."""
+    """State of a cart. Beside each: what moves a cart out of it."""
 
     PLANNED = "PLANNED"  # its time comes
     RUNNING = "RUNNING"  # its items end
@@ -29,7 +29,7 @@ class CartState(StrEnum):
 
 
 class ItemState(StrEnum):
-    """Where an item is."""
+    """State of an item."""
 
     PENDING = "PENDING"  # it has no run yet, or is to run once more
     OPEN = "OPEN"  # its run is not final
@@ -41,7 +41,7 @@ class ItemState(StrEnum):
 
 
 class PauseReason(StrEnum):
-    """Why a cart is PAUSED."""
+    """Reason why a cart is PAUSED."""
 
     PERSON = "person"
     FAILURES = "failures"  # more failed than may
@@ -50,7 +50,7 @@ class PauseReason(StrEnum):
 
 
 class WaitReason(StrEnum):
-    """What a WAITING cart waits for."""
+    """Reason why a cart is WAITING."""
 
     SOAK = "soak"
     CHECK = "check"
@@ -77,13 +77,13 @@ _ITEM_STATES = {
 
 
 def item_state_of(run: RunState) -> ItemState:
-    """What an item is while its latest run is in this state."""
+    """Return the state of an item while its latest run is in this state."""
     return _ITEM_STATES.get(run, ItemState.OPEN)
 
 
 @dataclass(frozen=True, slots=True)
 class CartFacts:
-    """A cart, its counters and its gate.
+    """Facts of a cart: its counters and its gate.
 
     The *current* wave is the one that was opened last; all OPEN items are in it. It is lower than
     the highest opened one while items of an earlier wave are run once more.
@@ -127,29 +127,29 @@ MOST_IN_FLIGHT = 1_000  # of one cart, whatever its rules say: only the open par
 
 
 def limit_of(allow: Share, items_in_scope: int) -> int:
-    """How many may fail; one more is a breach."""
+    """Return how many may fail; one more is a breach."""
     return allow.rounded_down(items_in_scope)
 
 
 def failures_of(facts: CartFacts) -> int:
-    """The failures in scope. A run whose end nobody knows counts as one until it is resolved."""
+    """Count the failures in scope. An UNKNOWN run counts as one until it is resolved."""
     return _ended_badly(facts) + facts.unknown
 
 
 def limit(facts: CartFacts) -> int:
-    """How many items of the present scope may fail."""
+    """Return how many items of the present scope may fail."""
     failures = facts.rules.failures
     is_cart = failures.scope is Scope.CART
     return limit_of(failures.allow, facts.items if is_cart else facts.items_in_wave)
 
 
 def is_breached(facts: CartFacts) -> bool:
-    """Whether more items of the present scope failed than may."""
+    """Return whether more items of the present scope failed than may."""
     return failures_of(facts) > limit(facts)
 
 
 def window(facts: CartFacts) -> int:
-    """How many items may be in flight.
+    """Return how many items may be in flight.
 
     Strict: so few that even if all of them fail, the limit is exceeded by one at most. After a
     breach that changes nothing (`then: continue`) there is no limit left to keep.
@@ -167,7 +167,7 @@ def _ended_badly(facts: CartFacts) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a cart goes."""
+    """Speed of a cart."""
 
     item: timedelta | None  # how long an item is expected to take; None: nothing is known of it
     window: int  # how many may be in flight
@@ -176,14 +176,14 @@ class Pace:
 
     @property
     def width(self) -> int:
-        """How many items really go at once."""
+        """Number of items that really go at once."""
         return self.window if self.slots is None else min(self.window, self.slots)
 
 
 def eta(pace: Pace, left_in_waves: Iterable[int]) -> timedelta | None:
-    """How long the items that are left will take, wave by wave; None: nobody can tell.
+    """Estimate how long the items that are left will take, wave by wave; None: unknown.
 
-    What is in flight counts as left. A person's approval, checks and calendars take no time here.
+    Items in flight count as left. A person's approval, checks and calendars take no time here.
     """
     waves = [left for left in left_in_waves if left > 0]
     if not waves:
@@ -228,7 +228,7 @@ _VARIABLE = re.compile(
 
 
 def cause_of(message: str) -> str:
-    """What a failure message says, whichever item says it: the key of a group of failures.
+    """Reduce a failure message to what all items share: the key of a group of failures.
 
     Numbers, times, ids, quoted texts, paths and names with digits become placeholders:
     `disk full on db-017: 12 MB left` is `disk full on <name>: <n> MB left`. Codes stay: `exit 137`.

@@ -1,4 +1,4 @@
-"""The items of a cart that is submitted: each checked against its job, and given its wave."""
+"""Intake of a cart's items: each is checked against its job and given its wave."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MOST_PARTS = 8  # of a text for people
 
 
 def wave_of_each(order: Order, total: int, group_sizes: Sequence[Share] = ()) -> Iterator[int]:
-    """The order number of each item in turn, from 1. EXPLICIT ones stand at the items."""
+    """Yield the order number of each item in turn, from 1. EXPLICIT ones stand at the items."""
     sizes = wave_sizes(order, total, group_sizes)
     return chain.from_iterable(repeat(number, size) for number, size in enumerate(sizes, 1))
 
 
 def wave_sizes(order: Order, total: int, group_sizes: Sequence[Share] = ()) -> Iterator[int]:
-    """How many items each wave has. `group_sizes` of GROUPS are never empty."""
+    """Yield how many items each wave has. `group_sizes` of GROUPS are never empty."""
     match order:
         case Order.SERIAL:
             return repeat(1, total)
@@ -51,7 +51,7 @@ def _ramp(total: int, group_sizes: Sequence[Share]) -> Iterator[int]:
 
 
 def waves_in_words(sizes: Iterable[int]) -> str:
-    """The sizes of all waves: `1, 5, 20, 100 × 9, 74`; of many, the first ones and the last."""
+    """Format the sizes of waves: `1, 5, 20, 100 × 9, 74`; of many, the first ones and the last."""
     runs = [(size, sum(1 for _ in equal)) for size, equal in groupby(sizes)]
     parts = [f"{size} × {count}" if count > 1 else str(size) for size, count in runs]
     if len(parts) <= _MOST_PARTS:
@@ -60,7 +60,7 @@ def waves_in_words(sizes: Iterable[int]) -> str:
     return f"{', '.join(parts[: _MOST_PARTS - 2])}, …, {parts[-1]} ({waves} waves)"
 
 
-MAX_PROBLEMS = 100  # that are told one by one
+MAX_PROBLEMS = 100  # that are reported one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +88,21 @@ class ItemJob:
 
 @dataclass(slots=True)
 class _Complaints:
-    """What is wrong with items: the same thing once, at the first item that has it."""
+    """Collector of problems of items: each problem once, at the first item that has it."""
 
-    untold: int = 0  # for which there was no room
+    left_out: int = 0  # for which there was no room
     _first: dict[str, Problem] = field(default_factory=dict)  # by message
     _count: Counter[str] = field(default_factory=Counter)
 
     def add(self, problem: Problem) -> None:
         if problem.message not in self._first and len(self._first) == MAX_PROBLEMS:
-            self.untold += 1
+            self.left_out += 1
             return
         self._first.setdefault(problem.message, problem)
         self._count[problem.message] += 1
 
-    def told(self) -> list[Problem]:
-        """Each with how many more items it concerns."""
+    def problems(self) -> list[Problem]:
+        """List the problems, each with how many more items it concerns."""
         return [
             replace(problem, message=f"{message}{_and_more(self._count[message] - 1)}")
             for message, problem in self._first.items()
@@ -117,7 +117,7 @@ def _and_more(items: int) -> str:
 
 @dataclass(slots=True)
 class ItemReader:
-    """Reads items one after another; what is wrong with them is told at the end, all of it."""
+    """Reader of items one after another; it reports all their problems at the end."""
 
     template: CartTemplate
     count: int  # how many were announced
@@ -133,16 +133,16 @@ class ItemReader:
     _digest: hashlib._Hash = field(default_factory=hashlib.sha256)
 
     def unknown_jobs(self, items: Sequence[CartItem]) -> set[str]:
-        """Names of jobs that these items need and nobody has looked up."""
+        """Return names of jobs that these items need and nobody has looked up."""
         names = {item.job or self.template.job for item in items}
         return names - self.jobs.keys() - {""}
 
     def read_all(self, items: Sequence[CartItem]) -> list[NewItem]:
-        """Those with which nothing is wrong."""
+        """Read items; return those without a problem."""
         return [read for item in items if (read := self.read(item)) is not None]
 
     def read(self, item: CartItem) -> NewItem | None:
-        """The item as it is stored; None if something is wrong with it."""
+        """Return the item as it is stored; None if something is wrong with it."""
         number, self.seen = self.seen, self.seen + 1
         if self.seen == 1:
             self._is_numbered = item.order is not None
@@ -158,24 +158,24 @@ class ItemReader:
             return None
 
     def rules(self) -> CartRules:
-        """The cart's rules, once the first item has told whether they bring their own numbers."""
+        """Rules of the cart; the first item tells whether items bring their own order numbers."""
         return replace(self.template.rules, order=self._order())
 
     def digest(self) -> str:
-        """Of all items read so far."""
+        """Return the digest of all items read so far."""
         return self._digest.hexdigest()
 
     def finish(self) -> None:
-        """`Invalid` with everything that is wrong."""
+        """Raise `Invalid` with everything that is wrong."""
         if not self.seen:
             raise Invalid("the cart has no items", hint="give it at least one")
         if self.seen != self.count:
             raise Invalid(f"{self.count} items were announced, {self.seen} came")
         if self.bad:
-            untold = self._complaints.untold
-            more = f", {MAX_PROBLEMS} problems and {untold:,} more" if untold else ""
+            left_out = self._complaints.left_out
+            more = f", {MAX_PROBLEMS} problems and {left_out:,} more" if left_out else ""
             message = f"{self.bad} of {self.seen} items cannot be run{more}"
-            raise Invalid(message, self._complaints.told())
+            raise Invalid(message, self._complaints.problems())
 
     def _checked(self, number: int, item: CartItem) -> NewItem:
         if number >= MAX_ITEMS:
@@ -217,12 +217,12 @@ class ItemReader:
 
 
 def inputs_for(job: JobSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of an item's inputs that another job takes."""
+    """Return those of an item's inputs that another job takes."""
     return {name: value for name, value in inputs.items() if name in job.inputs}
 
 
 def _require_undoable(undo: JobSpec, inputs: Mapping[str, Any]) -> None:
-    """That an item cannot be undone is better known before it is done."""
+    """Refuse an item that cannot be undone before it is done."""
     try:
         parse_inputs(undo, inputs_for(undo, inputs))
     except Invalid as error:

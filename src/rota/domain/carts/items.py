@@ -1,4 +1,4 @@
-"""Files of items, read line by line: the memory used does not depend on the file's size.
+"""Files of items, read line by line in bounded memory, whatever the file's size.
 
 JSON (one item a line, or a list of them) or a CSV table with a column `key`, perhaps `order`, and
 one for each input. Faults are told with their line, many at a time.
@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from rota.domain.carts.definition import MAX_ITEMS, CartItem, CartTemplate, ItemsFile
 from rota.domain.errors import Invalid, Problem, did_you_mean, quoted
 from rota.domain.jobfile.cart_fields import ITEM
-from rota.domain.jobfile.carts import build_item, fitted
+from rota.domain.jobfile.carts import build_item, fit_inputs
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.sections import VARIABLE
 from rota.domain.jobfile.text import At, Report
@@ -28,7 +28,7 @@ MAX_REPORTED = 100
 
 
 class Faults:
-    """The faults found so far; those past `MAX_REPORTED` are only counted."""
+    """Faults found so far; those past `MAX_REPORTED` are only counted."""
 
     def __init__(self) -> None:
         self._reported: list[Problem] = []
@@ -41,7 +41,7 @@ class Faults:
             self._left_out += 1
 
     def stop(self, line: int, message: str, hint: str = "") -> NoReturn:
-        """Give up reading: `Invalid` with everything found, and this as the last of it."""
+        """Stop reading: raise `Invalid` with everything found, and this as the last of it."""
         last = Problem(message, line=line, hint=hint)
         raise _refusal([*self._shown(), last], self._count() + 1)
 
@@ -70,7 +70,7 @@ _FORMS = "write one item per line, or a list of items: [{…}, {…}]"
 def read_json(
     lines: Iterable[str], faults: Faults, max_length: int
 ) -> Iterator[tuple[int, object]]:
-    """The line and the value of each item; `max_length` is that of its text."""
+    """Yield the line and the value of each item; `max_length` is that of its text."""
     for number, text in _texts(lines, faults, max_length):
         try:
             value = json.loads(text, object_pairs_hook=_mapping)
@@ -106,7 +106,7 @@ def _reason(error: Exception) -> str:
 
 
 class _ListCutter:
-    """Cuts the inside of a list into the texts of its elements."""
+    """Splitter of a JSON list into the texts of its elements."""
 
     def __init__(self, faults: Faults, max_length: int) -> None:
         self._faults = faults
@@ -135,7 +135,7 @@ class _ListCutter:
         self._keep(number, line[position:])
 
     def _is_end(self, token: str) -> bool:
-        """Whether the token ends an element; counts how deep inside of it the next one is."""
+        """Return whether the token ends an element; track how deep inside of it the next one is."""
         if self._depth == 0 and token in (",", "]"):
             return True
         if token in ("[", "{"):
@@ -187,7 +187,7 @@ class Row:
 def read_table(
     lines: Iterable[str], job: JobSpec | None, faults: Faults
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The line and the item of each row, in the job file's vocabulary.
+    """Yield the line and the item of each row, in the job file's vocabulary.
 
     An empty cell counts as not given. `job` is the one whose inputs the columns are, if known.
     """
@@ -205,7 +205,7 @@ def read_table(
 
 
 def _rows(reader: Any, faults: Faults) -> Iterator[Row]:
-    """The rows that have something in them."""
+    """Yield the rows that have something in them."""
     while True:
         begin = reader.line_num + 1
         try:
@@ -274,7 +274,7 @@ MAX_TEXT = 64_000_000
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What a cart demands of the items in its file."""
+    """Demands of a cart on the items in its file."""
 
     job: str  # of the items that name none; "": each must name one
     order_is_written: bool  # the cart's own, which assigns the numbers
@@ -286,7 +286,7 @@ class Demands:
 
 
 def read_items(lines: Iterable[str], file: ItemsFile, demands: Demands) -> Iterator[CartItem]:
-    """The items of a file, as they are read.
+    """Yield the items of a file, as they are read.
 
     `Invalid` comes after the last line and has every bad one, or at once when a limit is passed:
     what was yielded before is worth nothing then. `lines` must themselves be cut, if need be, to
@@ -321,7 +321,7 @@ def _within_limits(lines: Iterable[str], faults: Faults) -> Iterator[str]:
 
 
 class _Check:
-    """Turns entries into items, and remembers what they must not repeat or contradict."""
+    """Check of entries that become items: finds what they must not repeat or contradict."""
 
     def __init__(self, demands: Demands, faults: Faults) -> None:
         self.count = 0  # of entries, right or wrong
@@ -331,7 +331,7 @@ class _Check:
         self._first: tuple[int, bool] | None = None  # its line, and whether it has a number
 
     def item(self, line: int, value: object) -> CartItem | None:
-        """The item, or None after reporting what is wrong with it."""
+        """Return the item, or None after reporting what is wrong with it."""
         self.count += 1
         if self.count > MAX_ITEMS:
             hint = "split them into several carts"
@@ -361,7 +361,7 @@ class _Check:
         spec = self._demands.specs.get(job)
         if spec is None or INVALID in item.inputs.values():
             return item
-        return fitted(item, spec, at.child("with"))
+        return fit_inputs(item, spec, at.child("with"))
 
     def _note_key(self, line: int, key: str) -> None:
         if key in self._lines:

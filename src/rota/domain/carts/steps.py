@@ -1,4 +1,4 @@
-"""What a cart does next: one small step at a time, decided from facts alone.
+"""Steps of a cart: the next small one is decided from facts alone.
 
 A step that is applied changes the facts, so that the same step is never decided again; whoever
 dies between two steps leaves facts from which the next one goes on.
@@ -26,12 +26,12 @@ _LOOKS_FOR_ROOM = timedelta(seconds=1)  # how often
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Its time has come: PLANNED becomes RUNNING."""
+    """Step from PLANNED to RUNNING: its time has come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A wave becomes the current one."""
+    """Step that makes a wave the current one."""
 
     wave: int
     is_first: bool  # False: it or a higher one was open before, and retried items come first
@@ -39,7 +39,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """So many PENDING items of the current wave get their runs, in turn; the cart is RUNNING.
+    """Step that gives so many PENDING items of the current wave their runs; the cart is RUNNING.
 
     A check and an approval from before are void: they were not about these items.
     """
@@ -50,14 +50,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class RunCheck:
-    """The check between two waves gets its run; the cart is WAITING."""
+    """Step that gives the check between two waves its run; the cart is WAITING."""
 
     job: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Nothing is to be done until something ends, somebody acts, or `until` comes."""
+    """Answer to do nothing until something ends, somebody acts, or `until` comes."""
 
     state: CartState
     reason: str = ""  # as in `CartFacts`
@@ -66,14 +66,14 @@ class Stand:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """The cart becomes PAUSED."""
+    """Step that makes the cart PAUSED."""
 
     reason: PauseReason
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """More failed than may.
+    """Step that reacts to more failures than allowed.
 
     PAUSE: it becomes PAUSED for its failures. CANCEL: its ending is FAILED. CONTINUE: recorded.
     """
@@ -83,7 +83,7 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class SkipRest:
-    """PENDING items and waiting runs that were never tried become SKIPPED.
+    """Step that makes PENDING items, and waiting runs that were never tried, SKIPPED.
 
     A waiting run that was tried before is CANCELLED: it gets no further attempt.
     """
@@ -91,7 +91,7 @@ class SkipRest:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Every item has ended: the cart takes its final state."""
+    """Step to the final state of the cart: every item has ended."""
 
     state: CartState
 
@@ -100,7 +100,7 @@ Step = Begin | Open | Start | RunCheck | Stand | Pause | Breach | SkipRest | End
 
 
 def decide(facts: CartFacts, now: datetime) -> Step:
-    """The next step. Apply it and ask again, until the answer is to stand still."""
+    """Decide the next step. Apply it and ask again, until the answer is `Stand`."""
     if facts.is_final:
         return Stand(facts.state, facts.reason)
     if facts.ending is not None:
@@ -125,7 +125,7 @@ def _end_early(facts: CartFacts, ending: CartState) -> Step:
 
 
 def _is_new_breach(facts: CartFacts) -> bool:
-    """Whether a breach has not been answered yet.
+    """Return whether a breach has not been answered yet.
 
     A cart that a person paused is judged all the same: what was in flight may have failed since.
     """
@@ -158,7 +158,7 @@ def _start(facts: CartFacts, wave: int) -> Step:
 
 
 def wait_for_room(open_items: int, now: datetime) -> Stand:
-    """When no more runs of its project may wait: nobody tells a cart that some have started."""
+    """Poll while the quota of queued runs is full: nothing notifies a cart of room."""
     until = now + _LOOKS_FOR_ROOM
     if open_items:
         return Stand(CartState.RUNNING, until=until)
@@ -166,7 +166,7 @@ def wait_for_room(open_items: int, now: datetime) -> Stand:
 
 
 def _between(facts: CartFacts, now: datetime) -> Step | None:
-    """What the gate between two waves asks for; None: it is passed."""
+    """Return the step that the gate between two waves demands; None: it is passed."""
     return _soak(facts, now) or _check(facts) or _approval(facts)
 
 

@@ -1,4 +1,4 @@
-"""What is known of the time ahead: jobs, how long their runs take, and who could take them.
+"""Inputs about the time ahead: jobs, how long their runs take, and who could take them.
 
 Instants are seconds since the forecast was made, so that what is under way began below 0.
 """
@@ -26,7 +26,7 @@ _REMEMBERED_AT_LEAST = 5
 
 
 class Source(StrEnum):
-    """Where a duration is known from."""
+    """Source of a known duration."""
 
     HISTORY = "history"
     EXPECT = "expect"  # the job file says so
@@ -35,7 +35,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """Seconds that a run takes: the usual one, and what nine in ten are above and below."""
+    """Seconds that a run takes: the usual, and what nine in ten are above and below."""
 
     low: float
     usual: float
@@ -43,7 +43,7 @@ class Durations:
     source: Source
 
     def left_after(self, elapsed: float, most: float = inf) -> float:
-        """How long one still takes that has gone on for a while, and may for so long at most.
+        """Estimate how long a run still takes that has gone on for a while, at most `most`.
 
         One that lasts longer than usual lasts as long as a slow one; one that is slower than these
         is taken to be in the middle of its time.
@@ -53,13 +53,13 @@ class Durations:
 
 
 def remembered_runs(jobs: int) -> int:
-    """How many runs of each of so many jobs to look at: to read them all would take too long."""
+    """Return how many runs of each of so many jobs to read: all of them would take too long."""
     fair = _REMEMBERED_IN_ALL // max(jobs, 1)
     return max(min(fair, REMEMBERED_RUNS), _REMEMBERED_AT_LEAST)
 
 
 def durations_of(seconds: Sequence[float], expect: timedelta | None) -> Durations:
-    """By the latest completed runs, else as the job file expects, else a guess."""
+    """Estimate by the latest completed runs, else as the job file expects, else a guess."""
     if seconds:
         ordered = sorted(seconds)
         low, usual, high = (_quantile(ordered, q) for q in (0.1, 0.5, 0.9))
@@ -74,7 +74,7 @@ def _exactly(seconds: float, source: Source) -> Durations:
 
 
 def _quantile(ordered: Sequence[float], q: float) -> float:
-    """Between the two nearest of them."""
+    """Interpolate between the two nearest values."""
     place = q * (len(ordered) - 1)
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
@@ -123,7 +123,7 @@ class RunAhead:
 
     @property
     def arrives_at(self) -> float:
-        """When it comes to the gates of its job."""
+        """Time at which it comes to the gates of its job."""
         return max(self.ready_at, self.held_until)
 
     @property
@@ -140,20 +140,20 @@ class RunAhead:
 
 
 class Successors(Protocol):
-    """What comes because of others."""
+    """Source of runs that come because of others."""
 
     def follow(self, run: RunAhead) -> Sequence[RunAhead]:
-        """The runs that come when this one, which has just started, ends."""
+        """Return the runs that come when this one, which has just started, ends."""
         ...
 
     def left(self) -> Sequence[RunAhead]:
-        """The runs that others keep from coming, once all has started that does."""
+        """Return the runs that others keep from coming, once all has started that does."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What runs are placed on."""
+    """Workers and rules that runs are placed on."""
 
     workers: Sequence[SimWorker]
     rules: Mapping[Key, KeyRule] = field(default_factory=dict)
@@ -161,7 +161,7 @@ class Setting:
     levels: Mapping[Key, float] = field(default_factory=dict)  # tokens left; missing: all
 
     def is_slot_enough(self, pool: str, shape: str) -> bool:
-        """Whether any worker of the pool with a free slot can take a run of this shape.
+        """Return whether any worker of the pool with a free slot can take a run of this shape.
 
         That is so if it could take as many of them as it has slots.
         """
@@ -177,6 +177,6 @@ class Setting:
 
 
 def _lacks_at_once(worker: SimWorker, demand: Vector) -> list[str]:
-    """What it has too little of for as many of them as it has slots."""
+    """List what it has too little of for as many of them as it has slots."""
     slots = worker.capacity.get(SLOTS, 0) // UNIT
     return lacking({name: amount * slots for name, amount in demand.items()}, worker.capacity)

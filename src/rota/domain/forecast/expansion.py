@@ -30,7 +30,7 @@ _DROPPING = (Overlap.SKIP, Overlap.QUEUE_ONE)  # rules under which due times com
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """When a job comes by itself."""
+    """Schedule by which a job comes by itself."""
 
     table: Timetable
     cursor: datetime  # the first due time that has no answer yet
@@ -47,7 +47,7 @@ class Expanded:
 
 
 def expand(coming: Coming, through: datetime) -> Expanded:
-    """All starts of a schedule from its cursor on whose time comes by then.
+    """Expand a schedule to all starts from its cursor on whose time comes by then.
 
     Of a schedule that waits for the end of each run, only the first.
     """
@@ -64,8 +64,8 @@ def expand(coming: Coming, through: datetime) -> Expanded:
     return Expanded(due, ready, end < micros(through))
 
 
-def thinned(expanded: Expanded, overlap: Overlap, seconds: float) -> Expanded:
-    """Without the due times that would find a run of their job still going.
+def drop_overlapping(expanded: Expanded, overlap: Overlap, seconds: float) -> Expanded:
+    """Drop the due times that would find a run of their job still going.
 
     As if each started at once: what the overlap rule then skips or replaces never comes about.
     """
@@ -87,7 +87,7 @@ def _first(coming: Coming, through: datetime) -> Expanded:
 
 
 def _due_times(coming: Coming, end: int) -> tuple[list[int], list[int]]:
-    """The due times that run, and when calendars let each."""
+    """Return the due times that run, and when calendars let each."""
     if not coming.blackouts:
         first = micros(coming.cursor)
         due = [first, *coming.table.all_in(first, end)]
@@ -114,7 +114,7 @@ def _allowed(coming: Coming, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _end(table: Timetable, cursor: int, through: int) -> int:
-    """Until when a schedule is expanded: a dense one not as far as it was asked for."""
+    """Return until when a schedule is expanded: a dense one not as far as it was asked for."""
     dense = [source for source in table.sources if not _is_by_minutes(source)]
     count = sum(source.count(cursor, through) for source in dense)
     if count <= MOST_OF_ONE:
@@ -123,7 +123,7 @@ def _end(table: Timetable, cursor: int, through: int) -> int:
 
 
 def _is_by_minutes(source: DueSource) -> bool:
-    """Whether it is never due so often that it must be counted beforehand."""
+    """Return whether it is never due so often that it must be counted beforehand."""
     return isinstance(source, ZonedCron) and len(source.cron.seconds) == 1
 
 
@@ -132,7 +132,7 @@ def _overlaps(ready: Sequence[int], length: int) -> bool:
 
 
 def _unskipped(ready: Sequence[int], length: int) -> Iterator[int]:
-    """Those that find nothing of their job going."""
+    """Yield those that find nothing of their job going."""
     free_at = 0
     for index, at in enumerate(ready):
         if at >= free_at:
@@ -141,7 +141,8 @@ def _unskipped(ready: Sequence[int], length: int) -> Iterator[int]:
 
 
 def _newest(ready: Sequence[int], length: int) -> Iterator[int]:
-    """Those that find nothing going, and the last of each lot that has to wait for the one before.
+    """Yield those that find nothing going, and the last of each group that waits for the one
+    before.
 
     A waiting one that is replaced by a newer never starts.
     """
@@ -162,7 +163,7 @@ def _newest(ready: Sequence[int], length: int) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class DueRun:
-    """A due run, as it would come if it had to wait for nobody."""
+    """Due run, as it would come if it had to wait for nobody."""
 
     run: RunAhead
     since: float  # the due time before: whoever has completed later need not do so again
@@ -170,8 +171,8 @@ class DueRun:
 
 
 @dataclass(frozen=True, slots=True)
-class DueLine:
-    """The due runs of a job that comes after others."""
+class DueSeries:
+    """Due runs of a job that follows others, in order."""
 
     upstreams: Sequence[str]  # keys, see `after_key`
     overlap: Overlap
@@ -181,35 +182,35 @@ class DueLine:
     free_at: float = -inf  # when the run before these has ended
 
 
-def let_go(line: DueLine) -> tuple[list[RunAhead], DueLine]:
-    """The runs that wait for nobody, and the line of all others."""
-    progress = LineProgress(line)
+def split_released(series: DueSeries) -> tuple[list[RunAhead], DueSeries]:
+    """Split off the runs that wait for no upstream from all others."""
+    progress = SeriesProgress(series)
     released = [*progress.release()]
-    return released, replace(line, runs=tuple(progress.waiting), free_at=progress.free_at)
+    return released, replace(series, runs=tuple(progress.waiting), free_at=progress.free_at)
 
 
-class LineProgress:
-    """Lets runs of a line go as their upstreams complete."""
+class SeriesProgress:
+    """Progress of a series: releases its runs as their upstreams complete."""
 
-    def __init__(self, line: DueLine) -> None:
-        self._line = line
-        self._ends = {key: _known(line.completed.get(key)) for key in line.upstreams}
-        self.waiting = deque(line.runs)
-        self.free_at = line.free_at
+    def __init__(self, series: DueSeries) -> None:
+        self._series = series
+        self._ends = {key: _known_ends(series.completed.get(key)) for key in series.upstreams}
+        self.waiting = deque(series.runs)
+        self.free_at = series.free_at
         self._missed: list[RunAhead] = []
 
     def complete(self, upstream: str, at: float) -> Iterator[RunAhead]:
-        """A job that it comes after will have completed then: those that need not wait longer."""
+        """Note when an upstream completes; yield the runs that need not wait longer."""
         insort(self._ends[upstream], at)
         return self.release()
 
     def expect(self, run: RunAhead, since: float) -> Iterator[RunAhead]:
-        """One more comes, the last so far."""
-        self.waiting.append(DueRun(run, since, run.ready_at + self._line.within))
+        """Append one more run, the last so far."""
+        self.waiting.append(DueRun(run, since, run.ready_at + self._series.within))
         return self.release()
 
     def release(self) -> Iterator[RunAhead]:
-        """Those of which it is known when all upstreams have completed for them."""
+        """Yield the runs for which all upstreams have a known completion."""
         known_to = min(ends[-1] for ends in self._ends.values())
         while self.waiting and self.waiting[0].since < known_to:
             due = self.waiting.popleft()
@@ -218,7 +219,7 @@ class LineProgress:
                 yield run
 
     def left(self) -> list[RunAhead]:
-        """Those for which somebody does not complete in time: they do not start."""
+        """List the runs whose upstreams do not complete in time: they do not start."""
         while self.waiting:
             due = self.waiting.popleft()
             lacks = next(key for key, ends in self._ends.items() if ends[-1] <= due.since)
@@ -230,7 +231,7 @@ class LineProgress:
             yield key, ends[bisect_right(ends, since)]
 
     def _passed(self, due: DueRun, upstream: str, at: float) -> RunAhead | None:
-        """The run that need not wait any more from then on; None: it will never start."""
+        """Return the run that need not wait any more from then on; None: it will never start."""
         run = replace(due.run)
         if at > run.ready_at:
             run.held_until, run.waits_for = at, upstream
@@ -241,7 +242,7 @@ class LineProgress:
             self._missed.append(run)
             return None
         self.free_at = max(self.free_at, run.arrives_at) + run.seconds
-        if self._line.overlap is Overlap.CANCEL_PREVIOUS and self.waiting:
+        if self._series.overlap is Overlap.CANCEL_PREVIOUS and self.waiting:
             run.seconds = min(run.seconds, self._next_at - run.arrives_at)
         return run
 
@@ -250,9 +251,9 @@ class LineProgress:
         return self.waiting[0].run.ready_at if self.waiting else inf
 
     def _is_dropped(self, due: DueRun, run: RunAhead) -> bool:
-        """Whether the overlap rule lets the run come to nothing, as if each started at once."""
+        """Return whether the overlap rule drops the run, as if each started at once."""
         waited = min(run.arrives_at, due.missed_at)
-        match self._line.overlap:
+        match self._series.overlap:
             case Overlap.SKIP:
                 return run.ready_at < self.free_at
             case Overlap.QUEUE_ONE:
@@ -263,18 +264,18 @@ class LineProgress:
                 return False
 
     def _is_replaced(self, run: RunAhead, waits_until: float) -> bool:
-        """Whether the next one comes while it waits."""
+        """Return whether the next one comes while it waits."""
         return run.ready_at < waits_until and self._next_at < waits_until
 
 
-def _known(completed: float | None) -> list[float]:
-    """Ends of an upstream, after one that helps nobody."""
+def _known_ends(completed: float | None) -> list[float]:
+    """Return the known ends of an upstream, preceded by one that helps nobody."""
     return [-inf] if completed is None else [-inf, completed]
 
 
 @dataclass(frozen=True, slots=True)
 class CartAhead:
-    """What a cart still has to do."""
+    """Rest of a cart that is still to do."""
 
     id: CartId
     job: JobAhead  # of its items
@@ -286,30 +287,30 @@ class CartAhead:
 
 @dataclass(frozen=True, slots=True)
 class Sequels:
-    """What is known beforehand about runs that follow others."""
+    """Relations by which runs follow others."""
 
     again: Mapping[JobId, Callable[[float], float | None]] = field(default_factory=dict)
     followers: Mapping[JobId, Sequence[JobAhead]] = field(default_factory=dict)
-    lines: Mapping[JobId, DueLine] = field(
+    due_series: Mapping[JobId, DueSeries] = field(
         default_factory=dict
     )  # of jobs with due times of their own
     carts: Sequence[CartAhead] = ()
 
     @property
     def are_any(self) -> bool:
-        return bool(self.again or self.followers or self.lines or self.carts)
+        return bool(self.again or self.followers or self.due_series or self.carts)
 
 
 class Following:
-    """Implements `Successors`; remembers how far carts are, and who still waits."""
+    """Implementation of `Successors`; tracks how far carts are, and which runs still wait."""
 
     def __init__(self, sequels: Sequels) -> None:
         self._sequels = sequels
-        self._lines = {job: LineProgress(line) for job, line in sequels.lines.items()}
-        self._followed: dict[str, list[LineProgress]] = defaultdict(list)
-        for job, line in sequels.lines.items():
-            for upstream in line.upstreams:
-                self._followed[upstream].append(self._lines[job])
+        self._series = {job: SeriesProgress(series) for job, series in sequels.due_series.items()}
+        self._followed: dict[str, list[SeriesProgress]] = defaultdict(list)
+        for job, series in sequels.due_series.items():
+            for upstream in series.upstreams:
+                self._followed[upstream].append(self._series[job])
         self._carts = {cart.id: _CartProgress(cart) for cart in sequels.carts}
 
     def follow(self, run: RunAhead) -> Sequence[RunAhead]:
@@ -322,29 +323,29 @@ class Following:
         return found
 
     def left(self) -> Sequence[RunAhead]:
-        return [run for line in self._lines.values() for run in line.left()]
+        return [run for series in self._series.values() for run in series.left()]
 
     def _after(self, run: RunAhead) -> Iterator[RunAhead]:
-        """Runs of the jobs that come after its own."""
+        """Yield runs of the jobs that follow its own."""
         job, end = run.job, run.end_at
         yield from (_made(follower, end) for follower in self._sequels.followers.get(job.id, ()))
         upstream = after_key(job.project, job.name)
-        for line in self._followed.get(upstream, ()):
-            yield from line.complete(upstream, end)
+        for series in self._followed.get(upstream, ()):
+            yield from series.complete(upstream, end)
 
     def _again(self, run: RunAhead, at: float) -> Iterable[RunAhead]:
-        """The next one of its job."""
-        following, line = _made(run.job, at), self._lines.get(run.job.id)
-        return [following] if line is None else line.expect(following, since=run.due_at)
+        """Return the next run of its job."""
+        following, series = _made(run.job, at), self._series.get(run.job.id)
+        return [following] if series is None else series.expect(following, since=run.due_at)
 
 
 def first_items(cart: CartAhead, at: float) -> list[RunAhead]:
-    """The items with which a cart goes on that has nothing open."""
+    """Return the items with which a cart goes on that has nothing open."""
     return [_made(cart.job, at) for _ in range(min(cart.window, cart.waves[0]))]
 
 
 class _CartProgress:
-    """The items of a cart: wave after wave, in each as many at once as may be."""
+    """Progress of a cart's items: wave after wave, in each as many at once as may be."""
 
     def __init__(self, cart: CartAhead) -> None:
         self._cart = cart
@@ -354,7 +355,7 @@ class _CartProgress:
         self._last_end = 0.0
 
     def follow(self, run: RunAhead) -> list[RunAhead]:
-        """An item has started: the next one of its wave comes when it ends."""
+        """Return the next item of the wave, which comes when this one, just started, ends."""
         self._last_end = max(self._last_end, run.end_at)
         self._released -= 1
         if self._left > 0:
@@ -364,7 +365,7 @@ class _CartProgress:
         return [] if self._released else self._next_wave()
 
     def _next_wave(self) -> list[RunAhead]:
-        """All items of the wave have started, so that its end is known."""
+        """Return the next wave: all items of this one have started, so that its end is known."""
         self._wave += 1
         if self._wave >= len(self._cart.waves):
             return []

@@ -1,4 +1,4 @@
-"""A forecast as a whole: what it says, what will be short, and how right earlier ones were."""
+"""Forecast as a whole: coming starts, shortages, and the accuracy of earlier forecasts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Saturation:
 
 
 def saturations(runs: Iterable[RunAhead], until: float) -> list[Saturation]:
-    """All such stretches, in order.
+    """List the stretches in which runs wait for the same thing, in order.
 
     A job that keeps its own runs back is none of them, nor is one that others come after.
     """
@@ -46,7 +46,7 @@ def saturations(runs: Iterable[RunAhead], until: float) -> list[Saturation]:
 
 
 def shortage_of(run: RunAhead) -> str:
-    """What a run waits for, as one text."""
+    """Return the key of what a run waits for."""
     return f"{WORKER_GATE}:{run.job.pool}" if run.waits_for == WORKER_GATE else run.waits_for
 
 
@@ -55,7 +55,7 @@ def _is_short(run: RunAhead) -> bool:
 
 
 def resource_of(shortage: str) -> str:
-    """The pool or declaration of which there is too little: `worker:POOL`, `rate:PROJECT/NAME`.
+    """Return the pool or declaration that is short: `worker:POOL`, `rate:PROJECT/NAME`.
 
     "" for inputs that runs exclude one another by, which are as many as there are values.
     """
@@ -65,7 +65,7 @@ def resource_of(shortage: str) -> str:
 
 
 def _spans(what: str, waiting: Sequence[RunAhead], until: float) -> Iterator[Saturation]:
-    """Waits that overlap are one stretch."""
+    """Yield stretches; waits that overlap are one."""
     lot: list[RunAhead] = []
     end = 0.0
     for run in sorted(waiting, key=lambda run: run.ready_at):
@@ -111,11 +111,11 @@ class Forecast:
         return self.made_at + timedelta(seconds=seconds)
 
     def start_of(self, run: RunAhead) -> datetime | None:
-        """None: not in the time ahead."""
+        """Return the start of a run; None: not in the time ahead."""
         return None if run.start_at == inf else self.instant(run.start_at)
 
     def remark(self, run: RunAhead) -> str:
-        """What a change of clocks does to its due time, or ""."""
+        """Return what a change of clocks does to its due time, or ""."""
         table = self.tables.get(run.job.id)
         is_due = run.id is None and run.job.cart is None
         return clock_remark(table, self.instant(run.due_at)) if table and is_due else ""
@@ -133,7 +133,7 @@ class JobOutlook:
 
 
 def coming_runs(forecast: Forecast, project: str, begin: float, end: float) -> Iterator[RunAhead]:
-    """The runs of a project that are to start, or should, in begin ≤ time < end; by start."""
+    """Yield the runs of a project that are to start, or should, in begin ≤ time < end; by start."""
     for run in forecast.runs:
         at = run.start_at if run.start_at != inf else run.ready_at
         if begin <= at < end and run.job.project == project and not run.worker:
@@ -141,14 +141,14 @@ def coming_runs(forecast: Forecast, project: str, begin: float, end: float) -> I
 
 
 def slow_runs(forecast: Forecast, project: str) -> Iterator[RunAhead]:
-    """The runs of a project that go on and have lasted longer than usual, the oldest first."""
+    """Yield live runs of a project that have lasted longer than usual, the oldest first."""
     for run in takewhile(lambda run: run.start_at <= 0, forecast.runs):
         if run.worker and run.job.project == project and _is_slow(run):
             yield run
 
 
 def by_job(runs: Iterable[RunAhead], until: float) -> list[JobOutlook]:
-    """One entry for each job, by its first start."""
+    """Group runs by job, ordered by the first start."""
     found: dict[JobId, JobOutlook] = {}
     for run in runs:
         entry = found.get(run.job.id)
@@ -161,7 +161,7 @@ def by_job(runs: Iterable[RunAhead], until: float) -> list[JobOutlook]:
 
 
 def _is_slow(run: RunAhead) -> bool:
-    """Of what nobody knows the length of, nothing is too long."""
+    """Return whether it lasts too long; without a known length nothing does."""
     known = run.job.durations
     return known.source is not Source.GUESS and -run.start_at > known.high
 
@@ -194,7 +194,7 @@ class Outcome:
 
     @property
     def is_near(self) -> bool:
-        """Within 2 s, or within a tenth of the time that lay ahead."""
+        """Return whether it was within 2 s, or within a tenth of the time that lay ahead."""
         return self.error <= max(NEAR, (self.actual - self.made_at) * NEAR_SHARE)
 
 
@@ -209,12 +209,12 @@ class Accuracy:
 
     @property
     def share(self) -> float:
-        """Of those that were near."""
+        """Fraction of predictions that were near."""
         return self.near / self.starts
 
 
 def accuracy_of(outcomes: Iterable[Outcome]) -> Accuracy | None:
-    """None: nothing was predicted that has started since."""
+    """Compare predictions with starts; None: nothing predicted has started since."""
     known = list(outcomes)
     if not known:
         return None

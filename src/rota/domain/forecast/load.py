@@ -1,4 +1,4 @@
-"""How much of something is in use over time: what may run out, and where there is room."""
+"""Load: how much of something is in use over time, what may run out, and where there is room."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Use: TypeAlias = tuple[float, float, float]  # from, until, how much
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Equal pieces of the time ahead."""
+    """Grid of equal pieces of the time ahead."""
 
     begin: float
     width: float
@@ -30,7 +30,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """What is in use in one piece."""
+    """Use in one piece of a grid."""
 
     at: float  # where it begins
     mean: float
@@ -38,7 +38,7 @@ class Bucket:
 
 
 def buckets_of(uses: Iterable[Use], grid: Grid) -> list[Bucket]:
-    """The use in each piece of a grid."""
+    """Compute the use in each piece of a grid."""
     found: list[Bucket] = []
     level = area = peak = 0.0
     last = at_piece = grid.begin
@@ -58,7 +58,7 @@ def buckets_of(uses: Iterable[Use], grid: Grid) -> list[Bucket]:
 
 
 def merged(buckets: Sequence[Bucket], size: int) -> list[Bucket]:
-    """So many pieces as one."""
+    """Merge so many neighbouring pieces into one."""
     lots = (buckets[i : i + size] for i in range(0, len(buckets), size))
     return [
         Bucket(lot[0].at, sum(b.mean for b in lot) / len(lot), max(b.peak for b in lot))
@@ -67,12 +67,12 @@ def merged(buckets: Sequence[Bucket], size: int) -> list[Bucket]:
 
 
 def peak_of(buckets: Sequence[Bucket]) -> Bucket:
-    """The first of the highest."""
+    """Return the first of the highest."""
     return max(buckets, key=lambda bucket: bucket.peak)
 
 
 def _changes(uses: Iterable[Use], grid: Grid) -> list[tuple[float, float]]:
-    """Where the level changes, and by how much; what ends goes before what begins."""
+    """Return where the level changes, and by how much; ends go before begins."""
     begin, end = grid.begin, grid.end
     inside = [use for use in uses if use[0] < end and use[1] > begin]
     changes = [(until, -amount) for _, until, amount in inside if until < end]
@@ -87,7 +87,7 @@ _DECLARED = (KeyKind.RATE, KeyKind.RESOURCE)
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Something that runs take, and how much of it there is."""
+    """Quantity that runs take, and how much of it there is."""
 
     name: str
     capacity: float
@@ -95,14 +95,14 @@ class Measure:
     per: float | None = None  # of a rate limit: how long a token counts that was taken
 
     def amount(self, job: JobAhead) -> float:
-        """How much a run of the job takes."""
+        """Return how much a run of the job takes."""
         if self.keys:
             return sum(job.demands.get(key, 0) for key in self.keys)
         return demand_of(job.shape).resources.get(self.name, 0) / UNIT
 
 
 def measure_of(name: str, setting: Setting, project: str) -> Measure | None:
-    """The measure of that name; None: nothing is called so."""
+    """Find the measure of that name; None: nothing is called so."""
     workers = total(worker.capacity for worker in setting.workers)
     if name == SLOTS or name in workers:
         return Measure(name, workers.get(name, 0) / UNIT)
@@ -117,14 +117,14 @@ def measure_of(name: str, setting: Setting, project: str) -> Measure | None:
 
 
 def measure_names(setting: Setting, project: str) -> list[str]:
-    """All that can be asked for."""
+    """List all measures that can be asked for."""
     workers = total(worker.capacity for worker in setting.workers)
     declared = {name_of(k).split("/")[0] for k in setting.rules if _is_declared(k, project)}
     return [SLOTS, *sorted((workers.keys() | declared) - {SLOTS})]
 
 
 def uses_of(runs: Iterable[RunAhead], measure: Measure) -> Iterator[Use]:
-    """When and how much runs take. Those that do not start come last."""
+    """Yield when and how much runs take. Those that do not start come last."""
     amounts: dict[JobAhead, float] = {}
     per = measure.per
     for run in runs:
@@ -141,7 +141,8 @@ def uses_of(runs: Iterable[RunAhead], measure: Measure) -> Iterator[Use]:
 def band_of(
     runs: Iterable[RunAhead], measure: Measure, grid: Grid
 ) -> tuple[list[float], list[float]]:
-    """The means in a grid if runs, started as they are, were all short, and if all were long.
+    """Return the means in a grid if all runs, started as they are, were short, and if all were
+    long.
 
     The runs are in order of their start.
     """
@@ -169,7 +170,7 @@ def band_of(
 
 
 def _lengths(job: JobAhead, measure: Measure) -> tuple[float, float, float]:
-    """How long a run of the job takes of a measure if it is short and if it is long; how much."""
+    """Return how long a run occupies a measure if it is short and if it is long; and how much."""
     lengths, amount = job.durations, measure.amount(job)
     if measure.per is not None:
         return measure.per, measure.per, amount
@@ -201,7 +202,7 @@ _AROUND = range(-2, 3)
 
 
 def quiet_minutes(minutes: Sequence[Bucket], first: int, cycle: int) -> list[int]:
-    """Minutes of the hour or of the day that are the emptiest, by how full they get.
+    """Return the emptiest minutes of the hour or of the day, by how full they get.
 
     `minutes` are consecutive minutes of a clock, from the one called `first` on.
     """
@@ -213,11 +214,11 @@ def quiet_minutes(minutes: Sequence[Bucket], first: int, cycle: int) -> list[int
     around = [sum(load[(i + d) % cycle] for d in _AROUND) for i in range(cycle)]
     # Among equals, one in the middle of a quiet stretch.
     ranked = sorted(known, key=lambda minute: (load[minute], around[minute], minute))
-    return _apart(ranked, cycle)
+    return _spread_out(ranked, cycle)
 
 
-def _apart(ranked: Sequence[int], cycle: int) -> list[int]:
-    """The first few that are not close to one another, in order."""
+def _spread_out(ranked: Sequence[int], cycle: int) -> list[int]:
+    """Return the first few that are not close to one another, in order."""
     chosen: list[int] = []
     for minute in ranked:
         gaps = (abs(minute - other) for other in chosen)

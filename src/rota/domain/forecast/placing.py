@@ -1,11 +1,10 @@
-"""Runs of the time ahead, placed on the workers by the code that schedules.
+"""Placement of coming runs on the workers by the code that schedules.
 
 Mostly nothing waits, or any worker will do: those two cases are found and answered quickly.
 
-Pools in which there is nothing to decide: any worker will do, and one line waits at most.
-
-Inside a line runs go by age. So this finds exactly what the simulated world would, many times
-faster; where two lines wait for one pool it gives up, as then somebody has to say who goes first.
+`PlainPools` is for pools in which any worker will do and at most one chain waits: inside a chain
+runs go by age, so it finds exactly what the simulated world would, many times faster. Where two
+chains wait for one pool it raises `Contended`, and the simulation decides who goes first.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from rota.domain.simulation.world import World
 def all_start_at_once(
     slots: Mapping[str, int], going: Iterable[RunAhead], coming: Iterable[RunAhead]
 ) -> bool:
-    """Whether every run that comes finds a slot at its time, and room in the limit of its job.
+    """Return whether every run finds a slot at its time, and room in the limit of its job.
 
     Any slot of a pool will do for each of them.
     """
@@ -49,7 +48,7 @@ def all_start_at_once(
 
 @dataclass(slots=True)
 class _Bound:
-    """What so many runs may be in at most, with when each comes and goes."""
+    """Bound on concurrent runs, with when each comes and goes."""
 
     most: int
     comes: list[float] = field(default_factory=list)
@@ -57,14 +56,14 @@ class _Bound:
 
     @property
     def is_enough(self) -> bool:
-        """Whether somebody has always gone before one more comes than there may be."""
+        """Return whether the bound is never exceeded."""
         self.comes.sort()
         self.goes.sort()
         return all(map(le, self.goes, islice(self.comes, self.most, None)))
 
 
 class _Bounds:
-    """The slots of pools and the limits of jobs."""
+    """Bounds of all pools (slots) and jobs (limits)."""
 
     def __init__(self, slots: Mapping[str, int]) -> None:
         self._slots = slots
@@ -97,7 +96,7 @@ _END, _OUTSIDE_END, _ARRIVAL = range(3)  # at one instant, what ends goes first
 
 
 class Contended(Exception):
-    """Runs of several lines wait for one pool."""
+    """Signal that runs of several chains wait for one pool."""
 
     def __init__(self, pool: str) -> None:
         super().__init__(pool)
@@ -105,7 +104,7 @@ class Contended(Exception):
 
 
 class PlainPools:
-    """Lets runs start as soon as their pool has a slot free."""
+    """Placement in pools where runs start as soon as a slot is free."""
 
     def __init__(self, slots: Mapping[str, int], successors: Successors | None) -> None:
         self._free = defaultdict(int, slots)
@@ -117,14 +116,14 @@ class PlainPools:
         self._numbers = count()
 
     def go_on(self, run: RunAhead) -> None:
-        """A run that a worker has already."""
+        """Add a run that a worker has already."""
         self._free[run.job.pool] -= 1
         if run.job.limit is not None:
             self._going[run.job.group] += 1
         self._begin(run, run.start_at)
 
     def go_on_outside(self, run: RunAhead) -> None:
-        """The same of a worker whose slots are none of these."""
+        """Add a run at a worker whose slots are none of these."""
         if run.job.limit is not None:
             self._going[run.job.group] += 1
         self._begin(run, run.start_at, _OUTSIDE_END)
@@ -172,8 +171,8 @@ class PlainPools:
     def _queue(self, age: int, run: RunAhead) -> None:
         job, queue = run.job, self._queues[run.job.pool]
         if queue:
-            line = queue[0][1].job
-            if (line.priority, line.share) != (job.priority, job.share):
+            first = queue[0][1].job
+            if (first.priority, first.share) != (job.priority, job.share):
                 raise Contended(job.pool)
         run.waits_for = run.waits_for or WORKER_GATE
         heappush(queue, (age, run))
@@ -205,7 +204,7 @@ _OF_A_JOB = "job:"  # how the simulation calls the limit of a job
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """All that is to be placed."""
+    """Program of a forecast: all runs that are to be placed."""
 
     going: Sequence[RunAhead]  # what workers have already; their start is known
     coming: Sequence[RunAhead]  # in order of their time
@@ -228,7 +227,7 @@ def place(program: Program, setting: Setting, until: float) -> Placed:
     known = chain(_all(program), program.outside)
     contested = {run.job.pool for run in known if not run.job.is_plain}
     while True:
-        together = _grown(contested, program.links)
+        together = _with_dependents(contested, program.links)
         successors = _Recorded(program.successors()) if program.successors else None
         try:
             _place_plain(program, setting, until, successors, together)
@@ -242,7 +241,7 @@ def place(program: Program, setting: Setting, until: float) -> Placed:
 
 
 class _Recorded:
-    """Keeps what comes because of others."""
+    """Recorder of runs that come because of others."""
 
     def __init__(self, successors: Successors) -> None:
         self._successors = successors
@@ -267,8 +266,8 @@ def _forget(program: Program) -> None:
         run.start_at, run.waits_for = inf, ""
 
 
-def _grown(pools: Collection[str], links: Collection[tuple[str, str]]) -> set[str]:
-    """With those whose runs depend on one of them."""
+def _with_dependents(pools: Collection[str], links: Collection[tuple[str, str]]) -> set[str]:
+    """Add the pools whose runs depend on one of them."""
     grown = set(pools)
     while more := {pool for link in links if grown.intersection(link) for pool in link} - grown:
         grown |= more
@@ -308,7 +307,7 @@ def _decide(
     successors: Successors | None,
     contested: Collection[str],
 ) -> bool:
-    """Let the simulated world decide; returns whether there was too much of it."""
+    """Simulate the contended pools; return whether there was too much to simulate."""
     if not contested:
         return False
     world = World(setting.workers, setting.rules, setting.weights, levels=setting.levels)
@@ -323,7 +322,7 @@ def _decide(
 
 
 class _Watcher(Observer):
-    """Writes down what happens in the world, and lets come what follows from it."""
+    """Observer that records starts, and adds the runs that follow from them."""
 
     def __init__(self, world: World, successors: Successors | None) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""A checked document turned into a `JobSpec`; what is not written keeps the spec's default."""
+"""Builder of a `JobSpec` from a checked document; missing fields keep the spec's default."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def build_job(document: Document) -> JobSpec:
 
 
 def build_schedule(document: Document) -> Schedule:
-    """The job's schedule; the document must have one."""
+    """Build the job's schedule; the document must have one."""
     timezone = document.get("timezone", "UTC")
     schedule = Schedule(
         expressions=tuple(_as_list(document["schedule"])),
@@ -109,7 +109,7 @@ def build_schedule(document: Document) -> Schedule:
 
 
 def _given(document: Document, **readers: Callable[[Any], object]) -> dict[str, Any]:
-    """The fields that the document has, each through its reader."""
+    """Return the fields that the document has, each through its reader."""
     return {name: read(document[name]) for name, read in readers.items() if name in document}
 
 

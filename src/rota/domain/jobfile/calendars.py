@@ -1,4 +1,4 @@
-"""The table of fields of a calendar, and calendars read from it."""
+"""Calendars of a job file: their table of fields, and how they are read."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ CALENDARS_OF_JOB = Field(
 
 
 def read_calendar(text: str, *, name: str = "") -> Calendar:
-    """The calendar of a YAML or JSON text; `Invalid` has every problem in it.
+    """Read the calendar of a YAML or JSON text; `Invalid` has every problem in it.
 
     If its address names it, the text may leave the name out, but not say another.
     """
@@ -110,7 +110,7 @@ def check_calendars(file: Document, written: Any, root: At) -> None:
 
 
 def build_calendar(document: Document) -> Calendar:
-    """The calendar of a document that has passed every check."""
+    """Build the calendar of a document that has passed every check."""
     holidays = document.get("holidays")
     return Calendar(
         name=document.get("name", ""),
@@ -122,7 +122,7 @@ def build_calendar(document: Document) -> Calendar:
 
 
 def calendar_document(calendar: Calendar) -> dict[str, Any]:
-    """The calendar in the file's vocabulary, without what is left at its default."""
+    """Write the calendar in the file's vocabulary, without what is left at its default."""
     holidays = calendar.holidays
     written = {
         "name": calendar.name,
@@ -143,7 +143,7 @@ def _holidays_document(holidays: Holidays) -> dict[str, str]:
 def unknown_calendars(
     names: Sequence[str], places: Sequence[Place], known: Collection[str]
 ) -> list[Problem]:
-    """What is wrong with a job's `calendars`, given the names that its project has."""
+    """Report unknown names in a job's `calendars`, given the names that its project has."""
     return [
         Problem(
             f"there is no calendar {quoted(name)}",
@@ -184,7 +184,7 @@ def _refuse_repeated_name(document: Document, at: At, first: dict[str, At]) -> N
 
 
 def _at_path(at: At, path: str) -> At:
-    """The position of `windows[2]` or `holidays.country`, below the calendar's."""
+    """Return the position of `windows[2]` or `holidays.country`, below the calendar's."""
     for part in _PART.findall(path):
         at = at.child(int(part) if part.isdigit() else part)
     return at

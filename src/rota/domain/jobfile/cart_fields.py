@@ -1,4 +1,4 @@
-"""The table of fields of a cart, and what they must satisfy together."""
+"""Table of fields of a cart, and what they must satisfy together."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ def _check_source(written: Written, at: At) -> None:
 
 
 def _check_jobs(document: Document, written: Written, at: At) -> None:
-    """Every item needs a job, its own or the cart's."""
+    """Check that every item has a job, its own or the cart's."""
     if _has(written, "job"):
         return
     source = document.get("items_from")
@@ -341,7 +341,7 @@ def _check_jobs(document: Document, written: Written, at: At) -> None:
 
 
 def _check_order(document: Document, written: Written, at: At) -> None:
-    """Order numbers are all explicit or all assigned."""
+    """Check that order numbers are all explicit or all assigned."""
     items = list(_written_items(written))
     numbered = [(index, item) for index, item in items if _has(item, "order")]
     if not numbered:

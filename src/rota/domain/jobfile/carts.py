@@ -34,7 +34,7 @@ _SCHEDULE = ("schedule", "timezone")
 
 
 class Referred(StrEnum):
-    """What a cart means by a name."""
+    """Kind of thing that a name in a cart refers to."""
 
     JOB = "job"
     CALENDAR = "calendar"
@@ -60,7 +60,7 @@ class CartEntry:
 
 
 def build_cart(document: Document) -> CartTemplate:
-    """The template of a document that has passed every check."""
+    """Build the template of a document that has passed every check."""
     items = _item_source(document)
     template = CartTemplate(
         name=document["name"],
@@ -78,7 +78,7 @@ def build_cart(document: Document) -> CartTemplate:
 
 
 def build_item(document: Document) -> CartItem:
-    """The item of a document that has a valid key at least."""
+    """Build the item of a document that has a valid key at least."""
     return CartItem(
         key=document["key"],
         order=document.get("order"),
@@ -87,15 +87,15 @@ def build_item(document: Document) -> CartItem:
     )
 
 
-def fitted(item: CartItem, spec: JobSpec, at: At) -> CartItem:
-    """The item with its inputs in the types of its job; what does not fit is reported."""
+def fit_inputs(item: CartItem, spec: JobSpec, at: At) -> CartItem:
+    """Convert the item's inputs to the types of its job; report what does not fit."""
     values = check_inputs(spec, item.inputs, at)
     inputs = {name: values[name] for name in item.inputs if name in values}
     return CartItem(item.key, item.order, inputs, item.job)
 
 
 def read_cart(document: Mapping[str, object]) -> CartTemplate:
-    """The template of one cart, given as `cart_document` writes it."""
+    """Read the template of one cart, given as `cart_document` writes it."""
     report = Report()
     root = At.root(report)
     checked = CART.check(document, root)
@@ -109,7 +109,7 @@ def read_cart(document: Mapping[str, object]) -> CartTemplate:
 def check_inputs_of_items(template: CartTemplate, specs: Mapping[str, JobSpec], at: At) -> None:
     """Report inputs that the jobs of items do not take; `specs` has the jobs that are known.
 
-    What an item lacks may still be given when the cart is submitted, unless it starts by itself.
+    Missing inputs may still be given when the cart is submitted, unless it starts by itself.
     """
     if not isinstance(template.items, tuple):
         return
@@ -121,7 +121,7 @@ def check_inputs_of_items(template: CartTemplate, specs: Mapping[str, JobSpec], 
 
 
 def cart_entry(document: Document, at: At) -> CartEntry:
-    """A cart of a file that has passed every check."""
+    """Build the entry of a cart of a file that has passed every check."""
     template = build_cart(document)
     return CartEntry(template, _place(at).line, tuple(_references(template, at)))
 
@@ -129,7 +129,7 @@ def cart_entry(document: Document, at: At) -> CartEntry:
 def unknown_references(
     references: Iterable[Reference], known: Mapping[Referred, Collection[str]]
 ) -> list[Problem]:
-    """What is wrong with the names that a cart uses, given those that its project has."""
+    """Report unknown names that a cart uses, given those that its project has."""
     return [
         _unknown(each, known[each.kind]) for each in references if each.name not in known[each.kind]
     ]
@@ -214,7 +214,7 @@ _T = TypeVar("_T")
 
 
 def cart_document(template: CartTemplate) -> dict[str, Any]:
-    """The template in the file's vocabulary, without what is left at its default."""
+    """Write the template in the file's vocabulary, without what is left at its default."""
     schedule, rules = template.schedule, template.rules
     return _written(
         {
@@ -292,7 +292,7 @@ ItemDocuments: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 def fill_carts(written: Any, items: Mapping[str, ItemDocuments], root: At) -> Any:
-    """The file as if its carts had these items written in it; what fits no cart is reported."""
+    """Return the file as if its carts had these items written in it; report what fits no cart."""
     if not items:
         return written
     carts = written.get("carts") if isinstance(written, Mapping) else None

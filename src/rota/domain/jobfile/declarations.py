@@ -100,7 +100,7 @@ def check_declarations(file: Document, written: Any, root: At) -> None:
 
 
 def build_declarations(file: Document, project: str) -> tuple[Shared, ...]:
-    """The limits and resources of a file that has passed every check."""
+    """Build the limits and resources of a file that has passed every check."""
     limits = [build_limit(document, project) for document in file.get("limits", ())]
     resources = [build_resource(document, project) for document in file.get("resources", ())]
     return (*limits, *resources)
@@ -123,7 +123,7 @@ def build_resource(document: Document, project: str) -> Resource:
 
 
 def declaration_document(declaration: Shared) -> dict[str, Any]:
-    """The declaration in the file's vocabulary."""
+    """Write the declaration in the file's vocabulary."""
     if isinstance(declaration, Resource):
         is_counted = declaration.sharing is Sharing.COUNTED
         amount = {"total": declaration.total} if is_counted else {"kind": str(declaration.sharing)}
@@ -138,7 +138,7 @@ def declaration_document(declaration: Shared) -> dict[str, Any]:
 
 
 def declaration_in_words(declaration: Shared) -> str:
-    """What it allows, in a line."""
+    """Describe what it allows, in a line."""
     match declaration:
         case Limit():
             return _limit_in_words(declaration)

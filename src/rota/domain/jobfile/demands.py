@@ -1,4 +1,4 @@
-"""The fields by which a job says what its runs take and wait for, and how they are read."""
+"""Fields by which a job says what its runs take and wait for, and how they are read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_TOKENS = 1_000_000
 
 
 class Access(StrEnum):
-    """What a run does with a resource that many may read, or one write."""
+    """Access of a run to a resource that many may read, or one write."""
 
     READ = "read"
     WRITE = "write"
@@ -35,7 +35,7 @@ _UNITS = {Access.READ: 1, Access.WRITE: READERS}
 
 @dataclass(frozen=True, slots=True)
 class Amount(Scalar):
-    """How much a run takes of a resource."""
+    """Amount that a run takes of a resource."""
 
     words: str = "a number with at most 3 decimals, a size such as 4GiB, or read or write"
 
@@ -121,13 +121,13 @@ DEMANDS = (
 
 
 def build_resources(document: Mapping[str, Any]) -> dict[str, int]:
-    """Thousandths by name, without what is not needed at all."""
+    """Return thousandths by name, without what is not needed at all."""
     amounts = {name: _thousandths(written) for name, written in document.items()}
     return {name: amount for name, amount in amounts.items() if amount}
 
 
 def build_rate_limits(documents: list[Mapping[str, Any]]) -> dict[str, int]:
-    """Tokens by name."""
+    """Return tokens by name."""
     return {document["name"]: document.get("tokens", 1) for document in documents}
 
 

@@ -1,4 +1,4 @@
-"""The job file as others read it: documents written back, its JSON Schema, its reference page."""
+"""Export of the job file: documents written back, its JSON Schema, its reference page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NOT_TEXT = re.compile(
 
 
 class _Dumper(yaml.SafeDumper):
-    """Block style, lists indented under their key, scripts as literal blocks."""
+    """Dumper in block style, lists indented under their key, scripts as literal blocks."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
@@ -44,7 +44,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _is_block(text: str) -> bool:
-    """Whether a literal block shows the text as it is, to the last blank."""
+    """Return whether a literal block shows the text as it is, to the last blank."""
     lines = text.removesuffix("\n").split("\n")
     return bool(lines[-1]) and all(line.isprintable() and not line.endswith(" ") for line in lines)
 
@@ -57,7 +57,7 @@ def to_yaml(
     documents: Iterable[Mapping[str, Any]],
     beside: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> str:
-    """A job file of these jobs and of what stands beside them, by field; parts that are empty go.
+    """Write a job file of these jobs and of what stands beside them, by field; skip empty parts.
 
     The project that the jobs share is written at the top.
     """
@@ -72,7 +72,7 @@ def to_yaml(
 
 
 def to_block(value: Mapping[str, Any]) -> str:
-    """Any document in block style."""
+    """Write any document in block style."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_NEVER_FOLD)
 
 
@@ -82,9 +82,9 @@ _SECTIONS_OF_CARTS = (CART, ITEM, ITEMS_FROM, FAILURES, BETWEEN)
 
 
 def json_schema() -> Schema:
-    """The schema of a whole file, in draft 2020-12; a single job's is `$defs/job` in it.
+    """Return the schema of a whole file, in draft 2020-12; a single job's is `$defs/job` in it.
 
-    What passes it may still break a rule that a schema cannot say: an impossible cron
+    A document that passes it may still break a rule that a schema cannot say: an impossible cron
     expression, a name that is there twice.
     """
     return {
@@ -160,7 +160,7 @@ _PARTS = {
 
 
 def reference() -> str:
-    """The whole page."""
+    """Write the whole reference page."""
     return "\n".join(_blocks())
 
 

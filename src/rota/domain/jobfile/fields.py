@@ -1,4 +1,4 @@
-"""The table of fields: job, defaults and file.
+"""Table of fields: job, defaults and file.
 
 The validator, the JSON Schema and the reference page all come from it, so a field is added here
 (or, where it has a module of its own, there), in `build`, and nowhere else.

@@ -1,4 +1,4 @@
-"""The kinds of single values a job file has: how each is checked, described and put in a schema.
+"""Kinds of single values a job file has: how each is checked, described and put in a schema.
 
 `check` reports to its position and returns `INVALID`, or returns the value as the document keeps
 it: JSON-able and in the file's own vocabulary. Turning `"1h"` into a `timedelta` comes later.
@@ -38,7 +38,7 @@ class Kind(Protocol):
 
     @property
     def words(self) -> str:
-        """What the value must be, for the end of "x must be …" and for the reference page."""
+        """Say what the value must be, for the end of "x must be …" and the reference page."""
 
     def check(self, value: object, at: At) -> object: ...
 
@@ -46,7 +46,7 @@ class Kind(Protocol):
 
 
 class Refused(ValueError):
-    """Why a value is not of its kind; without a message, the kind's words say it."""
+    """Reason why a value is not of its kind; without a message, the kind's words say it."""
 
     def __init__(self, message: str = "", hint: str = "") -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class Refused(ValueError):
 
 
 class Scalar(ABC):
-    """What kinds of single values share."""
+    """Base of the kinds of single values."""
 
     @property
     @abstractmethod
@@ -62,7 +62,7 @@ class Scalar(ABC):
 
     @abstractmethod
     def accept(self, value: object, at: At) -> object:
-        """The value as the document keeps it, or `Refused`."""
+        """Return the value as the document keeps it, or `Refused`."""
 
     @abstractmethod
     def schema(self) -> Schema: ...
@@ -205,7 +205,7 @@ def parse_share(value: float | str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Choice(Scalar):
-    """One of a few words; those in `later` are known but refused in this version."""
+    """Choice of a few words; those in `later` are known but refused in this version."""
 
     options: type[StrEnum] | tuple[str, ...]
     later: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The table of fields, first half: the sections that stand inside a job."""
+"""Table of fields, first half: the sections that stand inside a job."""
 
 from __future__ import annotations
 

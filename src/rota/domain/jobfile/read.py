@@ -1,4 +1,4 @@
-"""Job files and stored documents read into specs, with every problem reported at once."""
+"""Reader of job files and stored documents into specs, with every problem reported at once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MERGED = frozenset(row.name for row in JOB.fields if isinstance(row.kind, MapOf
 
 @dataclass(frozen=True, slots=True)
 class CalendarsAt:
-    """Where the `calendars` of a job stand; they may come from the file's defaults."""
+    """Position of the `calendars` of a job; they may come from the file's defaults."""
 
     line: int
     names: tuple[Place, ...]  # of each name
@@ -62,7 +62,7 @@ class JobEntry:
 
     @property
     def calendars(self) -> tuple[str, ...]:
-        """Those that it names, with or without a schedule."""
+        """Names of calendars that it uses, with or without a schedule."""
         return tuple(self.document.get("calendars", ()))
 
 
@@ -79,7 +79,7 @@ class JobFile:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A job that is at least a mapping, with what is right in it."""
+    """Job that is at least a mapping, with its valid fields."""
 
     document: dict[str, Any]  # defaults merged in
     written: Mapping[str, object]
@@ -135,7 +135,7 @@ def read_file(
 
 
 def read_job(document: Mapping[str, object]) -> JobSpec:
-    """The spec of one job, given as the document that a `JobEntry` carries.
+    """Read the spec of one job, given as the document that a `JobEntry` carries.
 
     Variables that only Rota sets are ignored, since earlier versions stored them.
     """
@@ -149,7 +149,7 @@ def read_job(document: Mapping[str, object]) -> JobSpec:
 
 
 def _without_reserved_env(document: object) -> object:
-    """A job's or step's document as it would be accepted today; its shape is not checked yet."""
+    """Remove reserved variables of a job's or step's document; its shape is not checked yet."""
     if not isinstance(document, Mapping):
         return document
     changed: dict[str, object] = {}
@@ -166,7 +166,7 @@ def _valid_fields(section: Section, value: object, at: At) -> dict[str, Any]:
 
 
 def _find_jobs(file: Document, written: Any, root: At, project: str) -> Iterator[_Found]:
-    """The jobs of a file whose fields have been checked, with its defaults merged in."""
+    """Yield the jobs of a file whose fields have been checked, with its defaults merged in."""
     defaults = file.get("defaults", {})
     for index, job in enumerate(file.get("jobs", ())):
         if job is not INVALID:
@@ -177,7 +177,7 @@ def _find_jobs(file: Document, written: Any, root: At, project: str) -> Iterator
 
 
 def _merge(defaults: Document, job: Document, written: Mapping[str, object]) -> dict[str, Any]:
-    """The job over the defaults; mappings key by key. A field left empty takes no default."""
+    """Merge the job over the defaults; mappings key by key. A field left empty takes no default."""
     inherited = {
         name: value
         for name, value in defaults.items()
@@ -221,7 +221,7 @@ def _entry(job: _Found, defaults: At) -> JobEntry:
 def _check_uses(
     jobs: tuple[JobEntry, ...], declarations: tuple[Shared, ...], project: str, report: Report
 ) -> None:
-    """Report what can be told without a server, which may know of more than the file."""
+    """Report problems that can be found without a server, which may know of more than the file."""
     ours = {job.name: job.uses for job in jobs if job.spec.project == project}
     known = Known.of(declarations, is_all=False)
     problems = [problem for uses in ours.values() for problem in problems_of(uses, known)]
@@ -234,7 +234,7 @@ def _check_uses(
 def _carts(
     file: Document, jobs: tuple[JobEntry, ...], project: str, root: At
 ) -> Iterator[CartEntry]:
-    """The carts, their items compared with jobs that are known to be right by now."""
+    """Yield the carts, their items compared with jobs that are known to be valid by now."""
     specs = {job.name: job.spec for job in jobs if job.spec.project == project}
     for index, document in enumerate(file.get("carts", ())):
         at = root.child("carts").child(index)

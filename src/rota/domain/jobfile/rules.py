@@ -1,4 +1,4 @@
-"""What a job's fields must satisfy together, beyond each being right by itself.
+"""Rules that a job's fields must satisfy together, beyond each being right by itself.
 
 A rule sees only fields that passed their own check, so that one fault is reported once.
 """
@@ -32,7 +32,7 @@ TYPE_WORDS = {
 
 
 def parse_inputs(spec: JobSpec, given: Mapping[str, object]) -> dict[str, JsonScalar]:
-    """A value for every input the job declares; `Invalid` with all that is wrong.
+    """Parse a value for every input the job declares; `Invalid` with all that is wrong.
 
     Text is read as a number or boolean where the input is one: flags and forms have only text.
     """
@@ -43,7 +43,7 @@ def parse_inputs(spec: JobSpec, given: Mapping[str, object]) -> dict[str, JsonSc
 def parse_input_sets(
     spec: JobSpec, sets: Iterable[Mapping[str, object]]
 ) -> list[dict[str, JsonScalar]]:
-    """The same for many sets of inputs; `Invalid` is about the first that has something wrong."""
+    """Parse many sets of inputs; `Invalid` is about the first that has something wrong."""
     report = Report()
     at = At.root(report)
     values = []
@@ -56,7 +56,7 @@ def parse_input_sets(
 def check_inputs(
     spec: JobSpec, given: Mapping[str, object], at: At, *, may_lack: bool = False
 ) -> dict[str, JsonScalar]:
-    """The same, with what is wrong reported at the position of each input.
+    """Parse inputs, and report what is wrong at the position of each.
 
     With `may_lack` it is fine to leave out what has to be given in the end.
     """
@@ -85,7 +85,7 @@ def is_of_type(value: object, kind: InputType) -> TypeGuard[JsonScalar]:
 
 
 def _value(declared: Input, given: object, at: At) -> JsonScalar | None:
-    """The value, or None after reporting why there is none."""
+    """Parse the value; None after reporting why there is none."""
     if given is None:
         if declared.default is None:
             at.refuse(f"input {quoted(at.name)} must be given", declared.help)
@@ -125,7 +125,7 @@ def check_demands(document: Document, written: Mapping[str, object], at: At) -> 
 
 
 def jobs_of_after(at: At) -> At:
-    """The position of the names under `after`, which may be the whole of it."""
+    """Return the position of the names under `after`, which may be the whole of it."""
     jobs = at.child("jobs")
     return jobs if jobs.mark else at
 
@@ -220,7 +220,7 @@ def check_schedule(document: Document, at: At) -> None:
 
 
 def _check_bound(document: Document, at: At, name: str) -> None:
-    """Tell what a time becomes that clocks are put forward past."""
+    """Report what a time becomes that clocks are put forward past."""
     written = datetime.fromisoformat(document[name]) if name in document else None
     if written is None or written.tzinfo is not None:
         return
@@ -278,7 +278,7 @@ def _check_default(given: Document, at: At) -> None:
 
 
 def _check_unattended(document: Document, at: At) -> None:
-    """Tell of inputs that a run has which somebody triggers, and a due one has not."""
+    """Report inputs that a triggered run has, and a due one has not."""
     if "schedule" not in document:
         return
     for name, given in document.get("inputs", {}).items():

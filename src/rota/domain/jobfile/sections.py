@@ -28,7 +28,7 @@ class ListOf:
         return f"a list, each {self.item.words}"
 
     def check(self, value: object, at: At) -> object:
-        """Invalid items stay in their place, so that the others keep their numbers."""
+        """Check the items. Invalid ones keep their place, so that others keep their numbers."""
         if not isinstance(value, list | tuple):
             at.refuse(f"{at.name} must be a list, not {shown(value)}", self.hint(value, at))
             return INVALID
@@ -38,7 +38,7 @@ class ListOf:
         return [self.item.check(entry, at.child(index)) for index, entry in enumerate(value)]
 
     def hint(self, value: object, at: At) -> str:
-        """What to write instead of a value that is no list."""
+        """Return a hint on what to write instead of a value that is no list."""
         if isinstance(value, Mapping):
             return _with_dashes(value, self.item)
         if not self.instead and self.item.check(value, At.root(Report())) is not INVALID:
@@ -52,7 +52,7 @@ class ListOf:
 
 
 def _with_dashes(value: Mapping[object, object], item: Kind) -> str:
-    """The entries of a list that were written as a mapping, perhaps under names of their own."""
+    """Write the entries of a list that were written as a mapping, perhaps under their own names."""
     named = next(iter(value), "")
     if not isinstance(item, Section) or named in item.by_name or not isinstance(named, str):
         return "begin each entry with a dash"
@@ -80,7 +80,7 @@ class Either:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """Names chosen by the user, each with a value."""
+    """Mapping of names chosen by the user, each with a value."""
 
     name: Text
     value: Kind
@@ -133,7 +133,7 @@ def _bytes(entries: Mapping[str, object]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NotYet:
-    """A field of the format that this version refuses by name, rather than as a typing error."""
+    """Field of the format that this version refuses by name, rather than as a typing error."""
 
     words: str = "not available in this version of Rota"
 
@@ -147,7 +147,7 @@ class NotYet:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One row of the table: what may be written under a name, and what it means."""
+    """Row of the table: what may be written under a name, and what it means."""
 
     name: str
     kind: Kind
@@ -193,7 +193,7 @@ class Section:
         return f"a mapping with the fields of {self.title}"
 
     def check(self, value: object, at: At) -> dict[str, Any] | Rejected:
-        """The valid part of the mapping; `INVALID` only if it is no mapping at all."""
+        """Return the valid part of the mapping; `INVALID` only if it is no mapping at all."""
         if self._is_bare(value):
             meant = self.by_name[self.shorthand].kind.check(value, at)
             return INVALID if meant is INVALID else {self.shorthand: meant}
@@ -206,7 +206,7 @@ class Section:
         return {key: item for key, item in checked.items() if item is not INVALID}
 
     def scope(self, value: Mapping[str, object], at: At) -> str:
-        """What messages call this one: `step 2 of job BuildAndTest`."""
+        """Return what messages call this one: `step 2 of job BuildAndTest`."""
         if not self.title:
             return ""
         name, index = value.get("name"), at.path[-1] if at.path else ""
@@ -219,7 +219,7 @@ class Section:
 
     @property
     def _forms(self) -> str:
-        """What may be written, in words."""
+        """Describe what may be written."""
         match self.by_name[self.shorthand].kind if self.shorthand else None:
             case None:
                 return "a mapping"
@@ -231,7 +231,7 @@ class Section:
                 return "a whole number or a mapping"
 
     def _is_bare(self, value: object) -> bool:
-        """Whether it stands for a mapping of which only the shorthand is written."""
+        """Return whether it stands for a mapping of which only the shorthand is written."""
         if not self.shorthand:
             return False
         match self.by_name[self.shorthand].kind:
@@ -243,7 +243,7 @@ class Section:
                 return isinstance(value, int) and not isinstance(value, bool)
 
     def _entry(self, key: object, item: object, at: At) -> object:
-        """The checked value; a field left empty counts as not written."""
+        """Return the checked value; a field left empty counts as not written."""
         if at.report.is_full:
             return INVALID
         row = self.by_name.get(key) if isinstance(key, str) else None
@@ -254,7 +254,7 @@ class Section:
         return INVALID if item is None else row.kind.check(item, at.child(row.name))
 
     def _form(self, value: object, at: At) -> str:
-        """What to write instead of a value that is no mapping."""
+        """Return a hint on what to write instead of a value that is no mapping."""
         meant = self.by_name[self.shorthand].kind if self.shorthand else None
         if isinstance(meant, ListOf):
             return meant.hint(value, at)
@@ -271,7 +271,7 @@ class Section:
         return {"$ref": f"#/$defs/{self.title}"}
 
     def definition(self) -> Schema:
-        """The schema itself, for the place that `schema` refers to."""
+        """Return the schema itself, for the place that `schema` refers to."""
         mapping: Schema = {
             "type": "object",
             "properties": {row.name: row.schema() for row in self.available},
@@ -315,7 +315,7 @@ SHELL = Text("the name of a shell", 64, pattern=r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 @dataclass(frozen=True, slots=True)
 class _Expression(Text):
-    """When something is due; whether it can be read as that is a rule of its own."""
+    """Expression of when something is due; whether it can be read is a rule of its own."""
 
     words: str = "a cron expression, an interval or a time"
 
@@ -341,7 +341,7 @@ WORDS = ListOf(
 
 @dataclass(frozen=True, slots=True)
 class InputValue(Scalar):
-    """The value of an input; whether it fits the input's type is a rule of its own."""
+    """Value of an input; whether it fits the input's type is a rule of its own."""
 
     words: str = "text, a number, true or false"
 

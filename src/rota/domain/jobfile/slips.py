@@ -1,4 +1,4 @@
-"""Keys that newcomers write, most of them from other tools, and what Rota calls them."""
+"""Slips: keys that newcomers write, most of them from other tools, and what Rota calls them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _BEFORE_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to tell whoever wrote something else in the place of a section's fields."""
+    """Advice for keys that are no fields of a section."""
 
     form: str = ""  # a section in short, for a value that is no mapping
     slips: Mapping[str, str] = field(default_factory=dict)  # wrong keys that are likely
     otherwise: str = ""  # for a key that is near to none
 
     def about(self, key: str, known: list[str]) -> str:
-        """What a key was meant to be that is not among the known ones; "": nobody knows."""
+        """Return what an unknown key was meant to be; "": unknown."""
         return self.slips.get(_plain(key)) or did_you_mean(key, known) or self.otherwise
 
 
 def _plain(key: str) -> str:
-    """`runs-on` and `runsOn` as Rota would write them: `runs_on`."""
+    """Normalise a key: `runs-on` and `runsOn` are `runs_on`."""
     return _BEFORE_CAPITAL.sub("_", key).replace("-", "_").lower()
 
 
@@ -44,12 +44,12 @@ _BELONGS = "that is a matter of the job which the items run: write it there"
 
 
 def _meaning(**words: str) -> dict[str, str]:
-    """What to say to each of the words that are often written for a key."""
+    """Map each word that is often written for a key to its advice."""
     return _saying({f"did you mean {quoted(key)}?": often for key, often in words.items()})
 
 
 def _saying(words: Mapping[str, str]) -> dict[str, str]:
-    """The same, from what is to be said to the words that are told so."""
+    """Map words to advice, given the words by advice."""
     return {word: hint for hint, often in words.items() for word in often.split()}
 
 

@@ -1,4 +1,4 @@
-"""Job file text to plain data, read as YAML 1.2 core, with the place of every value.
+"""Parser of job file text into plain data, as YAML 1.2 core, with the place of every value.
 
 It works on the parser's events, so that each guard acts before anything is built from hostile
 text: memory and time stay proportional to a text of at most `MAX_BYTES`.
@@ -30,13 +30,13 @@ _MAX_DIGITS = 20  # also keeps clear of Python's own limit on converting digits
 
 
 class UnusableNumber(ValueError):
-    """A scalar that is a number to YAML, but none that can be kept or sent as JSON."""
+    """Scalar that is a number to YAML, but none that can be kept or sent as JSON."""
 
     hint = "put it in quotes if it is meant as text"
 
 
 def resolve(text: str) -> bool | int | float | str | None:
-    """The value of an unquoted scalar."""
+    """Return the value of an unquoted scalar."""
     if text and text[0] not in _SPECIAL_START:
         return text
     if NULL.fullmatch(text):
@@ -99,7 +99,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Mark:
-    """Where a value stands in the text, and the marks of the values inside it."""
+    """Position of a value in the text, with the marks of the values inside it."""
 
     place: Place
     key: Place  # of the name it stands under; its own place inside a list
@@ -151,7 +151,7 @@ def _refuse_unprintable(text: str) -> None:
 
 
 def _join_surrogates(text: str) -> str:
-    """JSON writes one character as two escapes where YAML knows only one."""
+    """Join surrogates: JSON writes one character as two escapes where YAML knows only one."""
     if not text.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
         return text
 
@@ -176,7 +176,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> Invalid:
 
 
 def _quoting_hint(text: str, place: Place | None) -> str:
-    """How to write the value that the parser stumbled over; "" if it was not over a plain value."""
+    """Return a hint for the value that the parser failed at; "": it was no plain value."""
     lines = _LINE_END.split(text)
     if place is None or place.line > len(lines):  # the end of the text is past its last line
         return ""
@@ -235,7 +235,7 @@ class _OpenMapping:
 
 @dataclass(slots=True)
 class _Tree:
-    """Grows data and marks from parser events."""
+    """Builder of data and marks from parser events."""
 
     stack: list[_OpenList | _OpenMapping] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -289,7 +289,7 @@ class _Tree:
         self.stack.pop()
 
     def _enter(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> Place:
-        """The guards that every key and value passes."""
+        """Apply the guards that every key and value passes."""
         self.nodes += 1
         place = _place(event)
         if self.nodes > MAX_NODES:
@@ -355,7 +355,7 @@ MAX_NAME = 128
 
 
 class Report:
-    """The problems found so far, of each severity at most `MAX_PROBLEMS`."""
+    """Problems found so far, of each severity at most `MAX_PROBLEMS`."""
 
     def __init__(self, errors: Sequence[Problem] = ()) -> None:
         self._errors = list(errors[:MAX_PROBLEMS])
@@ -363,7 +363,7 @@ class Report:
 
     @property
     def is_full(self) -> bool:
-        """Whether looking for more errors is useless: a hostile file has 10⁵ of them."""
+        """Return whether looking for more errors is useless: a hostile file has 10⁵ of them."""
         return len(self._errors) >= MAX_PROBLEMS
 
     def add(self, problem: Problem) -> None:
@@ -391,7 +391,7 @@ def _line_order(problem: Problem) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """One position in the document being checked: where a problem there is reported."""
+    """Position in the document being checked: where a problem there is reported."""
 
     report: Report
     path: tuple[str | int, ...] = ()
@@ -413,14 +413,14 @@ class At:
 
     @property
     def name(self) -> str:
-        """What to call this value in a message: its field, or its field and number."""
+        """Name of this value in a message: its field, or its field and number."""
         field = next((part for part in reversed(self.path) if isinstance(part, str)), "the file")
         is_item = self.path and isinstance(self.path[-1], int)
         return f"{field}[{self.path[-1]}]" if is_item else field
 
     @property
     def written(self) -> str | None:
-        """The scalar as typed, when it was typed without quotes."""
+        """Scalar as typed, when it was typed without quotes."""
         return self.mark.written if self.mark else None
 
     def refuse(self, message: str, hint: str = "") -> None:
@@ -454,7 +454,7 @@ def refuse_repeated(what: str, name: str, at: At, first: dict[str, At]) -> None:
 
 
 def dotted(path: tuple[str | int, ...]) -> str:
-    """`("jobs", 0, "run")` as `jobs[0].run`."""
+    """Format a path: `("jobs", 0, "run")` as `jobs[0].run`."""
     return "".join(_step(part) for part in path).removeprefix(".")
 
 

@@ -1,4 +1,4 @@
-"""What jobs use that is defined elsewhere: resources, limits and other jobs."""
+"""Uses of things that are defined elsewhere: resources, limits and other jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rota.domain.spec import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Where a name stands in a file."""
+    """Position of a name in a file."""
 
     name: str
     path: str
@@ -42,7 +42,7 @@ class UsedLimit(Written):
 
 @dataclass(frozen=True, slots=True)
 class UsedJob(Written):
-    """A job that is followed."""
+    """Job that is followed."""
 
 
 Use: TypeAlias = UsedResource | UsedLimit | UsedJob
@@ -50,7 +50,7 @@ Use: TypeAlias = UsedResource | UsedLimit | UsedJob
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the jobs of a project may use."""
+    """Names that the jobs of a project may use."""
 
     limits: Mapping[str, Limit] = field(default_factory=dict)
     resources: Mapping[str, Resource] = field(default_factory=dict)
@@ -68,17 +68,17 @@ class Known:
 
 
 def uses_of(spec: JobSpec, document: Mapping[str, object], at: At) -> tuple[Use, ...]:
-    """What a job uses that has passed every check."""
+    """Return what a job uses that has passed every check."""
     return tuple(_uses(spec, document, at))
 
 
 def written_at(name: str, at: At) -> Written:
-    """A name that stands as the value of a field."""
+    """Return the position of a name that stands as the value of a field."""
     return Written(name, *_where(at))
 
 
 def problems_of(uses: Sequence[Use], known: Known) -> Iterator[Problem]:
-    """What is wrong with what a job uses."""
+    """Yield the problems of what a job uses."""
     for use in uses:
         if problem := _problem_of(use, known):
             yield problem
@@ -87,7 +87,7 @@ def problems_of(uses: Sequence[Use], known: Known) -> Iterator[Problem]:
 def cycle_problem(
     ours: Mapping[str, Sequence[Use]], others: Mapping[str, Collection[str]]
 ) -> Problem | None:
-    """What is wrong if jobs of a file wait for each other, perhaps by way of others.
+    """Find a cycle: jobs of a file that wait for each other, perhaps by way of others.
 
     `others` are jobs that are not in the file, each with those that it follows.
     """
@@ -190,28 +190,28 @@ def _problem_of_job(use: UsedJob, known: Known) -> Problem | None:
     return use.problem(f"there is no job {quoted(use.name)}", did_you_mean(use.name, known.jobs))
 
 
-def beyond(demand: Vector, most: Vector) -> list[str]:
-    """The names of which a run may not have so much; `most` says nothing of others."""
+def exceeding(demand: Vector, most: Vector) -> list[str]:
+    """List the names of which a run may not have so much; names missing in `most` have no bound."""
     return [name for name, amount in demand.items() if amount > most.get(name, amount)]
 
 
 def refusal_of(pool: str, name: str, demand: Vector, most: Vector) -> str:
-    """Why a pool does not take a run that asks for so much of a resource."""
+    """Explain why a pool does not take a run that demands so much of a resource."""
     asked, allowed = (format_amount(name, vector[name]) for vector in (demand, most))
     return f"pool {pool} takes runs of at most {allowed} {name}, not {asked}"
 
 
 def refusals_of(uses: Sequence[Use], pool: str, most: Vector) -> Iterator[Problem]:
-    """What is wrong with a job whose pool takes only smaller runs."""
+    """Yield the problems of a job whose pool takes only smaller runs."""
     demand = {use.name: use.amount for use in uses if isinstance(use, UsedResource)}
-    refused = beyond(demand, most)
+    refused = exceeding(demand, most)
     for use in uses:
         if isinstance(use, UsedResource) and use.name in refused:
             yield use.problem(refusal_of(pool, use.name, demand, most))
 
 
 def without_worker(pool: Written, pools: Collection[str]) -> Problem | None:
-    """A warning if a pool is none of those that have workers now, as far as any are known."""
+    """Return a warning if a pool is none of those that are known to have workers now."""
     if not pools or pool.name in pools:
         return None
     message = f"pool {pool.name} has no worker now: runs will wait for one"
@@ -221,7 +221,7 @@ def without_worker(pool: Written, pools: Collection[str]) -> Problem | None:
 def without_labels(
     needs: Written, labels: Mapping[str, str], pool: str, offers: Sequence[Mapping[str, str]]
 ) -> Problem | None:
-    """A warning if none of a pool's workers, as far as any are known, has all these labels."""
+    """Return a warning if none of a pool's known workers has all these labels."""
     if not offers or any(labels.items() <= offer.items() for offer in offers):
         return None
     asked = ", ".join(f"{name}={value}" for name, value in labels.items())
@@ -232,7 +232,7 @@ def without_labels(
 def too_large(
     uses: Sequence[Use], known: Known, pool: str, offers: Sequence[Vector]
 ) -> Problem | None:
-    """A warning if none of a pool's workers, as far as any are known, could run the job."""
+    """Return a warning if none of a pool's known workers could run the job."""
     own = [use for use in uses if isinstance(use, UsedResource) and use.name not in known.resources]
     demand = {use.name: use.amount for use in own}
     if not own or not offers or any(fits(demand, offer) for offer in offers):

@@ -1,4 +1,4 @@
-"""When jobs are due: schedules as written, turned into due times that are right in every zone.
+"""Schedules: turned from the written form into due times that are right in every zone.
 
 Pure: it is given the time, never asks for it. The tz database is all it reads. It knows nothing
 of runs, stores or the jobs whose schedules it is handed.

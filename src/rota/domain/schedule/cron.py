@@ -36,7 +36,7 @@ _SHORT_NAME = 3  # letters
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What a field may hold."""
+    """Range and names of a field."""
 
     name: str
     low: int
@@ -56,12 +56,12 @@ class Field:
 
 
 def upper(text: str) -> str:
-    """Upper case for ASCII letters only: `str.upper` would turn `ſun` and `frı` into names."""
+    """Upper-case ASCII letters only: `str.upper` would turn `ſun` and `frı` into names."""
     return text.translate(_UPPER)
 
 
 def _numbered(names: str, first: int) -> dict[str, int]:
-    """Numbers by name, in three letters and whole."""
+    """Map names to numbers, in three letters and whole."""
     whole = {name: value for value, name in enumerate(names.split(), first)}
     return {name[:_SHORT_NAME]: value for name, value in whole.items()} | whole
 
@@ -75,7 +75,7 @@ WEEKDAY = Field("weekday", 0, 7, 6, 6, _numbered(_WEEKDAYS, 0))
 
 
 def field_values(field: Field, text: str, stable_hash: Hash) -> tuple[int, ...]:
-    """The values a whole field stands for, ascending, each once."""
+    """Return the values a whole field stands for, ascending, each once."""
     terms = split_terms(field, text)
     return tuple(sorted({v for term in terms for v in term_values(field, term, stable_hash)}))
 
@@ -88,7 +88,7 @@ def split_terms(field: Field, text: str) -> list[str]:
 
 
 def term_values(field: Field, term: str, stable_hash: Hash) -> tuple[int, ...]:
-    """The values of one term: `*`, `5`, `1-5`, `*/10`, `22-2`, `H`, `H(0-29)/10`."""
+    """Return the values of one term: `*`, `5`, `1-5`, `*/10`, `22-2`, `H`, `H(0-29)/10`."""
     body, slash, step_text = term.partition("/")
     if slash and not body:
         raise ValueError(
@@ -106,7 +106,7 @@ def term_values(field: Field, term: str, stable_hash: Hash) -> tuple[int, ...]:
 
 
 def number(field: Field, text: str) -> int:
-    """A number or name inside the field's range."""
+    """Parse a number or name inside the field's range."""
     if text in field.names:
         return field.names[text]
     if not (text.isascii() and text.isdigit()):
@@ -132,7 +132,7 @@ def _bounds(field: Field, body: str, *, is_open: bool) -> tuple[int, int]:
 
 
 def _step(field: Field, text: str) -> int:
-    """A step of any length: one past the end of the range leaves its first value, as in cron."""
+    """Parse a step: one past the end of the range leaves its first value, as in cron."""
     if not (text.isascii() and text.isdigit()):
         raise ValueError(f"{field.name} step {quoted(text)} is not a number")
     step = int(text)
@@ -183,7 +183,7 @@ _YEAR = re.compile(r"[0-9]{4}")
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A cron expression, understood; every field ascending."""
+    """Parsed cron expression; every field ascending."""
 
     text: str
     seconds: tuple[int, ...]
@@ -210,7 +210,7 @@ class CronFields:
 
 
 def parse_cron(text: str, key: str) -> Cron:
-    """Reads an expression; a ValueError says what is wrong.
+    """Parse an expression; a ValueError says what is wrong.
 
     `key` is the job's identity, the seed of `H`.
     """
@@ -221,7 +221,7 @@ def parse_cron(text: str, key: str) -> Cron:
 
 
 def has_hash(text: str) -> bool:
-    """Whether the meaning depends on the job, by `H`."""
+    """Return whether the meaning depends on the job, by `H`."""
     return _HAS_HASH.search(upper(text)) is not None
 
 
@@ -303,7 +303,7 @@ def _check_terms(written: list[str]) -> None:
 
 
 def _is_open(text: str) -> bool:
-    """Whether Vixie cron calls the field unrestricted: `*`, and also `*/2`."""
+    """Return whether Vixie cron calls the field unrestricted: `*`, and also `*/2`."""
     return text.startswith(("*", "?"))
 
 

@@ -1,4 +1,4 @@
-"""Which dates a cron expression names, and a calendar to walk them fast."""
+"""Dates that a cron expression names, and a calendar to walk them fast."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class Days:
-    """`1,15` or `*` in the day field."""
+    """Days by number: `1,15` or `*` in the day field."""
 
     days: tuple[int, ...]
 
@@ -35,7 +35,7 @@ class Days:
 
 @dataclass(frozen=True, slots=True)
 class FromEnd:
-    """`L`, `L-3`: so many days before the last one."""
+    """Days counted from the end: `L`, `L-3`: so many days before the last one."""
 
     days_before: int
 
@@ -64,7 +64,7 @@ class NearestWorkday:
 
 @dataclass(frozen=True, slots=True)
 class Weekdays:
-    """`MON-FRI` or `*` in the weekday field."""
+    """Days by weekday: `MON-FRI` or `*` in the weekday field."""
 
     weekdays: tuple[int, ...]  # 0 is Sunday
 
@@ -74,7 +74,7 @@ class Weekdays:
 
 @dataclass(frozen=True, slots=True)
 class NthWeekday:
-    """`5#2`: the second Friday; `5L`: the last one."""
+    """Numbered weekday: `5#2`: the second Friday; `5L`: the last one."""
 
     weekday: int  # 0 is Sunday
     nth: int | None  # 1–5; None: the last
@@ -118,7 +118,7 @@ class Dates:
         self._tables: list[tuple[int, ...] | None] = [None] * 14
 
     def is_empty(self) -> bool:
-        """Whether no date ever matches."""
+        """Return whether no date ever matches."""
         return not any(self._table(kind) for kind in range(14))
 
     def at_or_after(self, day: int) -> int | None:
@@ -140,7 +140,7 @@ class Dates:
         return None
 
     def count(self, first: int, end: int) -> int:
-        """How many dates match in first ≤ date < end."""
+        """Return how many dates match in first ≤ date < end."""
         last_year = date.fromordinal(min(end, _MAX_ORDINAL)).year
         total = 0
         for year in range(date.fromordinal(first).year, last_year + 1):
@@ -149,7 +149,7 @@ class Dates:
         return total
 
     def _year(self, year: int) -> tuple[int, tuple[int, ...]]:
-        """The ordinal of 1 January, and the offsets from it of the days that match."""
+        """Return the ordinal of 1 January, and the offsets from it of the days that match."""
         before = year - 1
         start = before * 365 + before // 4 - before // 100 + before // 400 + 1
         kind = start % 7 + 7 * _is_leap(year)
@@ -175,7 +175,7 @@ class Dates:
 
 @lru_cache(maxsize=1024)
 def dates_of(rule: DayRule) -> Dates:
-    """Shared by all expressions that name the same dates."""
+    """Return the dates of a rule, shared by all expressions that name the same dates."""
     return Dates(rule)
 
 

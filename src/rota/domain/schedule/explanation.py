@@ -1,4 +1,4 @@
-"""What a schedule means, told beforehand: in words, with advice, through changes of clocks."""
+"""Explanation of a schedule: in words, with advice, through changes of clocks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHORT_WEEKDAYS = tuple(cron.WEEKDAY.names)[:7]
 
 
 def warnings(schedule: Schedule, *, key: str = "") -> list[Problem]:
-    """What is worth a look in a valid schedule.
+    """List what is worth a look in a valid schedule.
 
     Four fields where five were likely meant, the weekdays of Quartz, and steps past the end of
     their field.
@@ -45,7 +45,7 @@ def warnings(schedule: Schedule, *, key: str = "") -> list[Problem]:
 
 
 def _doubts(text: str, key: str) -> Iterator[tuple[str, str]]:
-    """Messages about one cron expression, each with a hint or ""."""
+    """Yield messages about one cron expression, each with a hint or ""."""
     written = cron.upper(text).split()
     if len(written) == 4:
         yield _four_field_warning(text, key), ""
@@ -55,7 +55,7 @@ def _doubts(text: str, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _quartz_weekday(written: list[str]) -> str:
-    """The weekday field with numbers of an expression that looks like Quartz, else ""."""
+    """Return the weekday field with numbers of an expression that looks like Quartz, else ""."""
     if len(written) < 5:
         return ""
     day, weekday = (written[-3], written[-1]) if len(written) < 7 else (written[3], written[5])
@@ -84,7 +84,7 @@ def _step_warnings(text: str, written: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def hash_warnings(schedule: Schedule) -> list[Problem]:
-    """Where due times depend on which job has the schedule, and that is not known."""
+    """Warn where due times depend on which job has the schedule, and that is not known."""
     return [
         Problem(
             f"{quoted(text)}: H depends on the job's name, so a job's own times are others",
@@ -124,7 +124,7 @@ class ClockChange:
 
 
 def clock_changes(timetable: Timetable, after: datetime, limit: int = 2) -> tuple[ClockChange, ...]:
-    """Those of the zone's next `limit` changes that move, drop or double a due time.
+    """Return those of the zone's next `limit` changes that move, drop or double a due time.
 
     A schedule that is due in every hour, whatever that hour is called, notices none of them. The
     text has the year where that is another than `after`'s.
@@ -137,7 +137,7 @@ def clock_changes(timetable: Timetable, after: datetime, limit: int = 2) -> tupl
 
 
 def clock_remark(timetable: Timetable, due: datetime) -> str:
-    """What is odd about a due time, such as `02:30 does not exist, clocks go forward`, or ""."""
+    """Return what is odd about a due time: `02:30 does not exist, clocks go forward`, or ""."""
     second = micros(due) // SECOND_MICROS
     for source in _touchable(timetable):
         period = source.zone.period_at(second)
@@ -161,7 +161,7 @@ def _clock_change(timetable: Timetable, period: Period, year: int) -> ClockChang
 
 
 def _touchable(timetable: Timetable) -> list[ZonedCron]:
-    """The expressions that mean certain hours, so that a missing or repeated one matters."""
+    """List the expressions that mean certain hours, so that a missing or repeated one matters."""
     crons = (source for source in timetable.sources if isinstance(source, ZonedCron))
     return [it for it in crons if it.kind is Kind.FIXED or len(it.cron.hours) < _ALL_HOURS]
 
@@ -180,7 +180,7 @@ def _effect(source: ZonedCron, period: Period, year: int) -> str:
 
 
 def _span(source: ZonedCron, period: Period) -> str:
-    """The schedule's times of day that do not exist or come twice, or ""."""
+    """Return the schedule's times of day that do not exist or come twice, or ""."""
     after = period.start + period.offset
     low, high = sorted((after - period.shift, after))
     first, last = source.times.at_or_after(low), source.times.at_or_before(high - 1)
@@ -190,7 +190,7 @@ def _span(source: ZonedCron, period: Period) -> str:
 
 
 def _occurrence(zone: Zone, second: int) -> str:
-    """Whether local time at this second is the first or second of two, or ""."""
+    """Return whether local time at this second is the first or second of two, or ""."""
     period = zone.period_at(second)
     if second < period.start - period.shift:
         return "second"
@@ -235,7 +235,7 @@ class Explanation:
 
 
 def explain(schedule: Schedule, *, key: str, after: datetime, count: int) -> Explanation:
-    """What a schedule means, with its due times later than `after`; `Invalid` if it is none.
+    """Explain a schedule, with its due times later than `after`; `Invalid` if it is none.
 
     `key` is the identity of the job that it belongs to; "" if that is not known yet.
     """

@@ -1,4 +1,4 @@
-"""Reads one entry of `schedule`: a cron expression, an interval, or a time, also in words."""
+"""Parser of one entry of `schedule`: a cron expression, an interval, or a time, also in words."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WHAT_FITS = "write 5m, yesterday, today 14:00, 2026-11-18 or 2026-11-18T14:00+0
 
 
 class Looking(Enum):
-    """Which way a length of time or a time of day counts from now."""
+    """Direction in which a length of time or a time of day counts from now."""
 
     BACK = auto()
     AHEAD = auto()
@@ -43,7 +43,7 @@ class Looking(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the meaning of a written time depends on."""
+    """Context on which the meaning of a written time depends."""
 
     now: datetime
     zone: Zone | None  # None: days and times without an offset are refused
@@ -51,7 +51,7 @@ class Reading:
 
 
 def iso_time(text: str) -> datetime:
-    """An ISO 8601 time, or a date for its midnight; a ValueError says what is wrong."""
+    """Parse an ISO 8601 time, or a date for its midnight; a ValueError says what is wrong."""
     if _YEAR_TOO_LARGE.match(text):
         raise ValueError(OUTSIDE)
     try:
@@ -61,7 +61,7 @@ def iso_time(text: str) -> datetime:
 
 
 def read_instant(text: str, reading: Reading) -> datetime:
-    """The instant that a text means, in UTC; a ValueError says what is wrong and what fits."""
+    """Parse an instant, in UTC; a ValueError says what is wrong and what fits."""
     written = " ".join(text.lower().split())
     try:
         return _relative(written, reading) or _absolute(written, reading.zone)
@@ -72,7 +72,7 @@ def read_instant(text: str, reading: Reading) -> datetime:
 
 
 def read_absolute(text: str) -> datetime:
-    """The instant of a document: an ISO 8601 time with its offset, whenever it is read."""
+    """Parse the instant of a document: an ISO 8601 time with its offset, whenever it is read."""
     try:
         return _absolute(" ".join(text.lower().split()), None)
     except OverflowError as error:
@@ -82,14 +82,14 @@ def read_absolute(text: str) -> datetime:
 
 
 def is_relative(text: str) -> bool:
-    """Whether a time that can be read means another instant when it is read later."""
+    """Return whether a time that can be read means another instant when it is read later."""
     written = " ".join(text.lower().split())
     patterns = (_DAY, _TIME_OF_DAY, _AWAY)
     return written == "now" or any(each.fullmatch(written) for each in patterns)
 
 
 def _relative(written: str, reading: Reading) -> datetime | None:
-    """The instant of a text that counts from now; None if it does not."""
+    """Parse a text that counts from now; None if it does not."""
     if written == "now":
         return reading.now
     if found := _DAY.fullmatch(written):
@@ -112,7 +112,7 @@ def _away(found: re.Match[str], reading: Reading) -> datetime:
 
 
 def _nearest(clock: time, reading: Reading) -> datetime:
-    """The last or the next instant at which clocks show a time of day, as one looks."""
+    """Return the last or the next instant at which clocks show a time of day."""
     zone = _needed(reading.zone)
     today = zone.local(reading.now).date()
     found = _on(zone, today, clock)
@@ -139,7 +139,7 @@ def _on(zone: Zone, day: date, clock: time) -> datetime:
 
 
 def _time_of_day(text: str) -> time:
-    """`9:00`, `09:00:30`."""
+    """Parse `9:00`, `09:00:30`."""
     return time.fromisoformat(f"0{text}" if text[1] == ":" else text)
 
 
@@ -161,7 +161,7 @@ DueSource = ZonedCron | Interval | Once
 
 
 class Form(Enum):
-    """How an expression is written, by the look of it; what looks like nothing else is cron."""
+    """Form of an expression, by the look of it; what looks like nothing else is cron."""
 
     CRON = auto()
     SENTENCE = auto()  # the words for a cron expression
@@ -171,7 +171,7 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What an expression needs to know besides its text."""
+    """Context of an expression besides its text."""
 
     zone: Zone
     dst: Dst
@@ -181,7 +181,7 @@ class Setting:
 
 
 def parse_expression(text: str, setting: Setting) -> DueSource:
-    """The due times of one expression; a ValueError says what is wrong."""
+    """Parse the due times of one expression; a ValueError says what is wrong."""
     alone, zone = split_zone(text.strip())
     if _IN_WORDS.match(alone) or _AFTER_RUN.search(alone):
         refuse_other_fields(alone)
@@ -201,7 +201,7 @@ def parse_expression(text: str, setting: Setting) -> DueSource:
 
 
 def form_of(text: str) -> Form:
-    """How a text is written, whether or not it can be read."""
+    """Return the form of a text, whether or not it can be read."""
     return _form(split_zone(text.strip())[0])
 
 
@@ -220,7 +220,7 @@ def _form(text: str) -> Form:
 
 
 def split_zone(text: str) -> tuple[str, str]:
-    """An expression without the zone that is written with it, and that zone; "": none is.
+    """Split an expression from the zone that is written with it; "": none is.
 
     `CRON_TZ=Europe/London 23 5 * * *` comes from other schedulers, `every day at 02:00 UTC` from
     Rota's own words.
@@ -237,7 +237,7 @@ def split_zone(text: str) -> tuple[str, str]:
 
 
 def _check_zone(name: str, alone: str, zone: Zone) -> None:
-    """All expressions of a schedule are in its one zone, so an expression can only repeat it."""
+    """Check that an expression only repeats the schedule's one zone."""
     if load_zone(name).name != zone.name:
         raise ValueError(
             f"names the zone {name}, but the schedule is in {zone.name}: write {quoted(alone)}"
@@ -246,7 +246,7 @@ def _check_zone(name: str, alone: str, zone: Zone) -> None:
 
 
 def parse_interval(text: str) -> timedelta:
-    """`30s`, `every 10s`, `@every 5m`, `every 5 minutes`, `PT1H`; not shorter than 100 ms."""
+    """Parse `30s`, `every 10s`, `@every 5m`, `every 5 minutes`, `PT1H`; not shorter than 100 ms."""
     if not text:
         raise ValueError("nothing is written: put a cron expression, an interval or a time")
     prefix = _EVERY.match(text)
@@ -276,7 +276,7 @@ def _once(text: str, setting: Setting) -> int:
 
 
 def _on_clocks(written: datetime, setting: Setting) -> int:
-    """The instant at which the zone's clocks first show the time, or the end of its gap."""
+    """Return the instant at which the zone's clocks first show the time, or the end of its gap."""
     zone = setting.zone
     instant = zone.instant(written)
     at = micros(instant)

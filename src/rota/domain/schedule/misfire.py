@@ -1,4 +1,4 @@
-"""What becomes of due times that passed while nothing could fire."""
+"""Misfires: decisions about due times that passed while nothing could fire."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DueTimes(Protocol):
 def catch_up(
     timetable: Timetable, next_at: datetime, now: datetime, misfire: Misfire, *, grace: timedelta
 ) -> CatchUp:
-    """Divides the due times of next_at ≤ due ≤ now into runs and misses, leaving none out.
+    """Divide the due times of next_at ≤ due ≤ now into runs and misses, leaving none out.
 
     `next_at`, the cursor, is due whether or not the timetable names it. Due times at most
     `grace` late all fire. Of older ones those that the schedule names one by one fire, and the
@@ -65,7 +65,7 @@ def catch_up(
 def catch_up_known(
     due_times: DueTimes, next_at: datetime, now: datetime, misfire: Misfire, *, grace: timedelta
 ) -> CatchUp:
-    """The same, where no due time waits for a run to end."""
+    """Divide due times where none waits for a run to end."""
     if next_at > now:
         return CatchUp((), (), next_at)
     backlog = _Backlog(due_times, next_at, now)
@@ -112,7 +112,7 @@ class _Backlog:
         return tuple(found)
 
     def newest_before(self, end: datetime, since: datetime, limit: int) -> tuple[datetime, ...]:
-        """The newest due times of since ≤ due < end, at most `limit`, in order."""
+        """Return the newest due times of since ≤ due < end, at most `limit`, in order."""
         found: list[datetime] = []
         due = self.last_until(end - _MICROSECOND)
         while due is not None and due >= since and len(found) < limit:
@@ -122,14 +122,14 @@ class _Backlog:
         return tuple(reversed(found))
 
     def oldest_before(self, end: datetime, since: datetime) -> tuple[datetime, ...]:
-        """The oldest due time of since ≤ due < end, if there is one."""
+        """Return the oldest due time of since ≤ due < end, if there is one."""
         due = self.first_from(since)
         while due in self.left_out:
             due = self.first_from(due + _MICROSECOND)
         return (due,) if due is not None and due < end else ()
 
     def missed_around(self, fire: tuple[datetime, ...]) -> tuple[DueRange, ...]:
-        """All that do not fire, as ranges between those that do."""
+        """Return all that do not fire, as ranges between those that do."""
         begins = (self.cursor, *(due + _MICROSECOND for due in fire))
         ends = (*(due - _MICROSECOND for due in fire), self.now)
         ranges = (self.missed(*bounds) for bounds in zip(begins, ends, strict=True))
@@ -143,14 +143,14 @@ class _Backlog:
 
 
 def _late_one_offs(backlog: _Backlog, end: datetime) -> tuple[datetime, ...]:
-    """The times before `end` that the schedule names one by one."""
+    """Return the times before `end` that the schedule names one by one."""
     return backlog.due_times.one_offs(backlog.cursor - _MICROSECOND, end - _MICROSECOND)
 
 
 def _still_wanted(
     one_offs: tuple[datetime, ...], misfire: Misfire, now: datetime
 ) -> tuple[datetime, ...]:
-    """A time that somebody wrote down runs late, unless `within` or `none` says otherwise."""
+    """Keep single times that run late: all, unless `within` or `none` says otherwise."""
     if misfire.policy is MisfirePolicy.NONE:
         return ()
     within = misfire.one_off_within
@@ -158,7 +158,7 @@ def _still_wanted(
 
 
 def _late_runs(backlog: _Backlog, misfire: Misfire, end: datetime) -> tuple[datetime, ...]:
-    """The due times before `end` that the policy still runs."""
+    """Return the due times before `end` that the policy still runs."""
     since = _window_start(misfire, backlog)
     match misfire.policy:
         case MisfirePolicy.NONE:
@@ -179,7 +179,7 @@ def _catch_up_once(backlog: _Backlog, oldest: datetime) -> CatchUp:
 
 
 def _catch_up_completion(timetable: Timetable, backlog: _Backlog, oldest: datetime) -> CatchUp:
-    """Only the cursor is due: what would follow depends on the end of its run."""
+    """Answer only the cursor: the next due time depends on the end of its run."""
     cursor = backlog.cursor
     if cursor >= oldest:
         return CatchUp((cursor,), (), None)
@@ -188,7 +188,7 @@ def _catch_up_completion(timetable: Timetable, backlog: _Backlog, oldest: dateti
 
 
 def _oldest_run(misfire: Misfire, backlog: _Backlog, grace: timedelta) -> datetime:
-    """How old the only run may be."""
+    """Return how old the only run may be."""
     punctual_from = backlog.now - grace
     if misfire.policy is MisfirePolicy.NONE:
         return punctual_from
@@ -219,5 +219,5 @@ def pass_over(table: Timetable, cursor: datetime, until: datetime) -> PassedOver
 
 
 def following(table: Timetable, due: datetime) -> datetime | None:
-    """The due time after one that does not run."""
+    """Return the due time after one that does not run."""
     return table.after_completion(due) if table.after_previous else table.next_after(due)

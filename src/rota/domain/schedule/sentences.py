@@ -1,4 +1,4 @@
-"""Reads cron schedules in words: `every day at 02:00`, `at 09:00 on Monday to Friday`.
+"""Parser of cron schedules in words: `every day at 02:00`, `at 09:00 on Monday to Friday`.
 
 The grammar is that of `time_words` and `date_words`, so that whatever Rota prints about a cron
 expression can be written into a job file. Intervals (`every 5 minutes`) and single times are read
@@ -52,7 +52,7 @@ _OTHER_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """The fields of the time of day that a phrase stands for."""
+    """Fields of the time of day that a phrase stands for."""
 
     second: str
     minute: str
@@ -125,7 +125,7 @@ def _parse(text: str) -> Cron:
 
 
 def _times(text: str) -> _Times | None:
-    """The time of day; None if it is in none of the forms."""
+    """Parse the time of day; None if it is in none of the forms."""
     for form, read in _TIME_FORMS:
         if match := form.fullmatch(text):
             return read(match)
@@ -133,19 +133,19 @@ def _times(text: str) -> _Times | None:
 
 
 def _at(match: re.Match[str]) -> _Times:
-    """`at 02:00 and 14:00`."""
+    """Parse `at 02:00 and 14:00`."""
     return _at_clocks(_JOINT.split(match["clocks"]))
 
 
 def _at_marks(match: re.Match[str]) -> _Times:
-    """`every 2 hours at :15 and :45`."""
+    """Parse `every 2 hours at :15 and :45`."""
     times = _at_clocks(_JOINT.split(match["marks"]))
     step = _step(match["count"], 24, "a day")
     return _Times(times.second, times.minute, f"*/{step}", times.has_seconds, is_elapsed=True)
 
 
 def _at_clocks(texts: list[str]) -> _Times:
-    """Fields that together give exactly these times, which not every list of times has."""
+    """Return fields that together give exactly these times, which not every list of times has."""
     clocks = {_Clock.read(text) for text in texts}
     hours = sorted({clock.hour for clock in clocks})
     minutes = sorted({clock.minute for clock in clocks})
@@ -161,7 +161,7 @@ def _at_clocks(texts: list[str]) -> _Times:
 
 
 def _rate(match: re.Match[str]) -> _Times:
-    """`every 15 minutes` on certain dates, or `from 09:00 to 17:45`."""
+    """Parse `every 15 minutes` on certain dates, or `from 09:00 to 17:45`."""
     is_seconds = match["unit"] == "SECOND"
     step = _step(match["count"], 60, "a minute" if is_seconds else "an hour")
     second, minute = (f"*/{step}", "*") if is_seconds else ("0", f"*/{step}")
@@ -179,7 +179,7 @@ def _rate(match: re.Match[str]) -> _Times:
 
 
 def _hourly(match: re.Match[str]) -> _Times:
-    """`every hour from 09:30 to 17:30`."""
+    """Parse `every hour from 09:30 to 17:30`."""
     first, last = _Clock.read(match["first"]), _Clock.read(match["last"])
     if (first.minute, first.second) != (last.minute, last.second):
         ends = match["first"].replace(first.hour, last.hour, 1)
@@ -189,12 +189,12 @@ def _hourly(match: re.Match[str]) -> _Times:
 
 
 def _at_seconds(match: re.Match[str]) -> _Times:
-    """`every minute at second 10 and 30`."""
+    """Parse `every minute at second 10 and 30`."""
     return _Times(_listed(match["seconds"]), "*", "*", has_seconds=True, is_elapsed=True)
 
 
 def _shown(match: re.Match[str]) -> _Times:
-    """`whenever the clock shows minute 5, hour 2, 5 and 8`."""
+    """Parse `whenever the clock shows minute 5, hour 2, 5 and 8`."""
     second = _listed(match["second"]) if match["second"] else "0"
     hours, minutes = _listed(match["hour"]), _listed(match["minute"])
     return _Times(second, minutes, hours, has_seconds=match["second"] is not None)
@@ -210,12 +210,12 @@ def _step(count: str | None, size: int, whole: str) -> int:
 
 
 def _listed(text: str) -> str:
-    """`1 to 5, 8 and 9` as a field of cron."""
+    """Convert `1 to 5, 8 and 9` to a field of cron."""
     return ",".join(_range(words) for words in _JOINT.split(text))
 
 
 def _range(words: str) -> str:
-    """`1 to 5` or `Monday to Friday` as a term of cron; what cron knows besides is not in words."""
+    """Convert `1 to 5` or `Monday to Friday` to a term of cron."""
     match = _NUMBERS.fullmatch(words) or _NAMES.fullmatch(words)
     if not match:
         raise ValueError(f"{quoted(words.lower())} is neither a number nor a name")
@@ -263,7 +263,7 @@ def _dates(text: str) -> _Dates:
 
 
 def _side(text: str) -> _Dates:
-    """What stands on one side of an `or`: days, or weekdays with and without their number."""
+    """Parse one side of an `or`: days, or weekdays with and without their number."""
     parts = _AND_ON.split(text)
     clauses = [match for part in parts if (match := _CLAUSE.fullmatch(part))]
     if len(clauses) < len(parts):
@@ -286,7 +286,7 @@ def _same_months(months: Iterable[str]) -> str:
 
 
 def _day_term(words: str) -> str:
-    """A term of the day field, or "" if the words mean none."""
+    """Return a term of the day field, or "" if the words mean none."""
     return next((form.sub(term, words) for form, term in _DAY_TERMS if form.fullmatch(words)), "")
 
 

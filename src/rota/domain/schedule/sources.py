@@ -20,7 +20,7 @@ LAST_MICROS = (LAST_SECOND + 1) * SECOND_MICROS - 1  # the end of the year 9999
 
 
 class Kind(StrEnum):
-    """How an expression behaves when clocks are changed."""
+    """Behaviour of an expression when clocks are changed."""
 
     FIXED = "fixed"  # a time of day: moved out of the gap, once in the fold
     ELAPSED = "elapsed"  # follows elapsed time: nothing in the gap, all in the fold
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """anchor + n × length for n ≥ 0, in elapsed time."""
+    """Due times anchor + n × length for n ≥ 0, in elapsed time."""
 
     length: int
     anchor: int  # the first due time
@@ -52,7 +52,7 @@ class Interval:
         return [] if first is None else [*range(first, min(through, LAST_MICROS) + 1, self.length)]
 
     def meet(self, other: Interval) -> Interval | None:
-        """The due times that both have, again an interval; None: there are none."""
+        """Return the due times that both have, again an interval; None: there are none."""
         common = gcd(self.length, other.length)
         steps, rest = divmod(other.anchor - self.anchor, common)
         if rest:
@@ -85,7 +85,7 @@ class Intervals:
 
 
 def distinct_intervals(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
-    """Without those whose due times another one has too."""
+    """Drop intervals whose due times another one has too."""
     kept: list[Interval] = []
     for interval in sorted(set(intervals), key=lambda interval: interval.length):
         if all(interval.meet(other) != interval for other in kept):
@@ -94,7 +94,7 @@ def distinct_intervals(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 def _count_all(intervals: Sequence[Interval], after: int, through: int) -> int:
-    """Due times of at least one of them."""
+    """Count due times of at least one of them."""
     total = 0
     for index, interval in enumerate(intervals):
         met = (interval.meet(earlier) for earlier in intervals[:index])

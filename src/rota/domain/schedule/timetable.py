@@ -1,4 +1,4 @@
-"""A job's due times: all of its expressions together, within its bounds."""
+"""Timetable: a job's due times, all of its expressions together, within its bounds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Part = DueSource | Intervals  # what is counted by itself
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """When a job is due. Equal instants of several expressions are one due time.
+    """Due times of a job. Equal instants of several expressions are one due time.
 
     `run_once` does not shorten the timetable: `catch_up` ends it with the first due time that
     fires, whichever that is.
@@ -45,23 +45,23 @@ class Timetable:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Of each expression, in the order written."""
+        """Kind of each expression, in the order written."""
         return tuple(source.kind for source in self.sources)
 
     def next_after(self, time: datetime) -> datetime | None:
-        """The first due time later than `time`; None at the end of the schedule or of 9999."""
+        """Return the first due time after `time`; None at the end of the schedule or of 9999."""
         due = self._next(micros(time))
         return None if due is None else instant(due)
 
     def last_at_or_before(self, time: datetime) -> datetime | None:
-        """The last due time that is not later than `time`; None if there is none."""
+        """Return the last due time that is not later than `time`; None if there is none."""
         limit = min(micros(time), self.last)
         found = (source.last_at_or_before(limit) for source in self.sources)
         due = max((due for due in found if due is not None), default=-1)
         return instant(due) if due >= self.first else None
 
     def between(self, after: datetime, through: datetime, limit: int) -> tuple[datetime, ...]:
-        """At most `limit` due times of after < due ≤ through, the earliest ones."""
+        """Return at most `limit` due times of after < due ≤ through, the earliest ones."""
         end = micros(through)
         found: list[datetime] = []
         due = self._next(micros(after))
@@ -71,7 +71,7 @@ class Timetable:
         return tuple(found)
 
     def all_in(self, after: int, through: int) -> list[int]:
-        """All due times of after < due ≤ through, in microseconds; many times faster a piece."""
+        """Return all due times of after < due ≤ through, in microseconds; far faster each."""
         begin, end = max(after, self.first - 1), min(through, self.last)
         if begin >= end:
             return []
@@ -80,12 +80,12 @@ class Timetable:
         return sorted({due for source in self.sources for due in source.all_in(begin, end)})
 
     def upcoming(self, after: datetime, limit: int) -> tuple[datetime, ...]:
-        """The next due times as far as they are known now: only one if the next depends on it."""
+        """Return the next due times that are known now: only one if the next depends on it."""
         known = 1 if self.run_once or self.after_previous else limit
         return self.between(after, instant(LAST_MICROS), min(limit, known))
 
     def count(self, after: datetime, through: datetime) -> int:
-        """How many due times lie in after < due ≤ through.
+        """Count the due times of after < due ≤ through.
 
         By arithmetic for intervals and for the densest cron; what others add is walked. That is
         at most some thousand a day: `compile_schedule` refuses more.
@@ -101,13 +101,13 @@ class Timetable:
         return total
 
     def one_offs(self, after: datetime, through: datetime) -> tuple[datetime, ...]:
-        """Those of after < due ≤ through that an expression names by itself, in order."""
+        """Return those of after < due ≤ through that an expression names by itself, in order."""
         begin, end = max(micros(after), self.first - 1), min(micros(through), self.last)
         named = {source.at for source in self.sources if isinstance(source, Once)}
         return tuple(instant(at) for at in sorted(named) if begin < at <= end)
 
     def release_at(self, due: datetime) -> datetime:
-        """When a due run may start: shifted by the job's spread and by jitter, always the same."""
+        """Return when a due run may start: shifted by spread and jitter, always the same."""
         if not self.spread and not self.jitter:
             return due
         shift = self.spread_delay
@@ -117,16 +117,16 @@ class Timetable:
 
     @property
     def spread_delay(self) -> timedelta:
-        """By how much the job's spread delays each of its runs."""
+        """Delay of each run by the job's spread."""
         return self.spread * stable_fraction(self.key, "spread")
 
     def after_completion(self, ended: datetime) -> datetime | None:
-        """The due time that follows a run's end with `interval_from: completion`."""
+        """Return the due time that follows a run's end with `interval_from: completion`."""
         due = max(micros(ended) + self._interval, self.first)
         return instant(due) if due <= self.last else None
 
     def before_completion(self, due: datetime) -> datetime | None:
-        """The end of the run that led to this due time; None: it follows no other."""
+        """Return the end of the run that led to this due time; None: it follows no other."""
         ended = micros(due) - self._interval
         return instant(ended) if ended >= self.first else None
 
@@ -142,7 +142,7 @@ class Timetable:
 
 
 def parts_of(sources: Sequence[DueSource]) -> list[Part]:
-    """The sources, with all intervals as one."""
+    """Return the sources, with all intervals as one."""
     intervals = [source for source in sources if isinstance(source, Interval)]
     others: list[Part] = [source for source in sources if not isinstance(source, Interval)]
     return [*others, Intervals(distinct_intervals(intervals))] if intervals else others
@@ -167,7 +167,7 @@ _DAYS = 366
 
 
 def compile_schedule(schedule: Schedule, *, key: str, anchor: datetime) -> Timetable:
-    """The due times of a schedule; `Invalid` with every problem found.
+    """Compile the due times of a schedule; `Invalid` with every problem found.
 
     `key` is the job's identity, the seed of `H`, jitter and spread. Intervals begin with
     `starts` where that is given, else one length after `anchor`.
@@ -195,13 +195,13 @@ def compile_schedule(schedule: Schedule, *, key: str, anchor: datetime) -> Timet
 
 
 def is_one_off(schedule: Schedule) -> bool:
-    """Whether a schedule names single times only, without compiling it."""
+    """Return whether a schedule names single times only, without compiling it."""
     forms = [form_of(text) for text in schedule.expressions]
     return schedule.run_once or all(form is Form.ONCE for form in forms)
 
 
 def expression_path(schedule: Schedule, index: int) -> str:
-    """Where in a job the expression stands; a single one may be written without a list."""
+    """Return where in a job the expression stands; a single one may be written without a list."""
     return f"schedule[{index}]" if len(schedule.expressions) > 1 else "schedule"
 
 
@@ -227,7 +227,7 @@ def _sources(
 
 
 def _density_problems(sources: Sequence[DueSource], start: int) -> Iterator[Problem]:
-    """Lists whose due times take too long to be told apart."""
+    """Yield lists whose due times take too long to be told apart."""
     intervals = distinct_intervals(it for it in sources if isinstance(it, Interval))
     if len(intervals) > _MAX_INTERVALS:
         yield Problem(

@@ -31,14 +31,14 @@ from rota.domain.schedule.zones import Zone
 
 
 def listed(words: Sequence[str], last: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Join words: `a`, `a and b`, `a, b and c`."""
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
 def ranges(values: Sequence[int], name: Callable[[int], str] = str) -> str:
-    """Ascending numbers by name, three or more neighbours as a range: `1 to 5, 8 and 9`."""
+    """Join ascending numbers by name, three or more neighbours as a range: `1 to 5, 8 and 9`."""
     words: list[str] = []
     for first, last in _runs(values):
         if last - first > 1:
@@ -49,7 +49,7 @@ def ranges(values: Sequence[int], name: Callable[[int], str] = str) -> str:
 
 
 def every(duration: timedelta) -> str:
-    """`every 10 seconds`, `every hour`."""
+    """Format an interval: `every 10 seconds`, `every hour`."""
     words = amount(duration)
     single = words.removeprefix("1 ")
     return f"every {words if ' ' in single else single}"
@@ -75,7 +75,7 @@ _SUNDAY_LAST = 7
 
 
 def date_words(rule: DayRule) -> str:
-    """The dates, or "" for every day."""
+    """Describe the dates, or "" for every day."""
     month = "" if len(rule.months) == len(_MONTHS) else _month_names(rule)
     by_day = "" if _is_every_day(rule) else _day_words(rule, month)
     by_weekday = "" if _is_every_weekday(rule) else _weekday_words(rule, month)
@@ -102,7 +102,7 @@ def _is_every_weekday(rule: DayRule) -> bool:
 
 
 def _plain_weekdays(rule: DayRule) -> list[int]:
-    """Monday to Sunday as 1 to 7."""
+    """Return Monday to Sunday as 1 to 7."""
     terms = (term for term in rule.weekday_terms if isinstance(term, Weekdays))
     return sorted({weekday or _SUNDAY_LAST for term in terms for weekday in term.weekdays})
 
@@ -152,7 +152,7 @@ _MAX_TIMES = 4  # more than that are not listed one by one
 
 
 def time_words(cron: Cron) -> str:
-    """The shortest phrase that is surely right."""
+    """Return the shortest phrase that is surely right."""
     in_hour = [(minute, second) for minute in cron.minutes for second in cron.seconds]
     if len(cron.hours) * len(in_hour) <= _MAX_TIMES:
         times = [_clock(cron, hour, *time) for hour in cron.hours for time in in_hour]
@@ -170,7 +170,7 @@ def time_words(cron: Cron) -> str:
 
 
 def rate_words(cron: Cron) -> str:
-    """`every second`, `every 15 minutes` if that is all that minutes and seconds say, else ""."""
+    """Return `every second`, `every 15 minutes` if minutes and seconds say only that, else ""."""
     if len(cron.minutes) == 60 and (step := _step(cron.seconds, 60)):
         return every(timedelta(seconds=step))
     if cron.seconds == (0,) and (step := _step(cron.minutes, 60)):
@@ -183,13 +183,13 @@ def is_every_hour(cron: Cron) -> bool:
 
 
 def _step(values: tuple[int, ...], size: int) -> int | None:
-    """The distance of values that divide the whole size evenly, from 0 on."""
+    """Return the distance of values that divide the whole size evenly, from 0 on."""
     step = size // len(values)
     return step if len(values) > 1 and values == tuple(range(0, size, step)) else None
 
 
 def _hour_span(cron: Cron) -> str | None:
-    """Which hours a rate is for: "" for all, None if they are not one stretch."""
+    """Describe which hours a rate is for: "" for all, None if they are not one stretch."""
     if is_every_hour(cron):
         return ""
     first, last = cron.hours[0], cron.hours[-1]
@@ -200,13 +200,13 @@ def _hour_span(cron: Cron) -> str | None:
 
 
 def _hour_words(cron: Cron) -> str:
-    """`every hour`, `every 2 hours`, or "" if the hours are not evenly spread."""
+    """Return `every hour`, `every 2 hours`, or "" if the hours are not evenly spread."""
     step = _step(cron.hours, 24)
     return every(timedelta(hours=step)) if step else ""
 
 
 def _clock(cron: Cron, hour: int | None, minute: int, second: int) -> str:
-    """`02:30`, with seconds if the expression has them; `:30` for any hour."""
+    """Format `02:30`, with seconds if the expression has them; `:30` for any hour."""
     text = f"{'' if hour is None else f'{hour:02}'}:{minute:02}"
     return f"{text}:{second:02}" if cron.has_seconds else text
 
@@ -219,7 +219,7 @@ def _field_words(cron: Cron) -> str:
 
 
 def describe(timetable: Timetable) -> str:
-    """The whole schedule: `every day at 00:00 UTC`, `every 10 seconds`."""
+    """Describe the whole schedule: `every day at 00:00 UTC`, `every 10 seconds`."""
     text = "; ".join(_source_words(source, timetable) for source in timetable.sources)
     if not all(_is_zoneless(source) for source in timetable.sources):
         is_short = timetable.zone.name == "UTC" and text[-1].isdigit()
@@ -232,7 +232,7 @@ def describe(timetable: Timetable) -> str:
 
 
 def cron_words(cron: Cron) -> str:
-    """A cron expression without its zone: `at 02:30 on Monday to Friday`."""
+    """Describe a cron expression without its zone: `at 02:30 on Monday to Friday`."""
     times, dates = time_words(cron), date_words(cron.days)
     if times.startswith("at ") and not dates.startswith("on "):
         times = f"every day {times}"
@@ -255,7 +255,7 @@ def _source_words(source: DueSource, timetable: Timetable) -> str:
 
 
 def _is_zoneless(source: DueSource) -> bool:
-    """Whether the words are true whatever the zone."""
+    """Return whether the words are true whatever the zone."""
     if not isinstance(source, ZonedCron):
         return isinstance(source, Interval)
     cron = source.cron

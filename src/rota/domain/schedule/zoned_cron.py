@@ -1,4 +1,4 @@
-"""A cron expression on the clocks of a zone, through every change of those clocks.
+"""Cron expression on the clocks of a zone, through every change of those clocks.
 
 The times a cron expression names on a local clock, whatever the zone.
 
@@ -24,7 +24,7 @@ CLOCK_MARGIN = 2 * DAY_SECONDS
 
 
 class LocalTimes:
-    """All local times an expression names, in order."""
+    """Local times an expression names, in order."""
 
     __slots__ = ("_dates", "_hours", "_in_hour")
 
@@ -58,12 +58,12 @@ class LocalTimes:
         return (found - EPOCH_DAY) * DAY_SECONDS + self._hours[-1] * 3600 + self._in_hour[-1]
 
     def any_in(self, first: int, end: int) -> bool:
-        """Whether a time lies in first ≤ time < end."""
+        """Return whether a time lies in first ≤ time < end."""
         found = self.at_or_after(first)
         return found is not None and found < end
 
     def all_in(self, first: int, end: int) -> list[int]:
-        """The times of first ≤ time < end, many at once."""
+        """Return the times of first ≤ time < end, many at once."""
         found: list[int] = []
         day = self._dates.at_or_after(first // DAY_SECONDS + EPOCH_DAY)
         while day is not None and (midnight := (day - EPOCH_DAY) * DAY_SECONDS) < end:
@@ -77,7 +77,7 @@ class LocalTimes:
         return found
 
     def count(self, first: int, end: int) -> int:
-        """How many times lie in first ≤ time < end; by arithmetic, not by walking."""
+        """Count the times of first ≤ time < end; by arithmetic, not by walking."""
         first_day, first_second = divmod(first, DAY_SECONDS)
         end_day, end_second = divmod(end, DAY_SECONDS)
         days = self._dates.count(first_day + EPOCH_DAY, end_day + EPOCH_DAY)
@@ -88,7 +88,7 @@ class LocalTimes:
         )
 
     def _earlier_on(self, day: int, second: int) -> int:
-        """How many times of this day come before the second."""
+        """Count the times of this day that come before the second."""
         if self._dates.at_or_after(day + EPOCH_DAY) != day + EPOCH_DAY:
             return 0
         hour, rest = divmod(second, 3600)
@@ -129,7 +129,7 @@ LONGEST_GAP = 3 * 3600
 
 
 class ZonedCron:
-    """The due times of a cron expression in a zone."""
+    """Due times of a cron expression in a zone."""
 
     __slots__ = ("_runs_after_gap", "_skips_repeats", "cron", "dst", "kind", "times", "zone")
 
@@ -174,7 +174,7 @@ class ZonedCron:
         return total
 
     def all_in(self, after: int, through: int) -> list[int]:
-        """The due times of after < due ≤ through."""
+        """Return the due times of after < due ≤ through."""
         second = max(after // SECOND_MICROS + 1, 0)
         end = min(through // SECOND_MICROS, LAST_SECOND) + 1
         found: list[int] = []
@@ -186,7 +186,7 @@ class ZonedCron:
         return found
 
     def stands_in_for_gap(self, period: Period) -> bool:
-        """Whether the first instant of the period is due on behalf of times in the gap."""
+        """Return whether the first instant of the period is due on behalf of times in the gap."""
         if not (self._runs_after_gap and 0 < period.shift <= LONGEST_GAP):
             return False
         after_gap = period.start + period.offset
@@ -229,11 +229,11 @@ class ZonedCron:
         return found
 
     def _fresh_from(self, period: Period) -> int:
-        """Where the period stops repeating local times that have already run."""
+        """Return where the period stops repeating local times that have already run."""
         return period.start - (period.shift if self._skips_repeats and period.shift < 0 else 0)
 
     def _skip_forward(self, period: Period, second: int) -> int:
-        """Where to go on after a period without a due time: rare expressions leap over years."""
+        """Return where to go on after a period without due times; rare ones leap over years."""
         local = self.times.at_or_after(second + period.offset - CLOCK_MARGIN)
         if local is None:
             return LAST_SECOND + 1

@@ -84,7 +84,7 @@ class Zone:
         self._only = None if fixed is None else Period(0, LAST_SECOND + 1, fixed // _SECOND, 0)
 
     def period_at(self, second: int) -> Period:
-        """The period of an instant of 1970 to 9999."""
+        """Return the period of an instant of 1970 to 9999."""
         if self._only is not None:
             return self._only
         block = second >> _BLOCK_BITS
@@ -95,7 +95,7 @@ class Zone:
         raise AssertionError("a block's periods begin before it")
 
     def changes(self, after: int, through: int) -> Iterator[Period]:
-        """The periods that begin with a change in after < start ≤ through."""
+        """Yield the periods that begin with a change in after < start ≤ through."""
         period = self.period_at(after)
         while period.end <= min(through, LAST_SECOND):
             period = self.period_at(period.end)
@@ -104,18 +104,18 @@ class Zone:
                 after = period.start  # the next block may know this change too
 
     def local(self, instant: datetime) -> datetime:
-        """The instant on this zone's clocks."""
+        """Convert the instant to this zone's clocks."""
         return instant.astimezone(self._info)
 
     def instant(self, local: datetime) -> datetime:
-        """When clocks show a time without zone for the first time; inside a gap: its end."""
+        """Return when clocks show a time without zone for the first time; inside a gap: its end."""
         found = local.replace(tzinfo=self._info, fold=0).astimezone(UTC)
         if self.shows(found, local):
             return found
         return _EPOCH + self.period_at((found - _EPOCH) // _SECOND).start * _SECOND
 
     def shows(self, instant: datetime, local: datetime) -> bool:
-        """Whether clocks show this time without zone at the instant."""
+        """Return whether clocks show this time without zone at the instant."""
         return self.local(instant).replace(tzinfo=None, fold=0) == local.replace(fold=0)
 
     def _load(self, block: int) -> tuple[Period, ...]:
@@ -126,7 +126,7 @@ class Zone:
         return periods
 
     def _scan(self, start: int, end: int) -> Iterator[Period]:
-        """Periods from start to end; a change just before a block belongs to the block too."""
+        """Yield periods from start to end; a change just before a block belongs to it too."""
         offset, shift = self._offset(start), 0
         for low in range(start, end, _SCAN_STEP):
             high = min(low + _SCAN_STEP, end - 1)
@@ -138,7 +138,7 @@ class Zone:
         yield Period(start, end, offset, shift)
 
     def _bisect(self, low: int, high: int, offset: int) -> int:
-        """The first second in low < second ≤ high with another offset."""
+        """Return the first second in low < second ≤ high with another offset."""
         while high - low > 1:
             middle = (low + high) // 2
             if self._offset(middle) == offset:
@@ -154,7 +154,7 @@ class Zone:
 
 @lru_cache(maxsize=700)
 def load_zone(name: str) -> Zone:
-    """The zone of that name; a ValueError with the nearest name if there is none.
+    """Load the zone of that name; a ValueError with the nearest name if there is none.
 
     Only well-formed names reach the tz database: no name can lead to another file.
     """
@@ -182,7 +182,7 @@ def _suggestion(name: str) -> str:
 
 @lru_cache(maxsize=1)
 def _known_names() -> dict[str, str]:
-    """Zone names by what people type: in lower case, whole or only the city."""
+    """Return zone names by what people type: in lower case, whole or only the city."""
     names = sorted(name for name in available_timezones() if not _NOT_ZONES.fullmatch(name))
     cities = {it.rpartition("/")[2].lower(): it for it in names if not _OFFSET.fullmatch(it)}
     return cities | {name.lower(): name for name in names}

@@ -1,4 +1,4 @@
-"""The simulator: the decisions of the scheduler on a virtual clock, in a world in memory.
+"""Simulator: the decisions of the scheduler on a virtual clock, in a world in memory.
 
 It knows no store and no real time; whoever uses it says what comes, and sees what happens.
 """

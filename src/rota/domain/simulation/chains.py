@@ -1,8 +1,6 @@
-"""The chains of one pool: which waiting run is served next.
+"""Chains of one pool: which waiting run is served next.
 
-The lines of one pool: which waiting run is served next.
-
-The decisions are those of `rota.domain.order`. It ranks all lines for every claim; here the ranks
+The decisions are those of `rota.domain.order`. It ranks all chains for every claim; here the ranks
 are kept from one claim to the next, in heaps whose outdated members are dropped when they come up.
 """
 
@@ -34,7 +32,7 @@ from rota.domain.simulation.model import SimRun
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sort:
-    """Runs that are alike for every worker: of one shape and timeout."""
+    """Group of runs that are alike for every worker: of one shape and timeout."""
 
     shape: str
     demand: Demand
@@ -44,17 +42,17 @@ class Sort:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A run in the world."""
+    """Run in the world."""
 
     run: SimRun
     seq: int
     sort: Sort
-    line: Line
+    ranked: RankedChain
     keys: Mapping[Key, int]  # what it takes of shared ones, in the order of the gates
     promised_until: float = -inf  # so long it keeps others from its keys while it is in the queue
     is_served: bool = False
     started_at: float = 0.0
-    rate: float = 0.0  # what its line was charged for each second of it
+    rate: float = 0.0  # what its chain was charged for each second of it
 
     @property
     def expected(self) -> float:
@@ -63,8 +61,8 @@ class Entry:
 
 
 @dataclass(slots=True, eq=False)
-class Line:
-    """A chain with the runs that wait in it, by sort and age."""
+class RankedChain:
+    """Chain with the runs that wait in it, by sort and age."""
 
     chain: Chain  # as it began
     tag: float = 0.0
@@ -72,11 +70,11 @@ class Line:
 
     @property
     def place(self) -> float:
-        """The lowest is served first."""
+        """Rank among chains; the lowest is served first."""
         return self.chain.place + self.tag
 
     def head(self, sorts: Collection[Sort]) -> Entry:
-        """The oldest run of these sorts; there must be one."""
+        """Return the oldest run of these sorts; there must be one."""
         heads = (runs[0] for sort, runs in self.waiting.items() if sort in sorts)
         return min(heads, key=_age)
 
@@ -90,90 +88,90 @@ _NOTHING = 1e-9  # of a weight, but for rounding
 
 @dataclass(slots=True)
 class _Crowd:
-    """All waiting runs of a sort, whatever their line."""
+    """Waiting runs of a sort, whatever their chain."""
 
     by_age: deque[Entry] = field(default_factory=deque)  # those served linger, but the first
-    by_rank: list[tuple[float, str]] = field(default_factory=list)  # place and name of lines
+    by_rank: list[tuple[float, str]] = field(default_factory=list)  # place and name of chains
 
 
-class Lines:
-    """All lines of a pool."""
+class RankedChains:
+    """Chains of a pool."""
 
     def __init__(self, weights: Mapping[str, float]) -> None:
         self._weights = weights
-        self._lines: dict[str, Line] = {}
-        self._active: dict[str, Line] = {}
+        self._chains: dict[str, RankedChain] = {}
+        self._active: dict[str, RankedChain] = {}
         self._crowds: dict[Sort, _Crowd] = {}  # no empty ones
-        self._by_tag: dict[int, list[tuple[float, str]]] = {}  # names of lines, of each priority
-        self._group_weights: dict[tuple[int, str], float] = {}  # sums over active lines
-        self._greatest: float | None = None  # tag of all lines; None: to be looked for
+        self._by_tag: dict[int, list[tuple[float, str]]] = {}  # names of chains, of each priority
+        self._group_weights: dict[tuple[int, str], float] = {}  # sums over active chains
+        self._greatest: float | None = None  # tag of all chains; None: to be looked for
         self._served = 0
 
     @property
     def waiting(self) -> Collection[Sort]:
-        """The sorts of which runs wait."""
+        """Sorts of which runs wait."""
         return self._crowds.keys()
 
-    def line(self, priority: int, share: str) -> Line:
+    def chain_of(self, priority: int, share: str) -> RankedChain:
         name = f"{priority}/{share}"
-        line = self._lines.get(name)
-        if line is None:
+        ranked = self._chains.get(name)
+        if ranked is None:
             group = group_of(share)
             weight, group_weight = self._weights.get(share, 1.0), self._weights.get(group, 1.0)
-            line = Line(Chain(name, priority, 0.0, weight, group, group_weight))
-            self._lines[name] = line
-        return line
+            ranked = RankedChain(Chain(name, priority, 0.0, weight, group, group_weight))
+            self._chains[name] = ranked
+        return ranked
 
     def enter(self, entry: Entry) -> None:
-        """A run waits from now on."""
-        line, sort = entry.line, entry.sort
+        """Add a waiting run."""
+        ranked, sort = entry.ranked, entry.sort
         crowd = self._crowds.get(sort)
         if crowd is None:
             crowd = self._crowds[sort] = _Crowd()
         _insert(entry, crowd.by_age)
-        if not line.waiting:
-            self._activate(line)
-        queue = line.waiting.get(sort)
+        if not ranked.waiting:
+            self._activate(ranked)
+        queue = ranked.waiting.get(sort)
         if queue is None:
-            queue = line.waiting[sort] = deque()
-            heapq.heappush(crowd.by_rank, (line.place, line.chain.id))
+            queue = ranked.waiting[sort] = deque()
+            heapq.heappush(crowd.by_rank, (ranked.place, ranked.chain.id))
         _insert(entry, queue)
 
     def next(self, sorts: Collection[Sort]) -> Entry | None:
-        """Whose turn it is, among the waiting runs of these sorts."""
+        """Return the run that is served next, among the waiting runs of these sorts."""
         crowds = [(sort, self._crowds[sort]) for sort in sorts if sort in self._crowds]
         if not crowds:
             return None
         if len(self._active) > 1 and oldest_slots(self._served, 1):
             return min((crowd.by_age[0] for _, crowd in crowds), key=lambda entry: entry.seq)
         _, name = min(self._first(sort, crowd) for sort, crowd in crowds)
-        return self._lines[name].head(sorts)
+        return self._chains[name].head(sorts)
 
     def take(self, entry: Entry) -> None:
-        """A run is served and charged."""
-        entry.rate = entry.sort.pool_share / self._entitled(entry.line.chain)
+        """Serve a run and charge its chain."""
+        entry.rate = entry.sort.pool_share / self._entitled(entry.ranked.chain)
         self._served += 1
         self.leave(entry)
-        self._charge(entry.line, cost_of(entry.expected, entry.rate))
+        self._charge(entry.ranked, cost_of(entry.expected, entry.rate))
 
     def leave(self, entry: Entry) -> None:
-        """A run waits no more."""
-        line, sort = entry.line, entry.sort
+        """Remove a waiting run."""
+        ranked, sort = entry.ranked, entry.sort
         entry.is_served = True
         self._leave_crowd(sort)
-        queue = line.waiting[sort]
+        queue = ranked.waiting[sort]
         queue.remove(entry)  # the first, but where an older one has come since
         if not queue:
-            del line.waiting[sort]
-        if not line.waiting:
-            self._rest(line)
+            del ranked.waiting[sort]
+        if not ranked.waiting:
+            self._rest(ranked)
 
     def correct(self, entry: Entry) -> None:
-        """What was charged was expected; the truth acts on what still waits."""
+        """Correct the charge of a run, which was an estimate, to what it took."""
         charged = cost_of(entry.expected, entry.rate)
         actual = cost_of(entry.run.seconds, entry.rate)
         if actual != charged:
-            self._charge(entry.line, actual - charged)
+            self._charge(entry.ranked, actual - charged)
 
     def _leave_crowd(self, sort: Sort) -> None:
         by_age = self._crowds[sort].by_age
@@ -182,43 +180,43 @@ class Lines:
         if not by_age:
             del self._crowds[sort]
 
-    def _charge(self, line: Line, cost: float) -> None:
-        before = line.tag
-        line.tag += cost
+    def _charge(self, ranked: RankedChain, cost: float) -> None:
+        before = ranked.tag
+        ranked.tag += cost
         if self._greatest is not None:
-            if line.tag >= self._greatest:
-                self._greatest = line.tag
+            if ranked.tag >= self._greatest:
+                self._greatest = ranked.tag
             elif before == self._greatest:
                 self._greatest = None
-        if line.waiting:
-            self._rank(line)
+        if ranked.waiting:
+            self._rank(ranked)
 
-    def _rank(self, line: Line) -> None:
-        name, place = line.chain.id, line.place
-        heapq.heappush(self._by_tag.setdefault(line.chain.priority, []), (line.tag, name))
-        for sort in line.waiting:
+    def _rank(self, ranked: RankedChain) -> None:
+        name, place = ranked.chain.id, ranked.place
+        heapq.heappush(self._by_tag.setdefault(ranked.chain.priority, []), (ranked.tag, name))
+        for sort in ranked.waiting:
             heapq.heappush(self._crowds[sort].by_rank, (place, name))
 
     def _first(self, sort: Sort, crowd: _Crowd) -> tuple[float, str]:
-        """The best-ranked line that has such runs."""
+        """Return the best-ranked chain that has such runs."""
         ranks = crowd.by_rank
         while True:
             place, name = ranks[0]
-            line = self._lines[name]
-            if sort in line.waiting and line.place == place:
+            ranked = self._chains[name]
+            if sort in ranked.waiting and ranked.place == place:
                 return ranks[0]
             heapq.heappop(ranks)
 
-    def _activate(self, line: Line) -> None:
-        chain = line.chain
-        line.tag = activation_tag(line.tag, self._tags(chain.priority))
-        self._active[chain.id] = line
+    def _activate(self, ranked: RankedChain) -> None:
+        chain = ranked.chain
+        ranked.tag = activation_tag(ranked.tag, self._tags(chain.priority))
+        self._active[chain.id] = ranked
         key = chain.priority, chain.group
         self._group_weights[key] = self._group_weights.get(key, 0.0) + chain.weight
-        self._rank(line)
+        self._rank(ranked)
 
-    def _rest(self, line: Line) -> None:
-        chain = line.chain
+    def _rest(self, ranked: RankedChain) -> None:
+        chain = ranked.chain
         del self._active[chain.id]
         self._group_weights[chain.priority, chain.group] -= chain.weight
         if not self._active:
@@ -226,7 +224,7 @@ class Lines:
             self._by_tag.clear()
 
     def _entitled(self, chain: Chain) -> float:
-        """Its weight among the active lines."""
+        """Return its weight among the active chains."""
         others = self._group_weights[chain.priority, chain.group] - chain.weight
         return _entitled_beside(chain.weight, chain.group_weight, others)
 
@@ -241,20 +239,20 @@ class Lines:
         heap = self._by_tag[priority]
         while heap:
             tag, name = heap[0]
-            line = self._active.get(name)
-            if line is not None and line.tag == tag:
+            ranked = self._active.get(name)
+            if ranked is not None and ranked.tag == tag:
                 return tag
             heapq.heappop(heap)
         return None
 
     def _greatest_tag(self) -> float:
         if self._greatest is None:
-            self._greatest = max(line.tag for line in self._lines.values())
+            self._greatest = max(ranked.tag for ranked in self._chains.values())
         return self._greatest
 
 
 def _insert(entry: Entry, by_age: deque[Entry]) -> None:
-    """At the end, but for a run that waited for a key while younger ones came to the queue."""
+    """Insert at the end, unless the run waited for a key while younger ones were queued."""
     if not by_age or by_age[-1].seq < entry.seq:
         by_age.append(entry)
     elif entry.seq < by_age[0].seq:
@@ -265,7 +263,7 @@ def _insert(entry: Entry, by_age: deque[Entry]) -> None:
 
 @lru_cache(maxsize=10_000)
 def _entitled_beside(weight: float, group_weight: float, others: float) -> float:
-    """The weight that counts of a line beside others of its group, which are as good as one."""
-    line = Chain("", 0, 0.0, weight, "group", group_weight)
-    rest = [replace(line, weight=others)] if others > _NOTHING else []
-    return entitled([line, *rest])[0].weight
+    """Return the weight that counts of a chain beside others of its group, taken as one."""
+    chain = Chain("", 0, 0.0, weight, "group", group_weight)
+    rest = [replace(chain, weight=others)] if others > _NOTHING else []
+    return entitled([chain, *rest])[0].weight

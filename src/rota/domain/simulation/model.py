@@ -1,4 +1,4 @@
-"""What a simulated world consists of. Instants and lengths are seconds, as floats."""
+"""Parts of a simulated world. Instants and lengths are seconds, as floats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rota.domain.spec import DEFAULT_POOL, DEFAULT_PRIORITY
 
 @dataclass(frozen=True, slots=True)
 class SimWorker:
-    """A worker that is there all the time."""
+    """Worker that is there all the time."""
 
     name: str
     pool: str
@@ -23,7 +23,7 @@ class SimWorker:
 
 @dataclass(frozen=True, slots=True)
 class SimRun:
-    """A run with the length that it will turn out to have."""
+    """Run with the length that it will turn out to have."""
 
     id: str
     job: str
@@ -43,7 +43,7 @@ class SimRun:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When and where a run started."""
+    """Start of a run: when and where."""
 
     run: SimRun
     worker: str
@@ -51,13 +51,13 @@ class Start:
 
 
 class Observer:
-    """Told what happens in a world, in order of time; override what is of interest."""
+    """Observer of events in a world, in order of time; override what is of interest."""
 
     def on_queued(self, run: SimRun, at: float) -> None:
-        """The run passed its gates and waits for a worker."""
+        """Note that the run passed its gates and waits for a worker."""
 
     def on_blocked(self, run: SimRun, key: Key, at: float, eligible_at: float | None) -> None:
-        """The run waits for a key; None: until others end."""
+        """Note that the run waits for a key; `eligible_at` None: until others end."""
 
     def on_start(self, run: SimRun, worker: str, at: float) -> None: ...
 
@@ -65,7 +65,7 @@ class Observer:
 
 
 class Starts(Observer):
-    """Keeps every start."""
+    """Observer that keeps every start."""
 
     def __init__(self) -> None:
         self.all: list[Start] = []

@@ -1,4 +1,4 @@
-"""One pool: its chains, its workers with what is free, and the reservation of a large run.
+"""Pool: its chains, its workers with what is free, and the reservation of a large run.
 
 After every event no waiting run fits any worker. So only a run that comes, and only a worker that
 gains room, must be looked at.
@@ -12,8 +12,8 @@ from math import inf
 from typing import TypeAlias
 
 from rota.domain.resources import SLOTS, UNIT, Vector, best_fit, dominant_share, fits, total
-from rota.domain.shape import Held, Placement, Reservation, Verdict, demand_of, unmet
-from rota.domain.simulation.chains import Entry, Lines, Sort
+from rota.domain.shape import Occupied, Placement, Reservation, Verdict, demand_of, unmet
+from rota.domain.simulation.chains import Entry, RankedChains, Sort
 from rota.domain.simulation.model import SimRun, SimWorker
 
 SAMPLE = 2  # different rooms of which the better fit is taken
@@ -24,7 +24,7 @@ Room: TypeAlias = tuple[object, ...]  # workers of equal ability with equal free
 
 @dataclass(slots=True, eq=False)
 class Station:
-    """A worker at work."""
+    """State of one worker."""
 
     worker: SimWorker
     ability: int  # equal for workers that can take the same runs
@@ -38,11 +38,11 @@ class Station:
         return self.free.get(SLOTS, 0) >= UNIT
 
     def taken_by(self, sort: Sort) -> Vector:
-        """What one such run takes here."""
+        """Return what one such run takes here."""
         return sort.demand.on(self.worker.capacity)
 
     def has_room(self, sort: Sort) -> bool:
-        """Whether what is free is enough for such a run."""
+        """Return whether what is free is enough for such a run."""
         return fits(self.taken_by(sort), self.free)
 
     def take(self, entry: Entry) -> None:
@@ -55,15 +55,15 @@ class Station:
             self.free[name] += amount
         del self.running[entry.seq]
 
-    def held(self) -> list[Held]:
+    def occupied(self) -> list[Occupied]:
         return [
-            Held(self.taken_by(entry.sort), entry.started_at + _longest(entry))
+            Occupied(self.taken_by(entry.sort), entry.started_at + _longest(entry))
             for entry in self.running.values()
         ]
 
 
 class Rooms:
-    """Finds a worker for a run without asking all of them: equal ones stand in one room."""
+    """Index of workers by what is free: equal ones stand in one room, so not all are asked."""
 
     def __init__(self, workers: Iterable[SimWorker]) -> None:
         self._abilities: dict[tuple[object, ...], int] = {}
@@ -75,7 +75,7 @@ class Rooms:
             self.open(station)
 
     def could_take(self, station: Station, sort: Sort) -> bool:
-        """Whether such runs fit the worker when it is idle."""
+        """Return whether such runs fit the worker when it is idle."""
         key = station.ability, sort
         able = self._able.get(key)
         if able is None:
@@ -85,14 +85,14 @@ class Rooms:
         return able
 
     def has_room(self, station: Station, sort: Sort) -> bool:
-        """Whether such a run fits the worker now."""
+        """Return whether such a run fits the worker now."""
         return station.has_room(sort) and self.could_take(station, sort)
 
     def anybody_could_take(self, sort: Sort) -> bool:
         return any(self.could_take(station, sort) for station in self._examples)
 
     def fitting(self, sort: Sort) -> Station | None:
-        """The worker that such a run fits best now, of a bounded sample."""
+        """Find the worker that such a run fits best now, of a bounded sample."""
         found: dict[Station, Vector] = {}
         for station in self._one_of_each():
             if self.has_room(station, sort):
@@ -102,11 +102,11 @@ class Rooms:
         return best_fit(sort.demand.resources, found) if len(found) > 1 else next(iter(found), None)
 
     def able(self, sort: Sort) -> Station | None:
-        """Some worker with a free slot that such a run would fit if it were idle."""
+        """Find some worker with a free slot that such a run would fit if it were idle."""
         return next((each for each in self._one_of_each() if self.could_take(each, sort)), None)
 
     def open(self, station: Station) -> None:
-        """The worker can be found from now on, if it has a slot."""
+        """Add the worker to the index, if it has a slot."""
         if not station.is_open:
             return
         key: Room = (station.ability, *station.free.values())
@@ -117,7 +117,7 @@ class Rooms:
         room.append(station)
 
     def close(self, station: Station) -> None:
-        """The worker is not found any more."""
+        """Remove the worker from the index."""
         room = station.room
         if room is None:
             return
@@ -130,7 +130,7 @@ class Rooms:
         station.room = None
 
     def outside(self, worker: str) -> Station:
-        """A worker that is none of these, and takes no more than what it has."""
+        """Return the station of a worker that is none of these, and takes no new runs."""
         return Station(SimWorker(worker, "", {}), _NO_ABILITY, {})
 
     def _one_of_each(self) -> Iterator[Station]:
@@ -150,7 +150,7 @@ class Rooms:
 
 
 def _longest(entry: Entry) -> float:
-    """How long a run may take: to its timeout, else as long as is expected."""
+    """Return how long a run may take: to its timeout, else as long as is expected."""
     if entry.sort.timeout < inf:
         return entry.sort.timeout
     return inf if entry.run.expected is None else entry.run.expected
@@ -160,7 +160,7 @@ Placed: TypeAlias = tuple[Entry, Station]
 
 
 class Pool:
-    """Places runs on workers; what it yields has started."""
+    """Placement of runs on workers; it yields what has started."""
 
     def __init__(
         self,
@@ -168,9 +168,9 @@ class Pool:
         weights: Mapping[str, float],
         takes_keys: Callable[[Entry], bool],
     ) -> None:
-        """`takes_keys` is asked before a run starts; one that gets none leaves the queue."""
+        """Set up a pool. `takes_keys` takes a run's keys at its start, else it leaves the queue."""
         self._takes_keys = takes_keys
-        self.lines = Lines(weights)
+        self.chains = RankedChains(weights)
         self.rooms = Rooms(workers)
         self._totals = total(worker.capacity for worker in workers)
         self._sorts: dict[tuple[str, float | None], Sort] = {}
@@ -187,10 +187,10 @@ class Pool:
         return sort
 
     def arrive(self, entry: Entry, now: float) -> Iterator[Placed]:
-        """A run comes to the queue."""
+        """Queue a run, and start it if a worker has room."""
         sort = entry.sort
-        no_use = sort in self.lines.waiting  # one like it waits, so it fits nowhere
-        self.lines.enter(entry)
+        no_use = sort in self.chains.waiting  # one like it waits, so it fits nowhere
+        self.chains.enter(entry)
         if no_use:
             return
         station = self.rooms.fitting(sort)
@@ -207,12 +207,12 @@ class Pool:
             self._reserved = entry, station
 
     def serve(self, station: Station, now: float) -> Iterator[Placed]:
-        """A worker that was closed may have room; it is open again at the end, if not reserved."""
+        """Serve a closed worker that may have room; open it again at the end, if not reserved."""
         while True:
             if self._reserved is not None and self._reserved[1] is station:
                 yield from self._serve_reserved(*self._reserved, now)
                 return
-            if not (station.is_open and self.lines.waiting):
+            if not (station.is_open and self.chains.waiting):
                 break
             entry = self._next_for(station)
             if entry is None:
@@ -226,17 +226,17 @@ class Pool:
         self.rooms.open(station)
 
     def _next_for(self, station: Station) -> Entry | None:
-        """The best-ranked run for a worker: one that fits, or that room may be kept for."""
+        """Return the best-ranked run for a worker: one that fits, or that room may be kept for."""
         may_reserve = self._reserved is None
         able = self.rooms.could_take if may_reserve else self.rooms.has_room
-        sorts = {sort for sort in self.lines.waiting if able(station, sort)}
-        return self.lines.next(sorts) if sorts else None
+        sorts = {sort for sort in self.chains.waiting if able(station, sort)}
+        return self.chains.next(sorts) if sorts else None
 
     def _start(self, entry: Entry, station: Station, now: float) -> bool:
         if entry.keys and not self._takes_keys(entry):
-            self.lines.leave(entry)
+            self.chains.leave(entry)
             return False
-        self.lines.take(entry)
+        self.chains.take(entry)
         entry.started_at = now
         station.take(entry)
         return True
@@ -244,7 +244,7 @@ class Pool:
     def _serve_reserved(self, entry: Entry, station: Station, now: float) -> Iterator[Placed]:
         """Start the run that the worker is reserved for, else what is not in its way."""
         if not station.has_room(entry.sort):
-            yield from self._backfill(entry, station, self.lines.waiting, now)
+            yield from self._backfill(entry, station, self.chains.waiting, now)
             return
         self._reserved = None
         if self._start(entry, station, now):
@@ -255,9 +255,9 @@ class Pool:
         self, kept_for: Entry, station: Station, sorts: Iterable[Sort], now: float
     ) -> Iterator[Placed]:
         kept = Reservation(kept_for.seq, station.taken_by(kept_for.sort))
-        placement = Placement(station.worker.capacity, now, station.held(), kept)
+        placement = Placement(station.worker.capacity, now, station.occupied(), kept)
         going = {sort for sort in sorts if self.rooms.has_room(station, sort)}
-        while station.is_open and (entry := self.lines.next(going)):
+        while station.is_open and (entry := self.chains.next(going)):
             sort = entry.sort
             demand = station.taken_by(sort)
             ends_at, latest_end = now + entry.expected, now + sort.timeout
@@ -267,7 +267,7 @@ class Pool:
                 yield entry, station
 
     def _end_reservation_of(self, entry: Entry, now: float) -> Iterator[Placed]:
-        """A run that started elsewhere needs no room kept."""
+        """End the reservation of a run that started elsewhere."""
         if self._reserved is not None and self._reserved[0] is entry:
             station, self._reserved = self._reserved[1], None
             yield from self.serve(station, now)

@@ -1,4 +1,4 @@
-"""What a simulation found: waits, use of resources, fairness, lateness, throughput."""
+"""Report of a simulation: waits, use of resources, fairness, lateness, throughput."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Saturation:
 
 
 class Crowd:
-    """Those who wait for one thing."""
+    """Waiters for one thing."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -54,7 +54,7 @@ class Crowd:
             self._close(at)
 
     def stretches(self, until: float) -> list[Saturation]:
-        """Those that were worth noticing; the last one ends here if somebody still waits."""
+        """List the stretches worth noticing; the last one ends here if somebody still waits."""
         if self._waiting:
             self._close(until)
             self._since = until
@@ -75,7 +75,7 @@ Measure: TypeAlias = tuple[str, str]  # pool, resource
 
 
 class Kind(NamedTuple):
-    """Runs that are told apart in the report."""
+    """Group of runs that the report tells apart."""
 
     job: str
     priority: int
@@ -121,7 +121,7 @@ class Measures(Observer):
             self._held[run.pool, name] -= amount
 
     def hold(self, run: SimRun, seconds: float) -> None:
-        """A run has its resources from now on, for so long within the time that is looked at."""
+        """Count the resources of a run from now on, for so long within the measured time."""
         demand = demand_of(run.shape).resources
         for name, amount in demand.items():
             measure = run.pool, name
@@ -149,7 +149,7 @@ K = TypeVar("K", str, int)
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long runs waited to start, in seconds; those that still wait count as far as they did."""
+    """Waits of runs to start, in seconds; those that still wait count as far as they did."""
 
     runs: int
     p50: float
@@ -174,7 +174,7 @@ class ShareResult:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How much of a pool's resource was in use, as fractions of all there is."""
+    """Use of a pool's resource, as fractions of all there is."""
 
     pool: str
     resource: str
@@ -184,7 +184,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Of the whole workload, also where only a sample of it was simulated."""
+    """Throughput of the whole workload, also where only a sample of it was simulated."""
 
     runs_per_second: float
     busiest_minute: float  # runs a second
@@ -211,7 +211,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """What the report must know that the world does not."""
+    """Background that the report must know and the world does not."""
 
     workers: int
     part: float = 1.0
@@ -333,7 +333,7 @@ def _throughput(measures: Measures, background: Background, started: int) -> Thr
 
 
 def report_document(report: Report) -> dict[str, Any]:
-    """JSON-able; things that have a name are lists of mappings with it."""
+    """Convert to JSON-able values; named things are lists of mappings with their name."""
     document = asdict(report)
     document["jobs"] = [{"name": name, **each} for name, each in document["jobs"].items()]
     document["shares"] = [{"name": name, **each} for name, each in document["shares"].items()]
@@ -353,7 +353,7 @@ class Known:
 
 
 class _Turn(IntEnum):
-    """What goes first of what happens at one instant."""
+    """Order of what happens at one instant."""
 
     END = 0
     ARRIVAL = 1
@@ -361,7 +361,7 @@ class _Turn(IntEnum):
 
 
 def replay(runs: Iterable[Known], measures: Measures) -> None:
-    """Tell the measures what happens, in order of time. What began before 0 is at work then."""
+    """Replay events to the measures, in order of time. Runs that began before 0 are live then."""
     events = [event for known in runs for event in _events(known, measures)]
     events.sort(key=lambda event: event[:2])
     for at, _, happen in events:
@@ -395,19 +395,19 @@ Tell = Callable[[float], None]  # how much of the period has passed: 0 to 1
 _STEPS = 200  # how often progress is told
 
 
-def untold(_: float) -> None:
-    """Tell nobody."""
+def report_to_nobody(_: float) -> None:
+    """Report progress to nobody."""
 
 
 def simulate_workload(
-    workload: Workload, period: Period, part: float, random: Random, tell: Tell = untold
+    workload: Workload, period: Period, part: float, random: Random, tell: Tell = report_to_nobody
 ) -> Report:
-    """What happens to a part of a workload in a period. `Invalid` if that is too much."""
+    """Simulate a part of a workload in a period. `Invalid` if that is too much."""
     sample = sample_of(workload, part, random)
     staff = sample.staff()
     measures = Measures(staff, period.seconds)
     world = World(staff, sample.rules, sample.weights)
-    runs = _told(arrivals(sample, period, random), period.seconds, tell)
+    runs = _with_progress(arrivals(sample, period, random), period.seconds, tell)
     world.simulate(runs, period.seconds, measures)
     jobs = workload.jobs
     return report_of(
@@ -422,8 +422,8 @@ def simulate_workload(
     )
 
 
-def _told(runs: Iterable[SimRun], seconds: float, tell: Tell) -> Iterator[SimRun]:
-    """The runs as they come, with a word now and then about how far they are."""
+def _with_progress(runs: Iterable[SimRun], seconds: float, tell: Tell) -> Iterator[SimRun]:
+    """Yield the runs as they come, and report the progress now and then."""
     step = next_at = seconds / _STEPS
     for run in runs:
         if run.arrives_at >= next_at:

@@ -44,7 +44,7 @@ _P95 = 1.6448536269514722  # standard deviations above the mean of a normal dist
 
 
 class Lengths(Protocol):
-    """A distribution of seconds."""
+    """Distribution of seconds."""
 
     @property
     def mean(self) -> float: ...
@@ -79,7 +79,7 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Lognormal:
-    """Many short ones and a long tail, as most work is; known by two of its quantiles."""
+    """Lognormal distribution: many short ones and a long tail; known by two of its quantiles."""
 
     median: float
     p95: float
@@ -98,7 +98,7 @@ class Lognormal:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """A number of equal workers."""
+    """Number of equal workers."""
 
     name: str
     count: int
@@ -109,7 +109,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """Runs that come at random, independent of each other."""
+    """Arrivals at random, independent of each other."""
 
     mean: float  # how many
     per: float  # seconds
@@ -117,7 +117,7 @@ class Poisson:
 
 @dataclass(frozen=True, slots=True)
 class JobMix:
-    """A number of equal jobs, or a stream of runs of one."""
+    """Number of equal jobs, or a stream of runs of one."""
 
     rules: RunRules
     lengths: Lengths
@@ -152,12 +152,12 @@ class Workload:
 
     @cached_property
     def demands(self) -> Mapping[str, Demands]:
-        """The keys that a run of each job takes."""
+        """Return the keys that a run of each job takes."""
         return {job.name: job.demands(self.declared) for job in self.jobs}
 
     @property
     def rules(self) -> Mapping[Key, KeyRule]:
-        """Of the keys that its jobs take."""
+        """Return the rules of the keys that its jobs take."""
         known: dict[DeclarationId, Declaration] = {
             (KINDS[type(each)], each.project, each.name): each for each in self.declared
         }
@@ -166,7 +166,7 @@ class Workload:
         return {key: rule for key, rule in found.items() if rule is not None}
 
     def staff(self) -> list[SimWorker]:
-        """All workers one by one."""
+        """List all workers one by one."""
         return [
             SimWorker(f"{each.name}-{number}", each.pool, each.capacity, each.labels)
             for each in self.workers
@@ -175,7 +175,7 @@ class Workload:
 
 
 def sample_of(workload: Workload, part: float, random: Random) -> Workload:
-    """The same workload with this part of its workers, runs, tokens and units.
+    """Scale a workload to this part of its workers, runs, tokens and units.
 
     Waits come out longer than in the whole: a small crowd evens out less than a large one.
     """
@@ -219,7 +219,7 @@ _AGE = timedelta(days=366)  # of schedules when the period begins, so that inter
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The time that is simulated; in the simulation it begins at 0."""
+    """Time that is simulated; in the simulation it begins at 0."""
 
     begins_at: datetime
     length: timedelta
@@ -230,7 +230,7 @@ class Period:
 
 
 def arrivals(workload: Workload, period: Period, random: Random) -> Iterator[SimRun]:
-    """Every run that comes in the period; `Invalid` if there are too many of them."""
+    """Yield every run that comes in the period; `Invalid` if there are too many of them."""
     expected = sum(_expected(job, period) for job in workload.jobs)
     if expected > MOST_RUNS:
         share = float(f"{MOST_RUNS / expected:.0e}")
@@ -271,7 +271,7 @@ def _runs(workload: Workload, job: JobMix, period: Period, random: Random) -> It
 
 
 def _times(job: JobMix, period: Period, random: Random) -> Iterator[tuple[float, int]]:
-    """When a run comes and of which of the equal jobs it is."""
+    """Yield when a run comes and of which of the equal jobs it is."""
     match job.arrivals:
         case Poisson() as stream:
             rate, at = stream.mean / stream.per, 0.0
@@ -284,7 +284,7 @@ def _times(job: JobMix, period: Period, random: Random) -> Iterator[tuple[float,
 def _due_times(
     job: JobMix, schedule: Schedule, period: Period, random: Random
 ) -> Iterator[tuple[float, int]]:
-    """The due times of each of the equal jobs, delayed by its own part of the spread."""
+    """Yield the due times of each of the equal jobs, delayed by its own part of the spread."""
     due, spread = _due(job, schedule, period), schedule.spread.total_seconds()
     if not spread:
         yield from ((at, member) for at in due for member in range(job.schedules))
@@ -298,12 +298,12 @@ def _due_times(
 def _wave(
     due: float, delays: Sequence[float], members: Sequence[int]
 ) -> Iterator[tuple[float, int]]:
-    """One due time of all of the equal jobs, the least delayed first."""
+    """Yield one due time of all of the equal jobs, the least delayed first."""
     return ((due + delays[member], member) for member in members)
 
 
 def _due(job: JobMix, schedule: Schedule, period: Period) -> list[float]:
-    """Due times in seconds, with those before the period whose runs come only in it."""
+    """List due times in seconds, with those before the period whose runs come only in it."""
     zero, end = micros(period.begins_at), micros(period.begins_at + period.length)
     begin = micros(period.begins_at - schedule.spread)
     found = _timetable(job, schedule, period).all_in(begin - 1, end - 1)
@@ -315,7 +315,7 @@ def _timetable(job: JobMix, schedule: Schedule, period: Period) -> Timetable:
 
 
 def _expected(job: JobMix, period: Period) -> float:
-    """About how many runs come."""
+    """Estimate how many runs come."""
     match job.arrivals:
         case Poisson(mean, per):
             return mean * period.seconds / per

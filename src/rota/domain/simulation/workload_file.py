@@ -1,4 +1,4 @@
-"""The workload file: text in, a validated `Workload` out.
+"""Reader of the workload file: text in, a validated `Workload` out.
 
 Its jobs are written in the job file's own words, as far as they say when and where runs go.
 """
@@ -96,7 +96,7 @@ SPREAD_DURATION = Section(
 
 @dataclass(frozen=True, slots=True)
 class _Durations:
-    """One time for all runs, or how their times are spread."""
+    """Duration of all runs, or the distribution of their durations."""
 
     words: str = "a duration such as 30s, from and to, or median and p95"
 
@@ -136,7 +136,7 @@ _PAIRS = (("from", "to"), ("median", "p95"))  # how durations may be spread
 
 
 def read_workload(text: str) -> Workload:
-    """The workload of a YAML or JSON text; `Invalid` has every problem in it."""
+    """Read the workload of a YAML or JSON text; `Invalid` has every problem in it."""
     source = parse_text(text)
     report = Report(source.problems)
     root = At.root(report, source.mark)
@@ -220,7 +220,7 @@ def _workers(document: Document) -> Workers:
 
 
 def _job(document: Document, at: At, known: Known) -> JobMix:
-    """The job; what it names that is nowhere declared is reported."""
+    """Build the job; report names that are nowhere declared."""
     spec = build_job(document)
     for problem in problems_of(uses_of(spec, document, at), known):
         at.report.add(problem)

@@ -1,4 +1,4 @@
-"""A world on a virtual clock in which runs come, wait, start and end as Rota would have it.
+"""World on a virtual clock in which runs come, wait, start and end as Rota would have it.
 
 Every decision is the scheduler's own: order of service, placement, shared keys. What is simpler
 than in a cluster: claims take no time and give one run after another, workers neither come nor
@@ -39,7 +39,7 @@ from rota.domain.simulation.pool import Placed, Pool
 
 @dataclass(slots=True)
 class _Gate:
-    """A key with those who wait for it, the first to have it first."""
+    """Key with those who wait for it, the first to have it first."""
 
     rule: KeyRule
     held: int = 0
@@ -58,7 +58,7 @@ class _Gate:
         return state if self.kept is None else self.kept.left_of(state, _rank(entry), now)
 
     def goes_first(self, entry: Entry) -> bool:
-        """Whether nobody waits who has to have it before."""
+        """Return whether nobody waits who has to have it before."""
         return not self.waiting or _rank(entry) < self.waiting[0][:2]
 
     def let_wait(self, entry: Entry, eligible_at: int | None) -> None:
@@ -68,19 +68,19 @@ class _Gate:
 
 
 class Gates:
-    """Lets runs through to the queue while there is room in every key they use."""
+    """Gates of shared keys: they let runs through to the queue while every key has room."""
 
     def __init__(
         self, rules: Mapping[Key, KeyRule], levels: Mapping[Key, float], now: float
     ) -> None:
-        """`levels` are the tokens in buckets now; those that are missing are full."""
+        """Set up the gates. `levels` are the tokens in buckets now; missing ones are full."""
         self._gates = {key: _Gate(rule) for key, rule in rules.items()}
         for key, level in levels.items():
             if key in rules and isinstance(rule := rules[key], Rate):
                 self._gates[key].bucket = Bucket(rule, level, _micros(now))
 
     def keys_of(self, run: SimRun) -> Mapping[Key, int]:
-        """What the run takes, in the order of the gates; keys without a rule bind nobody."""
+        """Return what the run takes, in the order of the gates; keys without a rule bind nobody."""
         keys: dict[Key, int] = {}
         if run.limit is not None:
             key = f"job:{run.group or run.job}"
@@ -111,13 +111,13 @@ class Gates:
         self._gates[short.key].let_wait(entry, short.eligible_at)
 
     def break_promise(self, entry: Entry) -> None:
-        """What a run in the queue wants is for others, too; its job still counts it."""
+        """Let others have what a queued run wants of its keys; its job still counts it."""
         entry.promised_until = -inf
         for key in entry.run.demands.keys() & entry.keys.keys():
             self._gates[key].queued -= entry.keys[key]
 
     def claim(self, entry: Entry, now: float) -> Shortage | None:
-        """A run in the queue takes its keys; else what it is short of, as others have it."""
+        """Take the keys of a queued run; else return what it is short of, as others have it."""
         if entry.promised_until > -inf:
             self.break_promise(entry)
         for key in entry.keys.keys() - entry.run.demands:
@@ -131,7 +131,7 @@ class Gates:
         return None
 
     def hold(self, entry: Entry) -> None:
-        """A run that is at work already has its keys; its tokens are gone from the buckets."""
+        """Give a live run its keys; its tokens are gone from the buckets."""
         for key, amount in entry.keys.items():
             gate = self._gates[key]
             if isinstance(gate.rule, Counted):
@@ -144,7 +144,7 @@ class Gates:
                 gate.held -= amount
 
     def release(self, key: Key, now: float) -> Iterator[tuple[Entry, Shortage | None]]:
-        """Those who need not wait for the key any more, with what they wait for instead.
+        """Yield those who need not wait for the key any more, with what they wait for instead.
 
         The last one may wait for the same key on: then nobody after it is let past.
         """
@@ -162,7 +162,7 @@ class Gates:
                 return
 
     def kept_until(self, key: Key) -> float | None:
-        """When nothing of it is kept for anybody any more; None: nothing is."""
+        """Return when nothing of it is kept for anybody any more; None: nothing is."""
         kept = self._gates[key].kept
         return None if kept is None else kept.until / SECOND
 
@@ -228,7 +228,7 @@ class World:
         now: float = 0.0,
         levels: Mapping[Key, float] | None = None,
     ) -> None:
-        """`weights` are by share key, and by project for what its users divide; 1 if missing.
+        """Set up a world. `weights` are by share key, and by project for its users; 1 if missing.
 
         `levels` are the tokens that rate limits have left now; those that are missing are full.
         """
@@ -248,7 +248,7 @@ class World:
         self._observer = _NO_OBSERVER
 
     def preload_running(self, run: SimRun, worker: str, started_at: float) -> None:
-        """A run that is at work already; `seconds` count from its start.
+        """Add a live run; `seconds` count from its start.
 
         It may be at a worker that is not of this world: its keys are, until it ends.
         """
@@ -262,11 +262,11 @@ class World:
         self._end_later(entry, max(started_at + run.seconds, self.now), (entry, station))
 
     def preload_queued(self, run: SimRun) -> None:
-        """A run that waits already, behind those loaded before it."""
+        """Add a run that waits already, behind those loaded before it."""
         self._waiting.append(run)
 
     def come_later(self, run: SimRun) -> None:
-        """A run that comes because of another, while time passes; not before now."""
+        """Add a run that comes because of another, while time passes; not before now."""
         heapq.heappush(self._events, (run.arrives_at, next(self._seqs), run))
 
     def simulate(
@@ -306,7 +306,7 @@ class World:
             self._observer.on_blocked(run, f"worker:{run.pool}", self.now, None)
 
     def _enter(self, entry: Entry, short: Shortage | None) -> None:
-        """To the queue, or to wait for a key."""
+        """Queue a run, or make it wait for a key."""
         if short is None:
             self._observer.on_queued(entry.run, self.now)
             for placed in self._pool(entry.run).arrive(entry, self.now):
@@ -317,7 +317,7 @@ class World:
             self._tell(entry, short)
 
     def _tell(self, entry: Entry, short: Shortage) -> None:
-        """It waits for a key."""
+        """Tell the observer that it waits for a key."""
         eligible_at = None if short.eligible_at is None else short.eligible_at / SECOND
         self._observer.on_blocked(entry.run, short.key, self.now, eligible_at)
         if eligible_at is not None:
@@ -336,7 +336,7 @@ class World:
         return False
 
     def _break_promise(self, entry: Entry) -> None:
-        """It has waited for a worker for long: others may have its keys before."""
+        """Let others have the keys of a run that has waited for a worker for long."""
         if not entry.is_served and entry.promised_until == self.now:
             self._gates.break_promise(entry)
             for key in entry.keys:
@@ -355,7 +355,7 @@ class World:
         pool = self._pool(entry.run)
         pool.rooms.close(station)
         station.give_back(entry)
-        pool.lines.correct(entry)
+        pool.chains.correct(entry)
         self._observer.on_end(entry.run, station.worker.name, self.now)
         if entry.keys:
             self._gates.give_back(entry)
@@ -386,8 +386,8 @@ class World:
 
     def _entry(self, run: SimRun) -> Entry:
         pool = self._pool(run)
-        line = pool.lines.line(run.priority, run.share)
-        return Entry(run, next(self._seqs), pool.sort_of(run), line, self._gates.keys_of(run))
+        ranked = pool.chains.chain_of(run.priority, run.share)
+        return Entry(run, next(self._seqs), pool.sort_of(run), ranked, self._gates.keys_of(run))
 
     def _pool(self, run: SimRun) -> Pool:
         pool = self._pools.get(run.pool)

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import structlog
 
-from rota.domain.errors import HeldTooLong, NotFound, StaleStream
+from rota.domain.errors import LockedTooLong, NotFound, StaleStream
 from rota.domain.ids import JobId, SessionId, micros
 from rota.domain.lease import DEFAULT_LEASE
 from rota.domain.run import AttemptResult
@@ -217,7 +217,7 @@ class Floor:
         """Claim once; if a lock is held for too long, back off for this worker only, then retry."""
         try:
             await self._feed_once(desk, taker)
-        except HeldTooLong as error:
+        except LockedTooLong as error:
             if not desk.is_held_up:
                 log.warning("claim.held_up", worker=desk.session.worker, error=str(error))
             desk.is_held_up = desk.has_backlog = True
@@ -340,7 +340,7 @@ class Floor:
                 for session in await listener.wait(self._config.poll_interval):
                     desk = self._desks.get(session)
                     if desk is not None:
-                        with suppress(HeldTooLong, StaleStream):  # the next poll handles both
+                        with suppress(LockedTooLong, StaleStream):  # the next poll sees to both
                             await self._claim(desk)
         finally:
             listener.close()

@@ -24,7 +24,7 @@ from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM
 from rota.domain.jobfile.carts import build_item
 from rota.domain.jobfile.text import At, Report
 from rota.domain.schedule.expressions import read_absolute
-from rota.operations.carts import each
+from rota.operations.carts import stream_items
 from rota.server.gateway.middleware import media_type_in
 from rota.server.gateway.parameters import NAME
 from rota.server.gateway.routing import JSON, parse_json
@@ -99,7 +99,7 @@ async def _whole(request: Request) -> Submission | SentTemplate:
     template, starts_at = await asyncio.to_thread(_read_whole, document)
     assert isinstance(template.items, tuple), "they are part of the document"
     header = Header(replace(template, items=()), len(template.items), starts_at)
-    return Submission(header, each(template.items))
+    return Submission(header, stream_items(template.items))
 
 
 def _parsed(text: bytes, line: int | None = None) -> Mapping[str, Any]:

@@ -26,7 +26,7 @@ from rota.domain.spec import Dst, Fold, Gap, JobSpec, Schedule
 from rota.operations import definitions, pauses
 from rota.operations.engine import Engine
 from rota.operations.pauses import Moved
-from rota.operations.previews import Outlook, next_starts, outlook
+from rota.operations.previews import Upcoming, find_upcoming, next_starts
 from rota.operations.specs import timetable
 from rota.operations.workers import lateness
 from rota.ports.records import JobQuery
@@ -105,15 +105,15 @@ def _moved_answer(moved: Moved, next_at: datetime | None) -> api.MovedJob:
     return fill(api.MovedJob, moved.job, **told, answered=_answered(moved.answered))
 
 
-def _upcoming_answer(job: Job, outlook: Outlook) -> api.Upcoming:
+def _upcoming_answer(job: Job, found: Upcoming) -> api.Upcoming:
     return fill(
         api.Upcoming,
-        outlook,
-        times=tuple(_on_clocks(job, time) for time in outlook.times),
-        schedule=outlook.words,
-        clock_changes=tuple(fill(api.ClockChange, it) for it in outlook.clock_changes),
-        calendars=tuple(fill(api.CalendarEffect, it) for it in outlook.calendars),
-        answered=_answered(outlook.answered),
+        found,
+        times=tuple(_on_clocks(job, time) for time in found.times),
+        schedule=found.words,
+        clock_changes=tuple(fill(api.ClockChange, it) for it in found.clock_changes),
+        calendars=tuple(fill(api.CalendarEffect, it) for it in found.calendars),
+        answered=_answered(found.answered),
     )
 
 
@@ -303,7 +303,7 @@ async def list_upcoming(
     engine: UsedEngine, job: NamedJob, count: Annotated[int, Query(ge=1, le=100)] = 5
 ) -> api.Upcoming:
     """The next due times of a job, as far as they are known."""
-    return _upcoming_answer(job, await outlook(engine, job, count))
+    return _upcoming_answer(job, await find_upcoming(engine, job, count))
 
 
 schedule_router = api_router("schedules")

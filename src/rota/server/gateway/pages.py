@@ -195,7 +195,7 @@ async def show_metrics(request: Request, engine: UsedEngine) -> Response:
     now = await engine.store.now()
     active = CartQuery(states=sorted(ACTIVE_CART_STATES), limit=metrics.MAX_CARTS + 1)
     carts = await engine.store.carts(active)
-    shortages = engine.outlook.shortages.seconds_ahead(now)
+    shortages = engine.ahead.shortages.seconds_ahead(now)
     present = metrics.Present(now, counts, carts, shortages)
     text = metrics.render(present, request.app.state.requests)
     return Response(text, media_type=metrics.CONTENT_TYPE)

@@ -14,7 +14,7 @@ from rota.domain.shards import LEADING_SHARD
 from rota.operations.engine import Engine
 from rota.ports.clock import Clock
 from rota.ports.queue import SHARDS, Queue
-from rota.ports.records import Holding, NewServer, Ownership
+from rota.ports.records import NewServer, OwnedShards, Ownership
 
 
 class HeldShards:
@@ -137,7 +137,7 @@ class ShardKeeper:
             await self._engine.store.leave_cluster(self._server.id)
         self._engine.queue.announce(SHARDS)
 
-    async def _renew(self) -> Holding:
+    async def _renew(self) -> OwnedShards:
         store = self._engine.store
         holding = await store.keep_shards(self._server.id, stopping=self._is_stopping)
         if not holding.alive:
@@ -148,14 +148,14 @@ class ShardKeeper:
             holding = await store.keep_shards(self._server.id, stopping=self._is_stopping)
         return holding
 
-    def _until_next(self, holding: Holding) -> timedelta:
+    def _until_next(self, holding: OwnedShards) -> timedelta:
         """Return the time until this lease is to be renewed, or another's may have expired."""
         pause = renewal_interval(self._server.lease)
         ends = [_left(it.expires_at, holding) for it in holding.servers if it.id != self._server.id]
         return min([pause, *ends])
 
 
-def _left(expires_at: datetime, holding: Holding) -> timedelta:
+def _left(expires_at: datetime, holding: OwnedShards) -> timedelta:
     return expires_at - holding.now + _AFTER_AN_END
 
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 
-from rota.domain.errors import Conflict, HeldTooLong, Invalid, RotaError, Unavailable
+from rota.domain.errors import Conflict, Invalid, LockedTooLong, RotaError, Unavailable
 from rota.store.script import Urgency
 
 Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
@@ -201,7 +201,7 @@ def translated(error: BaseException, place: str = "", code: str = "") -> RotaErr
     if isinstance(error, asyncpg.IntegrityConstraintViolationError):
         return Conflict(f"the store has it already: {error}", code="already_exists")
     if isinstance(error, asyncpg.LockNotAvailableError):
-        return HeldTooLong("others are changing the same", hint="try again")
+        return LockedTooLong("others are changing the same", hint="try again")
     said = _words_of(error)
     store = f"the store at {place}" if place else "the store"
     return Unavailable(f"{store} cannot be used: {said}", code=code, hint=_advice(error))

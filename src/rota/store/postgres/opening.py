@@ -9,7 +9,7 @@ import asyncpg
 
 from rota.domain.errors import Conflict, Invalid, RotaError, Unavailable
 from rota.domain.ids import ServerId
-from rota.ports.records import Holding, NewServer
+from rota.ports.records import NewServer, OwnedShards
 from rota.store.memory import Memory
 from rota.store.postgres.connections import (
     DRIVER_ERRORS,
@@ -47,7 +47,7 @@ class PostgresStore(SqlStore):
         await super().join(server)
         self._act_for(server.id)
 
-    async def keep_shards(self, server: ServerId, *, stopping: bool) -> Holding:
+    async def keep_shards(self, server: ServerId, *, stopping: bool) -> OwnedShards:
         """Renew, and end the transactions of servers whose lease is over.
 
         PostgreSQL ends transactions in which nothing happens. One whose server was stopped in the

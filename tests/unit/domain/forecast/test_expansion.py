@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.domain.forecast.expansion import MOST_OF_ONE, Coming, Expanded, expand, thinned
+from rota.domain.forecast.expansion import MOST_OF_ONE, Coming, Expanded, drop_overlapping, expand
 from rota.domain.ids import instant
 from rota.domain.spec import IntervalFrom, Overlap
 from tests.unit.domain.calendars.builders import blackout
@@ -84,7 +84,7 @@ def test_due_times_that_find_a_run_going_come_to_what_the_rule_says(
 ) -> None:
     times = [at * SECOND for at in range(0, 70, 10)]
 
-    found = thinned(Expanded(times, times), overlap, 25.0)
+    found = drop_overlapping(Expanded(times, times), overlap, 25.0)
 
     assert [at // SECOND for at in found.due] == left
 
@@ -92,4 +92,4 @@ def test_due_times_that_find_a_run_going_come_to_what_the_rule_says(
 def test_runs_that_end_in_time_are_all_kept() -> None:
     times = [at * SECOND for at in range(0, 70, 10)]
 
-    assert list(thinned(Expanded(times, times), Overlap.SKIP, 10.0).due) == times
+    assert list(drop_overlapping(Expanded(times, times), Overlap.SKIP, 10.0).due) == times

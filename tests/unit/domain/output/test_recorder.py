@@ -187,12 +187,12 @@ def test_remarks_are_kept_past_the_limit_and_take_one_line() -> None:
 
 def test_a_flood_past_the_limit_takes_no_memory() -> None:
     recorder = fed(b"x" * 100, limit=10)
-    before = recorder.held_bytes
+    before = recorder.buffered_bytes
 
     for _ in range(100):
         recorder.feed(5, OUT, 0, b"flood\n" * 1000)
 
-    assert recorder.held_bytes == before
+    assert recorder.buffered_bytes == before
 
 
 def test_small_output_rides_inline() -> None:

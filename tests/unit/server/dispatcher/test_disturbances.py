@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from rota.domain.errors import HeldTooLong, NotFound
+from rota.domain.errors import LockedTooLong, NotFound
 from rota.domain.ids import RunId, SessionId
 from rota.operations.engine import Engine
 from rota.ports.queue import CANCELLED
@@ -47,7 +47,7 @@ class DisturbedStore:
     async def claim(self, session: SessionId, *wish: Any) -> Claimed:
         if self.held_up.get(session, 0):
             self.held_up[session] -= 1
-            raise HeldTooLong("others are changing the same")
+            raise LockedTooLong("others are changing the same")
         return await self._store.claim(session, *wish)
 
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pytest
 
-from rota.domain.errors import HeldTooLong
+from rota.domain.errors import LockedTooLong
 from rota.domain.resources import UNIT
 from rota.domain.spec import Overlap
 from rota.operations.engine import Engine
@@ -146,7 +146,7 @@ async def test_a_ticket_whose_claim_failed_is_passed_on(
     scene: Scene, engine: Engine, taker: SoleTaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object) -> NoReturn:
-        raise HeldTooLong("others are changing the same")
+        raise LockedTooLong("others are changing the same")
 
     floor = never_polling(replace(engine, queue=connected(engine.store, SoleQueue(taker))))
     async with fed(floor):

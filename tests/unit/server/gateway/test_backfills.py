@@ -8,7 +8,7 @@ import pytest
 
 from rota.domain.ids import JobId
 from rota.domain.states import RunState
-from rota.ports.records import JobQuery, Role, ScheduleMove, Unanswered
+from rota.ports.records import Answered, JobQuery, Role, ScheduleMove
 from tests.unit.server.gateway.served import Served, job
 
 pytestmark = pytest.mark.anyio
@@ -262,8 +262,8 @@ async def _hold(served: Served, job_id: str, stretches: int) -> None:
         paused=False,
         next_at=known.next_at,
         held_from=None,
-        unanswered=[
-            Unanswered(
+        answered=[
+            Answered(
                 start + timedelta(days=10 * n),
                 start + timedelta(days=10 * n + n),
                 n + 1,

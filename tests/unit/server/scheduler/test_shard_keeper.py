@@ -10,7 +10,7 @@ import pytest
 
 from rota.domain.ids import SHARD_COUNT, ServerId
 from rota.ports.queue import SHARDS
-from rota.ports.records import Holding
+from rota.ports.records import OwnedShards
 from rota.server.scheduler.shards import HeldShards, ShardKeeper
 from testkit.builders import SERVER, new_server
 from testkit.clock import FakeClock
@@ -117,9 +117,9 @@ async def test_shards_that_are_being_fired_are_handed_over_right_after(
     busy = [{7: 1}, {7: 1}, {}]  # what stays behind, from one renewal to the next
     held: list[int] = []
 
-    async def keep_shards(server: ServerId, *, stopping: bool) -> Holding:
+    async def keep_shards(server: ServerId, *, stopping: bool) -> OwnedShards:
         held.append(one.count)
-        return Holding(True, timeline.ticker.instant, busy.pop(0))
+        return OwnedShards(True, timeline.ticker.instant, busy.pop(0))
 
     monkeypatch.setattr(timeline.store, "keep_shards", keep_shards)
     began = timeline.ticker.instant

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from rota.domain.forecast.ahead import JobAhead, RunAhead
-from rota.domain.forecast.expansion import DueLine, DueRun, Following, LineProgress, Sequels, let_go
+from rota.domain.forecast.expansion import (
+    DueRun,
+    DueSeries,
+    Following,
+    Sequels,
+    SeriesProgress,
+    split_released,
+)
 from rota.domain.forecast.placing import Program, place
 from rota.domain.gates import after_key
 from rota.domain.spec import Overlap
@@ -17,19 +24,19 @@ from tests.unit.domain.forecast.builders import job, runs, setting
 UPSTREAM, OTHER = after_key("default", "first"), after_key("default", "other")
 
 
-def line(
+def series(
     *due: float,
     upstreams: tuple[str, ...] = (UPSTREAM,),
     overlap: Overlap = Overlap.ALLOW,
     within: float = inf,
     of: JobAhead | None = None,
     **fields: Any,
-) -> DueLine:
+) -> DueSeries:
     """Due at these times, and before them at -100."""
     made = runs(of or job("second", seconds=10.0), *due)
     before = (-100.0, *due[:-1])
     dues = [DueRun(run, at, run.due_at + within) for run, at in zip(made, before, strict=True)]
-    return DueLine(upstreams, overlap, dues, **fields)
+    return DueSeries(upstreams, overlap, dues, **fields)
 
 
 def arrivals(found: list[RunAhead]) -> list[float]:
@@ -37,7 +44,7 @@ def arrivals(found: list[RunAhead]) -> list[float]:
 
 
 def test_a_due_run_waits_until_its_upstream_has_completed_since_the_due_time_before() -> None:
-    progress = LineProgress(line(100.0, 200.0, 300.0, 400.0))
+    progress = SeriesProgress(series(100.0, 200.0, 300.0, 400.0))
 
     [first] = progress.complete(UPSTREAM, 90.0)
     second, third = progress.complete(UPSTREAM, 240.0)  # later than 100, and than 200
@@ -48,8 +55,8 @@ def test_a_due_run_waits_until_its_upstream_has_completed_since_the_due_time_bef
 
 
 def test_what_has_completed_already_lets_the_first_go() -> None:
-    free, others = let_go(line(50.0, 150.0, completed={UPSTREAM: -20.0}))
-    stuck, _ = let_go(line(50.0, 150.0, completed={UPSTREAM: -120.0}))
+    free, others = split_released(series(50.0, 150.0, completed={UPSTREAM: -20.0}))
+    stuck, _ = split_released(series(50.0, 150.0, completed={UPSTREAM: -120.0}))
 
     assert arrivals(free) == [50.0]
     assert [due.run.due_at for due in others.runs] == [150.0]
@@ -57,7 +64,7 @@ def test_what_has_completed_already_lets_the_first_go() -> None:
 
 
 def test_the_last_of_several_upstreams_decides() -> None:
-    progress = LineProgress(line(100.0, upstreams=(UPSTREAM, OTHER)))
+    progress = SeriesProgress(series(100.0, upstreams=(UPSTREAM, OTHER)))
 
     assert [*progress.complete(UPSTREAM, 300.0)] == []
     [found] = progress.complete(OTHER, 200.0)
@@ -67,7 +74,7 @@ def test_the_last_of_several_upstreams_decides() -> None:
 
 @pytest.mark.parametrize("completes_at", [131.0, None])
 def test_a_run_that_waits_for_too_long_does_not_start(completes_at: float | None) -> None:
-    progress = LineProgress(line(100.0, within=30.0))
+    progress = SeriesProgress(series(100.0, within=30.0))
     if completes_at is not None:
         assert [*progress.complete(UPSTREAM, completes_at)] == []
 
@@ -89,7 +96,7 @@ def test_a_run_that_waits_for_too_long_does_not_start(completes_at: float | None
 def test_due_times_that_find_one_waiting_come_to_what_the_overlap_rule_says(
     overlap: Overlap, come: list[int], never: list[int]
 ) -> None:
-    progress = LineProgress(line(100.0, 200.0, 300.0, 400.0, 500.0, overlap=overlap))
+    progress = SeriesProgress(series(100.0, 200.0, 300.0, 400.0, 500.0, overlap=overlap))
 
     found = [*progress.complete(UPSTREAM, 250.0)]
 
@@ -103,7 +110,7 @@ def test_a_due_run_comes_when_the_run_that_it_waits_for_ends_where_it_was_placed
 ) -> None:
     first = job("first", seconds=40.0, is_plain=is_plain)
     second = job("second", seconds=1.0, is_plain=is_plain)
-    sequels = Sequels(lines={second.id: line(50.0, 60.0, of=second)})
+    sequels = Sequels(due_series={second.id: series(50.0, 60.0, of=second)})
     coming = runs(job("busy", seconds=30.0, is_plain=is_plain), 0.0) + runs(first, 10.0)
 
     placed = place(Program([], coming, lambda: Following(sequels)), setting(1), 200.0)
@@ -115,7 +122,7 @@ def test_a_due_run_comes_when_the_run_that_it_waits_for_ends_where_it_was_placed
 
 def test_what_others_keep_from_coming_is_told() -> None:
     second = job("second")
-    sequels = Sequels(lines={second.id: line(50.0, of=second)})
+    sequels = Sequels(due_series={second.id: series(50.0, of=second)})
 
     placed = place(Program([], [], lambda: Following(sequels)), setting(1), 200.0)
 
@@ -125,7 +132,7 @@ def test_what_others_keep_from_coming_is_told() -> None:
 def test_an_interval_from_completion_waits_each_time() -> None:
     first, second = job("first", seconds=5.0), job("second", seconds=10.0)
     sequels = Sequels(
-        again={second.id: lambda end: end + 20.0}, lines={second.id: line(10.0, of=second)}
+        again={second.id: lambda end: end + 20.0}, due_series={second.id: series(10.0, of=second)}
     )
     coming = runs(first, 0.0, 60.0)
 
