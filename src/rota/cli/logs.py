@@ -15,7 +15,7 @@ from msgspec.json import encode
 from rota.cli import times
 from rota.cli.options import REMOTE, Format, Remote
 from rota.cli.printing import print_data
-from rota.cli.references import LatestRunReference, run_or_latest
+from rota.cli.references import LatestRunReference, run_or_latest, run_or_started
 from rota.cli.terminal import CommandFailed, Exit, inert, inert_json, inert_output, paged
 from rota.cli.watching import failed_steps
 from rota.sdk.answers import LogLine, LogWindow
@@ -71,7 +71,7 @@ def logs(
     """
     selection.check()
     with remote.connect() as client:
-        found = run_or_latest(client, run)
+        found = (run_or_latest if selection.follow else run_or_started)(client, run)
         try:
             if selection.raw:
                 _copy_raw(client, found, selection.attempt)

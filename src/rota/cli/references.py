@@ -157,6 +157,21 @@ def run_or_latest(client: Client, reference: str) -> str:
     return _run_or(lambda newest: newest, client, reference)
 
 
+def run_or_started(client: Client, reference: str) -> str:
+    """Return the id of a run, or of the newest run of the job of that name that has started.
+
+    Runs for a later time are newer, and have printed nothing.
+    """
+
+    def newest_started(newest: Run) -> Run:
+        if newest.attempt:
+            return newest
+        history = client.each(Client.get_history(newest.job_id))
+        return next((run for run in history if run.attempt), newest)
+
+    return _run_or(newest_started, client, reference)
+
+
 def run_or_ended(client: Client, reference: str) -> str:
     """Return the id of a run, or of the newest ended run of the job of that name."""
 

@@ -134,7 +134,7 @@ _SHORT_UNITS = {
 }
 _SHORT = {word: short for short, words in _SHORT_UNITS.items() for word in words.split()}
 UNIT_WORDS = rf"(?:{'|'.join(_SHORT)}|microsecond)s?"
-_WORDED = re.compile(rf"(?:({'|'.join(_SHORT)})s?)\b", re.ASCII)
+_WORDED = re.compile(rf"(?<![a-z])(?:({'|'.join(_SHORT)})s?)\b", re.ASCII)
 _BARE_UNIT = re.compile(rf"(?:{'|'.join(_SHORT)})", re.ASCII)
 _MICROSECONDS = re.compile(r"(.*?)([0-9]{1,3})\s*microseconds?", re.ASCII)
 

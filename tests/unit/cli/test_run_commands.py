@@ -37,6 +37,15 @@ def test_list_has_states_in_lower_case_and_the_reason(rota: Console, server: Ser
     assert line.split()[:3] == [run[:16], "tidy", "failed"]
 
 
+def test_logs_of_a_job_are_of_its_newest_run_that_has_started(
+    rota: Console, server: Server
+) -> None:
+    failed(rota, server)
+    rota("trigger", "tidy", "--at", "tomorrow")
+
+    assert rota("logs", "tidy").out == "dust\nno water\n"
+
+
 def test_short_id_of_a_list_is_taken_for_the_whole(rota: Console, server: Server) -> None:
     runs = [triggered(rota, server) for _ in range(3)]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.domain.quantities import format_duration, parse_duration
+from rota.domain.quantities import format_duration, parse_duration, read_amount
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,8 @@ def test_durations_are_written_briefly(duration: timedelta, text: str) -> None:
 @given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=36_525)))
 def test_what_is_written_reads_back_unchanged(duration: timedelta) -> None:
     assert parse_duration(format_duration(duration)) == duration
+
+
+def test_units_in_words_are_not_cut_out_of_other_words() -> None:
+    with pytest.raises(ValueError, match="monday"):
+        read_amount("monday")
