@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +15,7 @@ from msgspec import structs
 from rota.api.plans import Change, Plan, PlannedCalendar, PlannedCart, PlannedDeclaration
 from rota.cli import times
 from rota.cli.failures import FileRefused, counted, describe_problem
-from rota.cli.files import NamedText, read_text, with_items
+from rota.cli.files import STANDARD_INPUT, NamedText, read_text, with_items
 from rota.cli.options import DISPLAY, REMOTE, Display, Format, Remote
 from rota.cli.printing import print_data
 from rota.cli.references import Answered, ask
@@ -95,6 +97,7 @@ def _when(change: Change, present: datetime) -> str:
     return f"{words}, next {times.due(change.next_at, present)}"
 
 
+_NAMES_SET = re.compile(r"""^["']?set["']?\s*:|[{,]\s*"set"\s*:""", re.MULTILINE)
 app = App(name="apply", usage="rota apply [OPTIONS] [FILE…]")
 
 
@@ -140,6 +143,8 @@ def apply(
     if choices.if_match is not None and len(sources) > 1:
         message = "--if-match is about the plan of one file"
         raise CommandFailed(message, code=Exit.USAGE, hint="apply the files one by one")
+    if choices.prune:
+        _refuse_nameless(sources)
     with remote.connect() as client:
         plans = [_ask(client, source, choices, plan=True) for source in sources]
         if choices.plan:
@@ -148,6 +153,15 @@ def apply(
         applied = [_ask(client, source, choices) for source in sources]
     _show_applied(remote, sources, applied)
     return Exit.DONE
+
+
+def _refuse_nameless(sources: Iterable[NamedText]) -> None:
+    """Refuse to prune by standard input that names no set: all pipes would share one."""
+    for source in sources:
+        if source.argument == STANDARD_INPUT and not _NAMES_SET.search(source.text):
+            message = f"{source.label} names no set, so nothing can be pruned by it"
+            hint = "write set: NAME at its top, or apply a file"
+            raise CommandFailed(message, code=Exit.USAGE, hint=hint)
 
 
 def _sources(files: tuple[Path, ...], app: str | None) -> list[NamedText]:

@@ -42,6 +42,7 @@ class Reader:
     problems: list[Problem] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
     comments: list[str] = field(default_factory=list)
+    is_unclear: bool = False  # whether lines begin with a user or with a command
 
     def take(self, number: int, line: str) -> None:
         """Read the next line, given without blanks around it."""
@@ -98,8 +99,11 @@ class Reader:
         elif not command:
             self._refuse(number, "there is no command after the user")
         elif self.system is None and command.split()[0] in _SYSTEM_USERS:
-            message = f"{command.split()[0]} is a user, not a command"
-            self._refuse(number, message, "add --system if every line names its user")
+            self.is_unclear = True
+            message = f"{command.split()[0]} is a user, not a command: nothing is imported"
+            self._refuse(
+                number, message, "add --system if every line names its user, or --no-system"
+            )
         elif len(self.entries) >= MAX_JOBS:
             self._refuse(number, f"only the first {MAX_JOBS:,} entries are imported")
         else:
@@ -238,6 +242,8 @@ def import_crontab(
         reader.problems.append(_user_column_problem(first))
     for number, line in enumerate(text.split("\n"), 1):
         reader.take(number, line.strip())
+    if reader.is_unclear:  # whether the first words of the other lines are users, or commands
+        return CrontabImport(_file([], {}), tuple(reader.problems))
     in_home = {"source": {"path": home}} if home and not reader.system else {}
     defaults = {"timezone": timezone} | in_home
     return _assemble(reader, defaults)

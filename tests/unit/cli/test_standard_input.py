@@ -92,3 +92,13 @@ def test_what_is_not_text_is_refused() -> None:
 
     assert ended.returncode == 6
     assert ended.stderr == "rota: <stdin> is not UTF-8 text\n"
+
+
+@pytest.mark.usefixtures("server")
+def test_pipes_prune_only_by_a_set_that_they_name() -> None:
+    refused = piped(JOBS, "apply", "-", "--prune", "--yes")
+    named = piped(f"set: mine\n{JOBS}", "apply", "-", "--prune", "--yes")
+
+    assert refused.returncode == 2
+    assert "names no set" in refused.stderr
+    assert named.returncode == 0, named.stderr

@@ -289,9 +289,10 @@ def test_root_is_never_a_command(line: str) -> None:
     text = f"{line}\n0 2 * * * deploy /bin/b"
 
     assert remarks(text, system=None) == [
-        "error 1  root is a user, not a command — add --system if every line names its user"
+        "error 1  root is a user, not a command: nothing is imported"
+        " — add --system if every line names its user, or --no-system"
     ]
-    assert "name: root" not in imported(text, system=None).text
+    assert "name:" not in imported(text, system=None).text
 
 
 def test_crontab_is_taken_as_it_is_said_to_be() -> None:
