@@ -35,13 +35,15 @@ SELECT id, gate_job FROM run WHERE id = ANY(:ids) AND gate_job IS NOT NULL;
 
 -- name: complete_runs
 -- Attempts that ended well and have little to tell: by far the most frequent end, so it takes one
--- statement.
+-- statement. Start and end are of one clock: where that is behind, they move together.
 UPDATE run SET state = 'COMPLETED', result = 'COMPLETED', outputs = report.outputs,
     cpu_seconds = report.cpu_seconds,
     started_at = CASE WHEN report.started_at < claimed_at THEN claimed_at ELSE report.started_at END,
     first_started_at = coalesce(first_started_at,
         CASE WHEN report.started_at < claimed_at THEN claimed_at ELSE report.started_at END),
-    ended_at = CASE WHEN report.ended_at < claimed_at THEN claimed_at ELSE report.ended_at END
+    ended_at = CASE WHEN report.started_at < claimed_at
+        THEN report.ended_at + claimed_at - report.started_at
+        WHEN report.ended_at < claimed_at THEN claimed_at ELSE report.ended_at END
 FROM (SELECT value ->> 'id' AS id, value ->> 'attempt' AS attempt, value ->> 'started_at' AS started_at,
         value ->> 'ended_at' AS ended_at, value ->> 'outputs' AS outputs, value ->> 'cpu_seconds' AS cpu_seconds
     FROM json_each(:reports)) AS report

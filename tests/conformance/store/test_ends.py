@@ -278,14 +278,14 @@ class TestFinish:
         for run in (await scene.show(work.run), await scene.show(second.run)):
             assert run.started_at == run.ended_at == scene.clock.instant
 
+    @pytest.mark.parametrize("steps", [(), (StepOutcome("Sweep", "completed", exit_code=0),)])
     async def test_a_worker_whose_clock_is_behind_still_tells_how_long_it_took(
-        self, scene: Scene
+        self, scene: Scene, steps: tuple[StepOutcome, ...]
     ) -> None:
         worker, work = await claimed(scene)
         began = micros(scene.clock.instant) - 30_000
         scene.advance(SECOND)
-        step = StepOutcome("Sweep", "completed", exit_code=0, seconds=0.02)
-        report = outcome(work, at=began, steps=(step,))
+        report = outcome(work, at=began, steps=steps)
 
         await scene.store.finish(worker, [structs.replace(report, ended_at=began + 20_000)])
 

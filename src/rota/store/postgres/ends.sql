@@ -12,13 +12,15 @@ SELECT FROM shape WHERE id = ANY(:ids) ORDER BY id FOR UPDATE;
 
 -- name: complete_runs
 -- Attempts that ended well and have little to tell: by far the most frequent end, so it takes one
--- statement.
+-- statement. Start and end are of one clock: where that is behind, they move together.
 UPDATE run SET state = 'COMPLETED', result = 'COMPLETED', outputs = report.outputs,
     cpu_seconds = report.cpu_seconds,
     started_at = CASE WHEN report.started_at < claimed_at THEN claimed_at ELSE report.started_at END,
     first_started_at = coalesce(first_started_at,
         CASE WHEN report.started_at < claimed_at THEN claimed_at ELSE report.started_at END),
-    ended_at = CASE WHEN report.ended_at < claimed_at THEN claimed_at ELSE report.ended_at END
+    ended_at = CASE WHEN report.started_at < claimed_at
+        THEN report.ended_at + claimed_at - report.started_at
+        WHEN report.ended_at < claimed_at THEN claimed_at ELSE report.ended_at END
 FROM json_to_recordset(CAST(:reports AS TEXT)::json) AS report (id text, attempt integer,
     started_at bigint, ended_at bigint, outputs text, cpu_seconds float8)
 WHERE run.id = report.id AND run.attempt = report.attempt AND coalesce(run.session, '') = :session
