@@ -479,7 +479,7 @@ READS = [
     "late_results",
     "latest_durations",
     "ledger",
-    "lines",
+    "chains_of_pool",
     "names",
     "names_of_jobs",
     "next_cart_look",
