@@ -158,7 +158,7 @@ def environment(home: Path, **settings: str) -> dict[str, str]:
         "PATH": os.environ["PATH"],
         "HOME": str(home.parent),
         "LANG": "C.UTF-8",
-        "TZ": "UTC",  # commands print on the reader's clocks
+        "ROTA_TZ": "UTC",  # commands print on the reader's clocks
         "ROTA_HOME": str(home),
         "ROTA_LISTEN": "127.0.0.1:0",
         "ROTA_LOG_LEVEL": "warning",
